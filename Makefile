@@ -1,0 +1,64 @@
+# Two commands do everything, set-up included: `make demo` and `make test`. `make help` lists the rest.
+SHELL := /bin/sh
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help setup binaries demo test lint types contracts unit integration bench generate docs-pictures lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+setup: $(STAMP)  ## .venv with the commands tranche and tranche-operator
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "tranche needs Python 3.11, 3.12 or 3.13 (or: make PYTHON=/path/to/python)" >&2; exit 1; }
+	@echo "installing into $(VENV): the packages of requirements/dev.txt (pinned, with hashes) and this checkout"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+binaries: setup  ## etcd, kube-apiserver, kube-scheduler, kwok, helm … built from Go modules, once (or TRANCHE_ASSETS=folder)
+	@$(BIN)/python -m tranche_testcluster build
+
+demo: binaries  ## real jobs on a real control plane, two minutes (KEEP=1: leave it running, SEED=, POLICY=)
+	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY))
+
+test: lint types contracts binaries  ## everything that .ci/run runs
+	$(BIN)/python -m pytest
+
+lint: setup  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup  ## mypy --strict
+	$(BIN)/mypy
+
+contracts: setup  ## import-linter: which room may know which
+	$(BIN)/lint-imports
+
+unit: setup  ## tests without a control plane
+	$(BIN)/python -m pytest tests/unit tests/property
+
+integration: binaries  ## tests on the real control plane
+	$(BIN)/python -m pytest tests/integration tests/testcluster
+
+bench: binaries  ## figures of docs/results.md
+	$(BIN)/python benchmarks/extender_filter.py
+
+generate: binaries  ## CRDs and chart files from the pydantic models and the API server's own schemas
+	$(BIN)/python -m tranche_testcluster run -- $(BIN)/python -m tranche.kube.crds
+
+lock: setup  ## new versions into requirements/*.txt
+	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv
+	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
+		--no-annotate pyproject.toml -o requirements/runtime.txt
+	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
+		--no-annotate --group dev pyproject.toml -o requirements/dev.txt
+
+clean:  ## remove .venv and caches of this folder (the binaries stay in ~/.cache/tranche)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,5 @@
+"""``python -m tranche``."""
+
+from tranche.cli.main import main
+
+main()

@@ -1,0 +1,27 @@
+"""``tranche demo``: see it work on this machine."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tranche.policies import POLICIES
+
+
+@click.command()
+@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(sorted(POLICIES)))
+@click.option("--seed", default=1, show_default=True, help="Draws what the real log does not say (chunks, data site).")
+@click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C.")
+@click.option("--directory", type=click.Path(path_type=Path), help="For logs and data (default: a temporary folder).")
+@click.option("--picture", type=click.Path(path_type=Path), help="Write the terminal's picture at half-time as SVG.")
+def demo(policy: str, seed: int, keep: bool, directory: Path | None, picture: Path | None) -> None:
+    """Run real jobs on a real Kubernetes control plane on this machine, about two minutes."""
+    from tranche.demo.runs import run  # the test cluster is needed by this command only
+
+    console = Console()
+    try:
+        succeeded = run(console, policy=policy, seed=seed, keep=keep, directory=directory, picture=picture)
+    except KeyboardInterrupt:
+        raise click.ClickException("stopped by Ctrl-C; everything that the demo started has been stopped") from None
+    if not succeeded:
+        raise click.ClickException("not every job succeeded")

@@ -1,0 +1,104 @@
+"""``tranche scheduler``: planner and extender in one process, beside kube-scheduler."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+
+import click
+
+from tranche.extender.apps import create_app
+from tranche.extender.servers import serve
+from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.leases import take_term
+from tranche.kube.metrics import Metrics
+from tranche.kube.names import GPU_RESOURCE
+from tranche.live import Controller, ControllerSettings, DeposedError
+from tranche.live.views import Watches
+from tranche.planner import Planner, PlannerSettings
+from tranche.policies import POLICIES, get_policy
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line."""
+
+    kubeconfig: str | None
+    host: str
+    port: int
+    policy: str
+    seed: int
+    lease_namespace: str
+    gpu_resource: str
+    estimate_seconds: float
+    validate: bool
+
+
+@click.command()
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Default: in-cluster, else ~/.kube.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of extender and API.")
+@click.option("--port", default=10262, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(sorted(POLICIES)))
+@click.option("--seed", default=0, show_default=True, help="Of the policy's random choices.")
+@click.option("--lease-namespace", default="tranche-system", show_default=True, help="Where the Lease is kept.")
+@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the devices.")
+@click.option(
+    "--estimate-seconds", default=300.0, show_default=True, help="Write planned times again when moved by more."
+)
+@click.option("--validate", is_flag=True, help="Check the planner's invariants after every event (slow).")
+@click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
+def scheduler(log_level: str, **options: object) -> None:
+    """Plan TrainingJobs and answer kube-scheduler as its extender."""
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    try:
+        asyncio.run(_main(Options(**options)))  # type: ignore[arg-type]
+    except* DeposedError as group:
+        raise click.ClickException(f"another scheduler has taken over: {group.exceptions[0]}") from None
+    except* ApiError as group:
+        raise click.ClickException(str(group.exceptions[0])) from None
+
+
+async def _main(options: Options) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with ApiClient.connect(options.kubeconfig) as client:
+        watches = Watches(client)
+        metrics = Metrics()
+        settings = PlannerSettings(seed=options.seed, validate=options.validate)
+        planner = Planner(get_policy(options.policy), settings)
+        controller = Controller(
+            client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
+        )
+        app = create_app(watches, metrics, watches.unsynced)
+        identity = f"{socket.gethostname()}_{os.getpid()}"
+
+        async def term(above: int) -> int:
+            return await take_term(client, options.lease_namespace, identity=identity, above=above)
+
+        logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(watches.run()),
+                group.create_task(controller.run(term)),
+                group.create_task(serve(app, options.host, options.port)),
+            ]
+            await _first(stopping, tasks)
+            for task in tasks:
+                task.cancel()
+
+
+async def _first(stopping: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:
+    """Return when asked to stop or when a task has ended."""
+    waiter = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    waiter.cancel()

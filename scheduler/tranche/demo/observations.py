@@ -1,0 +1,81 @@
+"""What the demo sees: TrainingJobs and Sites as the API server has them, nothing else."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+from tranche_testcluster import Cluster, ClusterError
+
+from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.objects import NodeObject
+from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.live.nodes import NodeBook
+from tranche.model import Node
+
+ENDED = ("Succeeded", "Failed")
+API = "/apis/tranche.dev/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All jobs and sites at one moment."""
+
+    jobs: tuple[TrainingJob, ...]
+    sites: tuple[SiteObject, ...]
+
+    @property
+    def phases(self) -> Counter[str]:
+        """Jobs by phase."""
+        return Counter(job.status.phase or "Waiting" for job in self.jobs)
+
+    @property
+    def preemptions(self) -> int:
+        """Workers that were stopped for another job, so far."""
+        return sum(job.status.progress.preemptions for job in self.jobs if job.status.progress)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every job has ended."""
+        return all(job.status.phase in ENDED for job in self.jobs)
+
+    def next_completions(self, count: int) -> list[TrainingJob]:
+        """Unfinished jobs that are planned to complete first."""
+        known = [
+            (plan.estimated_completion, job)
+            for job in self.jobs
+            if (plan := job.status.plan) and plan.estimated_completion and job.status.phase not in ENDED
+        ]
+        return [job for _, job in sorted(known, key=lambda pair: pair[0])[:count]]
+
+
+def observe(cluster: Cluster, namespace: str) -> Snapshot:
+    """Read all jobs of the namespace and all sites.
+
+    Raises:
+        ClusterError: if the API server refuses.
+    """
+    items = []
+    for path in (f"{API}/namespaces/{namespace}/trainingjobs", f"{API}/sites"):
+        status, answer = cluster.request("GET", path)
+        if status != 200:
+            raise ClusterError(f"GET {path}: {status} {answer}")
+        items.append(answer["items"])
+    jobs = tuple(TrainingJob.model_validate(item) for item in items[0])
+    return Snapshot(jobs, tuple(SiteObject.model_validate(item) for item in items[1]))
+
+
+def observe_nodes(cluster: Cluster, sites: dict[str, SiteObject]) -> Iterator[Node]:
+    """The nodes as the planner sees them."""
+    _, answer = cluster.request("GET", "/api/v1/nodes")
+    book = NodeBook(GPU_RESOURCE)
+    for item in answer["items"]:
+        node = book.node(msgspec.convert(item, NodeObject), sites)
+        if node is not None:
+            yield node
+
+
+def age(at: datetime | None) -> float:
+    """Seconds from now until `at`; negative for the past."""
+    return (at - datetime.now(UTC)).total_seconds() if at else 0.0

@@ -1,0 +1,178 @@
+"""The demo itself: bring up, submit as the log says, watch, compare, and say where to look next."""
+
+import time
+import urllib.request
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from tranche_testcluster import Cluster, ClusterError, ensure
+
+from tranche.demo import workloads
+from tranche.demo.observations import API, Snapshot, observe, observe_nodes
+from tranche.demo.reports import Outcome, report
+from tranche.demo.screens import Screen, Step
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche.kube.converts import to_job, to_site
+from tranche.model import Job
+
+NAMESPACE = "default"
+POLL_SECONDS = 0.5
+GRACE_SECONDS = 120.0
+"""After the last job could have ended in the worst order, the demo gives up."""
+
+
+def run(
+    console: Console, *, policy: str, seed: int, keep: bool, directory: Path | None = None, picture: Path | None = None
+) -> bool:
+    """Run the demo; True if every job succeeded.
+
+    Args:
+        console: Where to show it.
+        policy: Of the planner.
+        seed: Draws what the log does not say.
+        keep: Leave everything running until Ctrl-C.
+        directory: For logs and data (default: a temporary folder).
+        picture: Where to write what the terminal shows when half of the jobs are done.
+    """
+    jobs = workloads.load(seed)
+    console.print(
+        f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log, compressed in time, on a real Kubernetes "
+        f"control plane with simulated nodes: {len(workloads.EDGE_SITES)} edge sites and a cloud (seed {seed})"
+    )
+    with ExitStack() as stack:
+        with Step(console, "control plane"):
+            cluster = stack.enter_context(Cluster(directory))
+        with Step(console, "CRDs, RBAC, sites"):
+            apply_manifests(cluster)
+            create_sites(cluster)
+        options = ["--estimate-seconds", "1", "--seed", str(seed)]
+        with Step(console, "scheduler, kube-scheduler, operator"):
+            ours = stack.enter_context(Stack(cluster, policy, scheduler_options=options))
+        outcome = _watch(console, cluster, ours, jobs, picture)
+        report(console, outcome, policy, seed)
+        _next_steps(console, cluster, ours, keep)
+        if keep:
+            _wait_for_interrupt(console)
+    return len(outcome.jct_seconds) == len(jobs)
+
+
+def create_sites(cluster: Cluster) -> None:
+    """Nodes and Site objects of the demo's cluster."""
+    for site in workloads.SITES:
+        cluster.add_site(site.name, nodes=site.nodes, gpus=site.gpus)
+        others = [other.name for other in workloads.SITES if other != site]
+        body = {
+            "apiVersion": "tranche.dev/v1alpha1",
+            "kind": "Site",
+            "metadata": {"name": site.name},
+            "spec": {
+                "tier": site.tier,
+                "nodeSelector": {"topology.kubernetes.io/zone": site.name},
+                "links": [
+                    {"to": o, "bandwidth": workloads.LINK_BANDWIDTH, "latency": workloads.LINK_LATENCY} for o in others
+                ],
+            },
+        }
+        status, answer = cluster.request("POST", f"{API}/sites", body)
+        if status != 201:
+            raise ClusterError(f"Site {site.name} was refused: {answer}")
+
+
+def _watch(
+    console: Console, cluster: Cluster, ours: Stack, jobs: list[workloads.DemoJob], picture: Path | None
+) -> Outcome:
+    """Submit the jobs when they are due and draw until all have ended."""
+    pending = list(jobs)
+    submitted: dict[str, float] = {}
+    begin = time.time()
+    work = sum(job.chunks * job.chunk_seconds for job in jobs)
+    deadline = begin + jobs[-1].arrival_seconds + work + GRACE_SECONDS
+    snapshot = Snapshot((), ())
+    with Screen(console, len(jobs), ours.policy) as screen:
+        while pending or not snapshot.finished:
+            now = time.time()
+            while pending and pending[0].arrival_seconds <= now - begin:
+                job = pending.pop(0)
+                _submit(cluster, job)
+                submitted[job.name] = time.time()
+            snapshot = observe(cluster, NAMESPACE)
+            screen.show(now - begin, snapshot)
+            if picture and 2 * snapshot.phases["Succeeded"] >= len(jobs):
+                screen.save(picture, now - begin, snapshot)
+                picture = None
+            for name, process in ours.processes.items():
+                if process.poll() is not None:
+                    raise ClusterError(f"{name} ended with {process.returncode}, see {ours.log(name)}")
+            if now > deadline:
+                raise ClusterError(f"not all jobs ended in time: {dict(snapshot.phases)}")
+            time.sleep(max(0.0, POLL_SECONDS - (time.time() - now)))
+    return _outcome(cluster, snapshot, submitted, ours)
+
+
+def _submit(cluster: Cluster, job: workloads.DemoJob) -> None:
+    path = f"{API}/namespaces/{NAMESPACE}/trainingjobs"
+    status, answer = cluster.request("POST", path, job.manifest(NAMESPACE))
+    if status != 201:
+        raise ClusterError(f"{job.name} was refused: {answer.get('message', answer)}")
+
+
+def _outcome(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float], ours: Stack) -> Outcome:
+    times: dict[str, float] = {}
+    planned: list[Job] = []
+    for resource in snapshot.jobs:
+        name, end = resource.metadata.name, resource.status.completion_time
+        if end is not None and resource.status.phase == "Succeeded":
+            times[name] = end.timestamp() - submitted[name]
+        planned.append(replace(to_job(resource), submitted=submitted[name]))
+    sites = {site.metadata.name: site for site in snapshot.sites}
+    return Outcome(
+        times,
+        snapshot.preemptions,
+        _start_seconds(ours.url),
+        tuple(planned),
+        tuple(to_site(site) for site in sites.values()),
+        tuple(observe_nodes(cluster, sites)),
+    )
+
+
+def _start_seconds(url: str) -> float:
+    """Mean of the scheduler's own histogram of window starts."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=5) as reply:  # noqa: S310 - our own http address
+        lines = reply.read().decode().splitlines()
+    values = {
+        name: float(value)
+        for name, value in (line.split(" ", 1) for line in lines if line.startswith("tranche_window_start_seconds_"))
+        if name.endswith(("_sum", "_count"))
+    }
+    count = values.get("tranche_window_start_seconds_count", 0.0)
+    return values.get("tranche_window_start_seconds_sum", 0.0) / count if count else 0.0
+
+
+def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:
+    """Where to look, while it runs."""
+    if not keep:
+        console.print("[dim]make demo KEEP=1 leaves it running, to look around with kubectl and the API.[/]")
+        return
+    console.print("\n[bold]Look around[/] (everything stops when this command does):")
+    for line in (
+        f"export KUBECONFIG={cluster.kubeconfig}",
+        f"export PATH=$PATH:{ensure('kubectl')['kubectl'].parent}",
+        "kubectl get trainingjobs -o wide",
+        "kubectl get sites",
+        f"kubectl describe trainingjob {workloads.load(0)[0].name}",
+        f"curl {ours.url}/v1/jobs",
+        f"curl {ours.url}/metrics",
+        f"less {ours.log('scheduler')} {ours.log('operator')}",
+    ):
+        console.print(f"  {line}", highlight=False, soft_wrap=True)
+
+
+def _wait_for_interrupt(console: Console) -> None:
+    console.print("Ctrl-C stops everything.")
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        console.print("stopping")

@@ -1,0 +1,129 @@
+"""What the demo shows while it runs: counts, GPUs by site, and the next jobs to complete."""
+
+import io
+import time
+from pathlib import Path
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tranche.demo.observations import Snapshot, age
+from tranche.kube.resources import SiteObject, TrainingJob
+
+SHOWN_JOBS = 8
+PICTURE_WIDTH = 118
+LINE_SECONDS = 5.0
+"""Between two lines where the output is not a terminal."""
+
+
+class Step:
+    """Names what is being started, and how long it took."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._console = console
+        self._name = name
+        self._status = console.status(f"starting: {name}")
+        self._begin = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.monotonic()
+        self._status.start()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._status.stop()
+        if kind is None:
+            self._console.print(f"  ready: {self._name} [dim]({time.monotonic() - self._begin:.1f} s)[/]")
+
+
+class Screen:
+    """A live picture on a terminal; one line every few seconds elsewhere."""
+
+    def __init__(self, console: Console, total: int, policy: str) -> None:
+        self._console = console
+        self._total = total
+        self._policy = policy
+        self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
+        self._last_line = -LINE_SECONDS
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, seconds: float, snapshot: Snapshot) -> None:
+        """Draw the present state, `seconds` after the first arrival."""
+        if self._live:
+            self._live.update(self._picture(seconds, snapshot), refresh=True)
+        elif seconds - self._last_line >= LINE_SECONDS:
+            self._last_line = seconds
+            self._console.print(
+                self._counts(seconds, snapshot).plain + "  " + _sites_line(snapshot.sites), soft_wrap=True
+            )
+
+    def save(self, path: Path, seconds: float, snapshot: Snapshot) -> None:
+        """Write the picture of this moment as SVG."""
+        recorder = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
+        recorder.print(self._picture(seconds, snapshot))
+        path.write_text(recorder.export_svg(title="make demo"))
+
+    def _counts(self, seconds: float, snapshot: Snapshot) -> Text:
+        phases = snapshot.phases
+        waiting = phases["Waiting"] + phases["Suspended"]
+        running = phases["Running"] + phases["Starting"]
+        text = Text(f"{seconds:5.0f} s  ")
+        text.append(f"{self._total - len(snapshot.jobs)} to come  ", style="dim")
+        text.append(f"{waiting} waiting  ", style="yellow")
+        text.append(f"{running} running  ", style="cyan")
+        text.append(f"{phases['Succeeded']} done  ", style="green")
+        if phases["Failed"]:
+            text.append(f"{phases['Failed']} failed  ", style="red")
+        return text.append(f"{snapshot.preemptions} preemptions", style="magenta")
+
+    def _picture(self, seconds: float, snapshot: Snapshot) -> RenderableType:
+        title = Text(f"tranche demo, policy {self._policy}", style="bold")
+        return Group(title, self._counts(seconds, snapshot), Text(), _sites(snapshot.sites), Text(), _jobs(snapshot))
+
+
+def _sites(sites: tuple[SiteObject, ...]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for site in sites:
+        gpus, used = site.status.gpus or 0, site.status.allocated_gpus or 0
+        bar = ProgressBar(total=max(1, gpus), completed=min(used, gpus), width=24)
+        table.add_row(site.metadata.name, Text(site.spec.tier, style="dim"), bar, f"{used}/{gpus} GPUs")
+    return table
+
+
+def _sites_line(sites: tuple[SiteObject, ...]) -> str:
+    return "GPUs: " + ", ".join(f"{s.metadata.name} {s.status.allocated_gpus or 0}/{s.status.gpus or 0}" for s in sites)
+
+
+def _jobs(snapshot: Snapshot) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("next to complete", "phase", "chunks", "planned completion", "why"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == "why" else None)
+    for job in snapshot.next_completions(SHOWN_JOBS):
+        table.add_row(*_job_row(job))
+    for _ in range(SHOWN_JOBS - table.row_count):
+        table.add_row()
+    return table
+
+
+def _job_row(job: TrainingJob) -> tuple[str, ...]:
+    plan, progress = job.status.plan, job.status.progress
+    end = plan.estimated_completion if plan else None
+    when = f"{end:%H:%M:%S} (in {max(0.0, age(end)):.0f} s)" if end else ""
+    return (
+        job.metadata.name,
+        job.status.phase or "Waiting",
+        progress.chunks if progress else "",
+        when,
+        plan.explanation if plan else "",
+    )

@@ -1,0 +1,157 @@
+"""tranche on a test cluster: manifests applied, scheduler, kube-scheduler and operator as real processes.
+
+Each of our processes has the token of its own ServiceAccount, so a verb that manifests/rbac.yaml lacks is refused here
+as it would be in production.
+"""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+from tranche_testcluster import Cluster, ClusterError, spawn
+
+import tranche
+
+SYSTEM_NAMESPACE = "tranche-system"
+READY_SECONDS = 30.0
+STOP_SECONDS = 5.0
+
+
+def manifests() -> Path:
+    """The folder of manifests: inside an installed package, or at the root of a checkout."""
+    package = Path(tranche.__file__).parent
+    inside = package / "manifests"
+    return inside if inside.is_dir() else package.parents[1] / "manifests"
+
+
+def apply_manifests(cluster: Cluster) -> None:
+    """Install CRDs, priority classes and RBAC, and wait until the API server serves the CRDs."""
+    folder = manifests()
+    cluster.kubectl("apply", "-f", str(folder / "crds"), "-f", str(folder / "priorityclasses.yaml"))
+    cluster.kubectl("apply", "-f", str(folder / "rbac.yaml"))
+    for name in ("trainingjobs", "sites"):
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}.tranche.dev", "--timeout=30s")
+
+
+@dataclass
+class Stack:
+    """Our two processes and the second kube-scheduler on a running cluster."""
+
+    cluster: Cluster
+    policy: str = "chunk-faithful"
+    scheduler_options: Sequence[str] = ()
+    operator_options: Sequence[str] = ()
+    port: int = 0
+    health_port: int = 0
+    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        """Start everything and wait until it is ready.
+
+        Raises:
+            ClusterError: if a process ends or does not become ready; its last lines are quoted.
+        """
+        self.port, self.health_port = self.port or _free_port(), self.health_port or _free_port()
+        try:
+            self.start_scheduler()
+            self.cluster.start_scheduler(self._scheduler_config(), name="tranche-kube-scheduler")
+            self.start_operator()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Of extender and API."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def log(self, name: str) -> Path:
+        """The file with what the process `scheduler` or `operator` says."""
+        return self.cluster.directory / f"tranche-{name}.log"
+
+    def start_scheduler(self) -> None:
+        """Start (again) planner and extender, and wait until the watches are in step."""
+        kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-scheduler")
+        command = [sys.executable, "-m", "tranche", "scheduler", "--kubeconfig", str(kubeconfig)]
+        command += ["--port", str(self.port), "--policy", self.policy, *self.scheduler_options]
+        self._start("scheduler", command, f"{self.url}/readyz")
+
+    def start_operator(self) -> None:
+        """Start (again) the operator, and wait until it is alive."""
+        kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-operator")
+        command = [sys.executable, "-m", "tranche_operator", "--kubeconfig", str(kubeconfig)]
+        command += ["--health-port", str(self.health_port), *self.operator_options]
+        self._start("operator", command, f"http://127.0.0.1:{self.health_port}/healthz")
+
+    def kill(self, name: str) -> None:
+        """SIGKILL one of our processes, as a crash would."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """Stop our processes in order; the cluster goes on."""
+        for process in reversed(self.processes.values()):
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+
+    def _start(self, name: str, command: list[str], probe: str) -> None:
+        process = self.processes[name] = spawn(command, log=self.log(name))
+        _wait(lambda: _answers(probe), process, self.log(name))
+
+    def _scheduler_config(self) -> dict[str, Any]:
+        """manifests/scheduler-config.yaml with this extender's port."""
+        config: dict[str, Any] = yaml.safe_load((manifests() / "scheduler-config.yaml").read_text())
+        if config.get("kind") == "ConfigMap":
+            config = yaml.safe_load(next(iter(config["data"].values())))
+        for extender in config["extenders"]:
+            extender["urlPrefix"] = self.url
+        config.pop("leaderElection", None)
+        config.pop("clientConnection", None)
+        return config
+
+
+def _wait(ready: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not ready():
+        ended = process.poll() is not None
+        if ended or time.monotonic() > deadline:
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+            what = f"ended with {process.returncode}" if ended else f"is not ready after {READY_SECONDS:g} s"
+            raise ClusterError(f"{log.stem} {what}:\n{tail}")
+        time.sleep(0.05)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as reply:  # noqa: S310 - always our own http address
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,116 @@
+"""The demo's jobs and cluster: what is real, and what had to be drawn.
+
+Real: arrival, GPU count and duration of each job of the stretch. Drawn from a seed, since no real log has them: the
+number of chunks (GPUs × 1, 2 or 3, uniformly) and the edge site that holds the data. Set: a chunk is 1 MiB, gradients
+count as nothing (the simulated nodes have no network). The work of a job, GPUs × duration, is kept; all times are
+divided, and long jobs are cut, as `Compression` says.
+"""
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from tranche.policies.choices import choose
+from tranche.simulation import TraceRow, read_trace
+
+STRETCH = "elasticflow_cluster06_rows_1650_1689.csv"
+EDGE_SITES = ("edge-a", "edge-b", "edge-c")
+LINK_BANDWIDTH, LINK_LATENCY = "500M", "20ms"
+"""Between any two sites."""
+BATCHES = 50
+"""Mini-batches of a chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSite:
+    """One site of the demo's cluster."""
+
+    name: str
+    tier: str
+    nodes: int
+    gpus: int
+    """Of each node."""
+
+
+SITES = (
+    DemoSite("edge-a", "Edge", 2, 2),
+    DemoSite("edge-b", "Edge", 2, 2),
+    DemoSite("edge-c", "Edge", 2, 2),
+    DemoSite("cloud", "Cloud", 2, 4),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """How real times become demo times."""
+
+    divisor: float = 1072.0
+    longest_seconds: float = 20.0
+    """Durations are cut here, after division."""
+    shortest_chunk_seconds: float = 1.5
+    most_gpus: int = 8
+    """A job's GPU count is cut here: the demo's cluster has 20."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoJob:
+    """One job of the demo."""
+
+    name: str
+    arrival_seconds: float
+    chunks: int
+    chunk_seconds: float
+    site: str
+
+    def manifest(self, namespace: str) -> dict[str, Any]:
+        """The TrainingJob that a user would apply; annotations tell the simulated kubelet how long a batch takes."""
+        step = self.chunk_seconds / BATCHES
+        annotations = {"kwok.tranche.dev/batch-seconds": f"{step:.6f}", "kwok.tranche.dev/checkpoint-seconds": "0.2"}
+        return {
+            "apiVersion": "tranche.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": self.name, "namespace": namespace},
+            "spec": {
+                "data": {
+                    "chunks": self.chunks,
+                    "epochs": 1,
+                    "batchesPerChunk": BATCHES,
+                    "chunkSize": "1Mi",
+                    "site": self.site,
+                },
+                "workers": {"maxReplicas": self.chunks, "template": _template(annotations, "1", "2Gi", gpus=1)},
+                "parameterServers": {"replicas": 1, "template": _template({}, "500m", "1Gi", gpus=0)},
+                "model": {"gradientSize": "0", "stepTime": f"{1000 * step:.3f}ms"},
+                "runPolicy": {"cleanPodPolicy": "All"},
+            },
+        }
+
+
+def load(seed: int, compression: Compression = Compression()) -> list[DemoJob]:
+    """The jobs of the shipped stretch in order of arrival; the same seed draws the same jobs."""
+    text = files("tranche.demo").joinpath("data", STRETCH).read_text()
+    return [_draw(row, seed, compression) for row in read_trace(text.splitlines())]
+
+
+def _draw(row: TraceRow, seed: int, compression: Compression) -> DemoJob:
+    gpus = min(row.gpus, compression.most_gpus)
+    work = gpus * min(row.duration_seconds / compression.divisor, compression.longest_seconds)
+    wanted = gpus * choose((1, 2, 3), seed, row.job_id, "chunks")
+    chunks = max(1, min(wanted, int(work / compression.shortest_chunk_seconds)))
+    return DemoJob(
+        name=f"job-{row.job_id}",
+        arrival_seconds=row.submit_seconds / compression.divisor,
+        chunks=chunks,
+        chunk_seconds=max(work / chunks, compression.shortest_chunk_seconds),
+        site=choose(EDGE_SITES, seed, row.job_id, "site"),
+    )
+
+
+def _template(annotations: dict[str, str], cpu: str, memory: str, *, gpus: int) -> dict[str, Any]:
+    requests = {"cpu": cpu, "memory": memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+    container = {"name": "train", "image": "registry.example/train:1", "resources": {"requests": requests, **limits}}
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 5},
+    }

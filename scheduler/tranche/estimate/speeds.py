@@ -1,0 +1,48 @@
+"""Iteration and transfer times from specification and links.
+
+Source: Wang et al., JSAC 40(8), 2022, section III (algorithms.md 1.1): ``n_js = 1 / (m_j + G_j + 2 q_j / b_j)``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tranche.model import Job, Link, Site
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPrior:
+    """What is assumed of a network that no Site object describes."""
+
+    internal: Link = Link(10e9, 0.0)
+    """Between nodes of one site, unless the Site has a link to itself."""
+    external: Link = Link(100e6, 0.0)
+    """Between two sites, unless one of them has a link to the other."""
+
+
+def bits_per_second(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> float:
+    """Bandwidth b between two sites (or inside one), in bit/s."""
+    return _link(prior, sites, here, there).bits_per_second
+
+
+def transfer_seconds(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, site: str) -> float:
+    """Δ_js: time to bring one chunk of the job to a site, in seconds; 0 where the data are."""
+    if job.data_site is None or job.data_site == site or not job.chunk_bytes:
+        return 0.0
+    return _link(prior, sites, job.data_site, site).transfer_seconds(job.chunk_bytes)
+
+
+def batch_seconds(job: Job, bandwidth: float | None) -> float:
+    """1 / n_js: time of one mini-batch on one worker, in seconds.
+
+    Args:
+        job: Gives m + G and q.
+        bandwidth: b between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no server).
+    """
+    return job.step_seconds + (2 * job.gradient_bits / bandwidth if bandwidth and job.gradient_bits else 0.0)
+
+
+def _link(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> Link:
+    for start, end in ((here, there), (there, here)):
+        if start in sites and end in sites[start].links:
+            return sites[start].links[end]
+    return prior.internal if here == there else prior.external

@@ -1,0 +1,1 @@
+"""Between the API server and the values: resources, quantities, reflector, writes."""

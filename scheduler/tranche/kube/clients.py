@@ -1,0 +1,191 @@
+"""Requests to the API server over one aiohttp session: reads, writes, server-side apply, and streams for watches."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from tranche import __version__
+from tranche.kube.credentials import Credentials
+from tranche.kube.errors import ApiError, Unreachable
+
+APPLY = "application/apply-patch+yaml"
+CONNECT_SECONDS = 10.0
+CONNECTIONS = 100
+
+__all__ = ["APPLY", "ApiClient", "ApiError", "Unreachable"]
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: float | None = None
+
+
+class _Status(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+class ApiClient:
+    """One cluster's API server. Safe for any number of tasks of the event loop that it was made in."""
+
+    def __init__(self, session: aiohttp.ClientSession, credentials: Credentials) -> None:
+        self._session = session
+        self._credentials = credentials
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, kubeconfig: str | None = None) -> AsyncIterator[Self]:
+        """Open a session with the credentials that `Credentials.load` finds; no request is made yet.
+
+        Raises:
+            Unreachable: if there are no usable credentials.
+        """
+        credentials = await Credentials.load(kubeconfig)
+        # Compression costs both ends more than the bytes that it saves within a cluster.
+        headers = {"User-Agent": f"tranche/{__version__}", "Accept": "application/json", "Accept-Encoding": "identity"}
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+        async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
+            yield cls(session, credentials)
+
+    async def get(self, path: str, **params: str | int) -> bytes:
+        """The raw body of a GET.
+
+        Raises:
+            ApiError: if the answer is not 2xx, or (`Unreachable`) none arrived within 30 s.
+        """
+        return await self._send("GET", path, params)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object | bytes | None = None,
+        content_type: str = "application/json",
+        params: Mapping[str, str | int] | None = None,
+        timeout: float = 30.0,
+    ) -> dict[str, Any]:
+        """Send `body` (bytes as they are, anything else as JSON) and return the answer's object.
+
+        Args:
+            method: HTTP method.
+            path: From the root, such as ``/api/v1/nodes``; the caller has escaped the names in it.
+            body: What to send, if anything.
+            content_type: Of the body; one of the patch types for PATCH.
+            params: Query.
+            timeout: Seconds for the whole exchange.
+
+        Raises:
+            ApiError: if the answer is not 2xx, or (`Unreachable`) none arrived in time.
+        """
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": content_type}
+        raw = await self._send(method, path, params or {}, data, headers, timeout)
+        try:
+            return msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
+        except msgspec.DecodeError as error:
+            raise Unreachable("NotJson", f"{method} {path}: {error}") from error
+
+    async def apply(self, path: str, obj: object, manager: str) -> dict[str, Any]:
+        """Server-side apply, taking over fields that another manager owns."""
+        params = {"fieldManager": manager, "force": "true"}
+        return await self.request("PATCH", path, body=obj, content_type=APPLY, params=params)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str | int], *, inactivity: float = 70.0
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream of lines, each one JSON value without its line end.
+
+        Args:
+            path: As in `request`.
+            params: Query.
+            inactivity: Seconds without a single byte after which the stream counts as dead.
+
+        Raises:
+            ApiError: if the server refuses; also from the iterator, as `Unreachable`, if the connection breaks.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=inactivity)
+        with _faults("GET", path):
+            response = await self._open("GET", path, params, None, {}, timeout)
+        async with response:
+            yield _lines(response, path)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | int],
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = 30.0,
+    ) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        with _faults(method, path):
+            async with await self._open(method, path, params, body, headers or {}, timeout) as response:
+                return await response.read()
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | int],
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        """A response with a 2xx status, its body unread; the credentials are read again once after a 401."""
+        renewed = False
+        while True:
+            response = await self._session.request(
+                method,
+                URL(self._credentials.host + path, encoded=True),
+                params=params,
+                data=body,
+                headers={**headers, **await self._credentials.headers()},
+                timeout=timeout,
+                allow_redirects=False,
+                **self._credentials.connection,
+            )
+            if 200 <= response.status < 300:
+                return response
+            async with response:
+                if response.status != 401 or renewed:
+                    raise _refusal(response, await response.read())
+            await self._credentials.renew()
+            renewed = True
+
+
+@contextmanager
+def _faults(method: str, path: str) -> Iterator[None]:
+    """Whatever goes wrong below HTTP is `Unreachable`."""
+    try:
+        yield
+    except (aiohttp.ClientError, OSError) as error:
+        raise Unreachable(type(error).__name__, f"{method} {path}: {error}") from error
+
+
+async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
+    rest = b""
+    with _faults("GET", path):
+        async for piece in response.content.iter_any():
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+
+
+def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except msgspec.DecodeError:
+        status = _Status(message=body[:500].decode(errors="replace").strip())
+    seconds = status.details.retry_after_seconds if status.details else None
+    header = response.headers.get("Retry-After", "")
+    if seconds is None and header.isdecimal():
+        seconds = float(header)
+    return ApiError(response.status, status.reason or response.reason or "", status.message, seconds)

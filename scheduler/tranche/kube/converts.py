@@ -1,0 +1,222 @@
+"""Between API objects and the planner's values."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from math import ceil
+from typing import Any
+
+from tranche.kube.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
+from tranche.kube.objects import template_shape
+from tranche.kube.quantities import parse_bytes, parse_duration, parse_quantity
+from tranche.kube.resources import API_VERSION, Condition, Plan, Progress, SiteObject, TrainingJob
+from tranche.model import (
+    AttemptRecord,
+    Job,
+    JobPlan,
+    JobProgress,
+    Link,
+    PlannedServer,
+    Preemption,
+    Site,
+    Tier,
+    Window,
+    WindowState,
+    format_chunks,
+    parse_chunks,
+)
+
+UNKNOWN_DURATION_SECONDS = 3600.0
+"""Assumed of a job that says neither model.stepTime nor estimatedDuration, until a chunk of it has been timed."""
+
+
+def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
+    """The planner's view of a TrainingJob.
+
+    Raises:
+        ValueError: if a quantity, duration or template that the API server let through cannot be read.
+    """
+    spec, data = resource.spec, resource.spec.data
+    chunks = data.chunks if data else spec.workers.max_replicas
+    batches = data.epochs * data.batches_per_chunk if data else 1
+    workers = min(spec.workers.max_replicas, chunks)
+    model, servers = spec.model, spec.parameter_servers
+    created = resource.metadata.creation_timestamp
+    return Job(
+        key=resource.key,
+        uid=resource.metadata.uid,
+        generation=resource.metadata.generation,
+        submitted=created.timestamp() if created else 0.0,
+        worker=template_shape(spec.workers.template, gpu_resource),
+        chunks=chunks,
+        epochs=data.epochs if data else 1,
+        batches_per_chunk=data.batches_per_chunk if data else 1,
+        step_seconds=_step_seconds(resource, chunks, workers, batches),
+        gradient_bits=8 * parse_bytes(model.gradient_size) if model and model.gradient_size is not None else 0.0,
+        chunk_bytes=parse_bytes(data.chunk_size) if data and data.chunk_size is not None else 0.0,
+        data_site=data.site if data else None,
+        max_workers=workers,
+        min_workers=min(spec.workers.min_replicas or (1 if data else workers), workers),
+        rigid=data is None,
+        server=template_shape(servers.template, gpu_resource) if servers else None,
+        servers=servers.replicas if servers else 0,
+        weight=spec.weight,
+        priority=PRIORITIES[spec.priority_class_name],
+        preemption=Preemption(spec.preemption.policy),
+        restart_seconds=parse_duration(spec.preemption.restart_overhead or "0s"),
+        suspended=spec.suspend,
+        backoff_limit=spec.run_policy.backoff_limit,
+    )
+
+
+def _step_seconds(resource: TrainingJob, chunks: int, workers: int, batches: int) -> float:
+    """One mini-batch: as the user says, or from the duration of the whole job on its most workers."""
+    spec = resource.spec
+    if spec.model and spec.model.step_time:
+        return parse_duration(spec.model.step_time)
+    known = parse_duration(spec.estimated_duration) if spec.estimated_duration else UNKNOWN_DURATION_SECONDS
+    return known / (ceil(chunks / workers) * batches)
+
+
+def to_site(resource: SiteObject) -> Site:
+    """The planner's view of a Site."""
+    spec = resource.spec
+    return Site(
+        name=resource.metadata.name,
+        tier=Tier(spec.tier),
+        unlimited=spec.unlimited,
+        links={
+            link.to: Link(float(parse_quantity(link.bandwidth)), parse_duration(link.latency)) for link in spec.links
+        },
+        disconnect_tolerance_seconds=parse_duration(spec.disconnect_tolerance),
+    )
+
+
+def read_plan(plan: Plan) -> JobPlan:
+    """What an earlier planner wrote into status.plan."""
+    return JobPlan(
+        generation=plan.observed_generation,
+        explanation=plan.explanation,
+        attempts=plan.attempts,
+        homes=plan.homes,
+        windows=tuple(
+            Window(
+                index=w.index,
+                attempt=w.attempt,
+                site=w.site,
+                node=w.node,
+                chunks=tuple(w.chunks),
+                fallbacks=tuple(w.fallbacks),
+                start=_seconds(w.start),
+                end=_seconds(w.end),
+                state=WindowState(w.state),
+            )
+            for w in plan.workers
+        ),
+        servers=tuple(
+            PlannedServer(s.index, s.attempt, s.site, s.node, tuple(s.fallbacks)) for s in plan.parameter_servers
+        ),
+    )
+
+
+def read_progress(progress: Progress) -> JobProgress:
+    """The ledger that an earlier planner wrote into status.progress."""
+    return JobProgress(
+        done=parse_chunks(progress.done),
+        partial={p.chunk: p.batches for p in progress.running},
+        attained_seconds=progress.attained_seconds,
+        preemptions=progress.preemptions,
+        failures=progress.failures,
+        lost_batches=progress.lost_batches,
+        records=tuple(AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code) for a in progress.attempts),
+    )
+
+
+def plan_status(plan: JobPlan, term: int, revision: int) -> dict[str, Any]:
+    """status.plan as JSON."""
+    status: dict[str, Any] = {
+        "term": term,
+        "revision": revision,
+        "observedGeneration": plan.generation,
+        "explanation": plan.explanation,
+        "attempts": plan.attempts,
+        "parameterServers": [
+            _present(index=s.index, attempt=s.attempt, site=s.site, node=s.node, fallbacks=list(s.fallbacks))
+            for s in plan.servers
+        ],
+        "workers": [
+            _present(
+                index=w.index,
+                attempt=w.attempt,
+                site=w.site,
+                node=w.node,
+                fallbacks=list(w.fallbacks),
+                chunks=list(w.chunks),
+                start=_time(w.start),
+                end=_time(w.end),
+                state=w.state.value,
+            )
+            for w in plan.windows
+        ],
+    }
+    return status | _present(
+        homes=dict(plan.homes) or None,  # server-side apply turns an emptied map into null
+        estimatedStart=_time(plan.estimated_start), estimatedCompletion=_time(plan.estimated_completion)
+    )
+
+
+def progress_status(progress: JobProgress, chunks: int) -> dict[str, Any]:
+    """status.progress as JSON."""
+    return {
+        "chunks": f"{len(progress.done)}/{chunks}",
+        "done": format_chunks(progress.done),
+        "running": [{"chunk": chunk, "batches": round(b, 6)} for chunk, b in progress.partial.items()],
+        "attainedSeconds": round(progress.attained_seconds, 3),
+        "preemptions": progress.preemptions,
+        "failures": progress.failures,
+        "lostBatches": round(progress.lost_batches, 3),
+        "attempts": [
+            _present(index=r.index, attempt=r.attempt, node=r.node, reason=r.reason, exitCode=r.exit_code)
+            for r in progress.records
+        ],
+    }
+
+
+def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> dict[str, Any]:
+    """The condition Planned; its transition time is kept while its status stays."""
+    status = "False" if plan.unplannable else "True"
+    before = next((c for c in known if c.type == CONDITION_PLANNED), None)
+    since = before.last_transition_time.timestamp() if before and before.status == status else now
+    return {
+        "type": CONDITION_PLANNED,
+        "status": status,
+        "reason": plan.unplannable or "Planned",
+        "message": plan.explanation if plan.unplannable else "",
+        "observedGeneration": generation,
+        "lastTransitionTime": datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def status_object(resource: TrainingJob, status: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a server-side apply to the job's status; the UID keeps it from a successor of the same name."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TrainingJob",
+        "metadata": {
+            "name": resource.metadata.name,
+            "namespace": resource.metadata.namespace,
+            "uid": resource.metadata.uid,
+        },
+        "status": dict(status),
+    }
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _seconds(at: datetime | None) -> float:
+    return at.timestamp() if at else 0.0
+
+
+def _time(at: float | None) -> str | None:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None

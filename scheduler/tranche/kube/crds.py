@@ -1,0 +1,138 @@
+"""The CustomResourceDefinitions, built from the models of `tranche.kube.resources`, and the command that writes them.
+
+``python -m tranche.kube.crds --kubeconfig FILE`` writes ``manifests/crds`` and the chart's files; with ``--check`` it
+writes nothing and exits 1 if they differ from what it would write.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tranche.kube.clients import ApiClient
+from tranche.kube.manifest_files import differences, generated_files, write_files
+from tranche.kube.pod_schemas import OPENAPI_PATH, template_schema, volume_schema
+from tranche.kube.resources import GROUP, VERSION, SiteObject, TrainingJob
+from tranche.kube.structural_schemas import Schema, structural_schema
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CATEGORY = "tranche"
+"""``kubectl get tranche`` shows the jobs and the sites."""
+
+
+def column(name: str, path: str, kind: str = "string", priority: int = 0, description: str = "") -> dict[str, Any]:
+    """A column of ``kubectl get``; priority 1 shows it with ``-o wide`` only.
+
+    Times are strings, since type ``date`` prints an age and shows ``<invalid>`` for the future.
+    """
+    entry = {"name": name, "type": kind, "jsonPath": path, "priority": priority, "description": description}
+    return {key: value for key, value in entry.items() if value not in (0, "")}
+
+
+_AGE = column("Age", ".metadata.creationTimestamp", "date")
+_JOB_COLUMNS = [
+    column("Phase", ".status.phase"),
+    column("Done", ".status.progress.chunks", description="Chunks that are trained, of all."),
+    column("Workers", ".status.activeWorkers", "integer", description="Worker pods that exist now."),
+    column("Sites", ".status.sites", description="Where pods of the job run now."),
+    column("Planned-Start", ".status.plan.estimatedStart"),
+    column("Planned-Completion", ".status.plan.estimatedCompletion"),
+    column("Preemptions", ".status.progress.preemptions", "integer", description="Workers stopped for another job."),
+    _AGE,
+    column("Why", ".status.plan.explanation", priority=1, description="Why the job runs or waits."),
+]
+_SITE_COLUMNS = [
+    column("Tier", ".spec.tier"),
+    column("Nodes", ".status.nodes", "integer", description="Nodes that are ready."),
+    column("GPUs", ".status.gpus", "integer"),
+    column("Allocated", ".status.allocatedGpus", "integer", description="GPUs that pods hold."),
+    column("Connected", ".status.connected", "boolean"),
+    _AGE,
+]
+
+
+def build_crds(openapi: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Both definitions by plural name, from the OpenAPI (v3) of the core group."""
+    embedded = {"x-tranche-template": template_schema(openapi), "x-tranche-volume": volume_schema(openapi)}
+    job = structural_schema(TrainingJob, embedded)
+    site = structural_schema(SiteObject, embedded)
+    return {
+        "trainingjobs": _definition("TrainingJob", "trainingjobs", "Namespaced", ["tj"], job, _JOB_COLUMNS),
+        "sites": _definition("Site", "sites", "Cluster", [], site, _SITE_COLUMNS),
+    }
+
+
+def _definition(
+    kind: str, plural: str, scope: str, short_names: list[str], schema: Schema, columns: list[dict[str, Any]]
+) -> dict[str, Any]:
+    names = {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "singular": kind.lower(),
+        "categories": [CATEGORY],
+        "shortNames": short_names,
+    }
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _root(schema)},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": scope,
+            "names": {key: value for key, value in names.items() if value},
+            "versions": [version],
+        },
+    }
+
+
+def _root(schema: Schema) -> Schema:
+    """The object itself: its metadata are the API server's matter, its status comes later."""
+    kind_fields: Schema = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    status = {key: value for key, value in schema["properties"]["status"].items() if key != "default"}
+    return {
+        **schema,
+        "properties": {**schema["properties"], **kind_fields, "status": status},
+        "required": ["spec"],
+    }
+
+
+async def fetch_schemas(kubeconfig: str) -> tuple[str, dict[str, Any]]:
+    """The API server's release and the OpenAPI (v3) of its core group.
+
+    Raises:
+        ApiError: if it refuses, or (`Unreachable`) does not answer.
+    """
+    async with ApiClient.connect(kubeconfig) as client:
+        version = await client.request("GET", "/version")
+        return version["gitVersion"], await client.request("GET", OPENAPI_PATH)
+
+
+@click.command()
+@click.option("--kubeconfig", required=True, type=click.Path(exists=True), help="API server to take the schemas from.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file differs.")
+@click.option("--root", default=REPOSITORY, type=click.Path(path_type=Path), help="Repository to write to.")
+def main(kubeconfig: str, check: bool, root: Path) -> None:
+    """Write manifests/crds and the chart's files."""
+    version, openapi = asyncio.run(fetch_schemas(kubeconfig))
+    files = generated_files(build_crds(openapi), version, root)
+    if not check:
+        write_files(files)
+        click.echo(f"{len(files)} files written")
+    elif found := differences(files, root):
+        click.echo("\n".join([*found, "run python -m tranche.kube.crds to bring them up to date"]))
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Where the API server is and how we prove who we are, read by the kubernetes package."""
+
+import asyncio
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from kubernetes import client, config
+from kubernetes.client.rest import should_bypass_proxies
+
+from tranche.kube.errors import Unreachable
+
+REFRESH_SECONDS = 60.0
+"""Age at which a token is asked for again: projected tokens and exec plugins' tokens change while we run."""
+
+log = logging.getLogger(__name__)
+
+
+class Credentials:
+    """One cluster's address, TLS context and headers; everything that blocks runs in a thread."""
+
+    def __init__(self, kubeconfig: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kubeconfig = kubeconfig
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._configuration: Any = None
+        self._context: ssl.SSLContext | None = None
+        self._headers: dict[str, str] = {}
+        self._read_at = 0.0
+
+    @classmethod
+    async def load(cls, kubeconfig: str | None = None) -> Self:
+        """Read the given kubeconfig, else ``$KUBECONFIG``, else the pod's service account, else ``~/.kube/config``.
+
+        Raises:
+            Unreachable: if none of them can be read.
+        """
+        credentials = cls(kubeconfig)
+        await credentials.renew()
+        return credentials
+
+    @property
+    def host(self) -> str:
+        """URL of the API server, without a trailing slash."""
+        return str(self._configuration.host).rstrip("/")
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """Keyword arguments of aiohttp's requests: TLS, the name to verify, and the proxy."""
+        arguments: dict[str, Any] = {}
+        if self._context is not None:
+            arguments["ssl"] = self._context
+            arguments["server_hostname"] = self._configuration.tls_server_name
+        proxy = self._configuration.proxy
+        if proxy and not should_bypass_proxies(self.host, no_proxy=self._configuration.no_proxy or ""):
+            arguments["proxy"] = proxy
+            arguments["proxy_headers"] = self._configuration.proxy_headers
+        return arguments
+
+    async def headers(self) -> dict[str, str]:
+        """The authorization header, or nothing (client certificates); at most `REFRESH_SECONDS` old."""
+        if self._configuration.refresh_api_key_hook is not None and self._stale():
+            async with self._lock:
+                if self._stale():
+                    await self._refresh()
+        return self._headers
+
+    async def renew(self) -> None:
+        """Read everything again, as after a 401.
+
+        Raises:
+            Unreachable: if the configuration cannot be read or is not valid.
+        """
+        async with self._lock:
+            try:
+                self._configuration = await asyncio.to_thread(_configure, self._kubeconfig)
+                self._context = await asyncio.to_thread(_context, self._configuration)
+                await self._refresh()
+            except (config.ConfigException, OSError, ValueError) as error:
+                raise Unreachable("NoConfiguration", str(error)) from error
+
+    def _stale(self) -> bool:
+        return self._clock() - self._read_at >= REFRESH_SECONDS
+
+    async def _refresh(self) -> None:
+        self._read_at = self._clock()
+        try:
+            key = await asyncio.to_thread(
+                self._configuration.get_api_key_with_prefix, "BearerToken", alias="authorization"
+            )
+        except (config.ConfigException, OSError, ValueError) as error:
+            log.warning("the token cannot be read again, the last one stays in use: %s", error)
+            return
+        self._headers = {"Authorization": key.strip()} if key else {}
+
+
+def _configure(kubeconfig: str | None) -> Any:
+    configuration = client.Configuration()
+    in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and os.path.exists(
+        config.incluster_config.SERVICE_TOKEN_FILENAME
+    )
+    if kubeconfig is None and "KUBECONFIG" not in os.environ and in_cluster:
+        config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+    else:
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=kubeconfig, client_configuration=configuration, persist_config=False
+        )
+    return configuration
+
+
+def _context(configuration: Any) -> ssl.SSLContext | None:
+    if not str(configuration.host).startswith("https"):
+        return None
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Python 3.13 refuses cluster CAs without an authority key identifier; every other client accepts them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context

@@ -1,0 +1,119 @@
+"""What the custom resources are made of: base class, quantities, durations, pod templates, and their rules.
+
+The ``x-tranche-…`` keys are replaced by `tranche.kube.crds`; all other extras go into the CRDs as they stand.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MAX_CHUNKS = 2000
+MAX_JOB_NAME = 50
+MAX_SITE_NAME = 63
+
+
+def rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:
+    """CEL rules (rule, message) for the schema of a model or field."""
+    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs], **more}
+
+
+_DURATION = r"^([0-9]+([.][0-9]+)?(ms|s|m|h))+$"
+_QUANTITY = r"^[0-9]+([.][0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+_DURATION_RULE = (
+    f"self.matches('{_DURATION}') && duration(self) <= duration('87600h')",
+    "must be a duration such as 120ms, 90s or 1h30m, at most 87600h",
+)
+_LONGER_THAN_ZERO = (f"!self.matches('{_DURATION}') || duration(self) > duration('0s')", "must be longer than zero")
+_QUANTITY_RULE = (f"string(self).matches('{_QUANTITY}')", "must be a quantity such as 64Mi, 1.5G or 500M, not negative")
+_INT_OR_STRING = {"x-kubernetes-int-or-string": True, "maxLength": 32}
+
+Template = Annotated[
+    dict[str, Any],
+    Field(
+        json_schema_extra=rules(
+            (
+                "!has(self.spec.nodeName) && !has(self.spec.schedulerName) && !has(self.spec.schedulingGates)",
+                "tranche places the pods: leave out nodeName, schedulerName and schedulingGates; "
+                "narrow the choice by nodeSelector or affinity",
+            ),
+            (
+                "!has(self.spec.hostname) && !has(self.spec.subdomain) && !has(self.spec.hostnameOverride)",
+                "tranche names the pods, so that they find each other: "
+                "leave out hostname, subdomain and hostnameOverride",
+            ),
+            (
+                "!has(self.spec.priorityClassName) && !has(self.spec.priority) && !has(self.spec.preemptionPolicy)",
+                "the priority belongs to the job: leave out priorityClassName, priority and preemptionPolicy here "
+                "and set spec.priorityClassName",
+            ),
+            (
+                "!has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",
+                "tranche starts ended pods again itself, as a new attempt: "
+                "restartPolicy must be Never (or be left out)",
+            ),
+            (
+                "!has(self.metadata) || !has(self.metadata.labels) "
+                "|| self.metadata.labels.all(key, !key.startsWith('tranche.dev/'))",
+                "labels that begin with tranche.dev/ are set by tranche: leave them out",
+            ),
+            **{"x-tranche-template": True},
+        )
+    ),
+]
+"""A PodTemplateSpec; the CRD generator puts Kubernetes' own schema here."""
+Volume = Annotated[
+    dict[str, Any],
+    Field(
+        min_length=1,
+        json_schema_extra=rules(
+            (
+                "!has(self.emptyDir)",
+                "an emptyDir ends with its pod, so nothing could resume from it: "
+                "use hostPath, nfs, persistentVolumeClaim or another source that stays",
+            ),
+            **{"x-tranche-volume": True},
+        ),
+    ),
+]
+"""A pod's volume source (without a name); the CRD generator puts Kubernetes' own schema here."""
+Quantity = Annotated[str | int, Field(json_schema_extra=rules(_QUANTITY_RULE, **_INT_OR_STRING))]
+"""A non-negative Kubernetes quantity, such as ``64Mi`` or ``500M``."""
+PositiveQuantity = Annotated[
+    str | int,
+    Field(
+        json_schema_extra=rules(
+            _QUANTITY_RULE,
+            ("!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('0'))", "must be above zero"),
+            **_INT_OR_STRING,
+        )
+    ),
+]
+"""A Kubernetes quantity above zero."""
+Duration = Annotated[str, Field(max_length=32, json_schema_extra=rules(_DURATION_RULE))]
+"""A duration as Go writes it: ``120ms``, ``1h30m``; at most ten years."""
+PositiveDuration = Annotated[str, Field(max_length=32, json_schema_extra=rules(_DURATION_RULE, _LONGER_THAN_ZERO))]
+"""A duration above zero."""
+NodeName = Annotated[str, Field(max_length=253)]
+SiteName = Annotated[str, Field(max_length=MAX_SITE_NAME)]
+ChunkSet = Annotated[str, Field(max_length=16_384)]
+"""Chunk numbers as `tranche.model.chunksets` writes them: ``0-11,14``."""
+ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
+
+
+def by_key(key: str) -> dict[str, Any]:
+    """A list whose entries are told apart by one field, for server-side apply and against duplicates."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+class Resource(BaseModel):
+    """Base of everything below: camelCase outside, snake_case inside; unknown fields are ignored when reading."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        extra="ignore",
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )

@@ -1,0 +1,18 @@
+"""Which site a node belongs to."""
+
+from collections.abc import Mapping
+
+from tranche.kube.resources import SiteObject
+
+DEFAULT_SITE = "cluster"
+"""The one site of a cluster without Site objects."""
+
+
+def site_of(labels: Mapping[str, str], sites: Mapping[str, SiteObject]) -> str | None:
+    """The first site, by name, whose selector matches a node's labels; None if there are sites and none does."""
+    if not sites:
+        return DEFAULT_SITE
+    for name in sorted(sites):
+        if all(labels.get(key) == value for key, value in sites[name].spec.node_selector.items()):
+            return name
+    return None

@@ -1,0 +1,229 @@
+"""What pods and nodes ask, offer and went through: the structs' values as the planner and the operator need them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
+
+import msgspec
+
+from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.quantities import parse_bytes, parse_millicores
+from tranche.kube.structs import ContainerState, Expression, NodeObject, Pod, ResourceRequirements, Term
+from tranche.model import Constraints, Node, PodShape, Requirement, Resources, Taint, Toleration
+from tranche.model.constraints import Operator
+
+__all__ = [
+    "NodeObject",
+    "Pod",
+    "exit_code",
+    "is_over",
+    "node_allocatable",
+    "node_of",
+    "outcome",
+    "pod_constraints",
+    "pod_of_template",
+    "pod_requests",
+    "started_at",
+    "template_shape",
+    "termination_progress",
+]
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_PROGRESS = msgspec.json.Decoder(dict[_Count, _Count])
+_REFUSED_BY_KUBELET = ("OutOf", "UnexpectedAdmissionError")
+"""Beginnings of a pod's status.reason when its node refused it: never the pod's own fault."""
+
+
+def pod_of_template(template: Mapping[str, Any]) -> Pod:
+    """Read a PodTemplateSpec as a pod without name and status.
+
+    Raises:
+        ValueError: if it is not one.
+    """
+    return msgspec.convert(template, Pod)
+
+
+def template_shape(template: Mapping[str, Any], gpu_resource: str = GPU_RESOURCE) -> PodShape:
+    """What a pod made from a PodTemplateSpec asks of its node.
+
+    Raises:
+        ValueError: if it is not a PodTemplateSpec, or a quantity in it cannot be read.
+    """
+    pod = pod_of_template(template)
+    return PodShape(pod_requests(pod, gpu_resource), pod_constraints(pod))
+
+
+def pod_requests(pod: Pod, gpu_resource: str = GPU_RESOURCE) -> Resources:
+    """What the pod takes of a node by Kubernetes' rule: the larger of its start and its run, plus overhead.
+
+    A resize that the kubelet has not finished is not looked at.
+
+    Args:
+        pod: The pod.
+        gpu_resource: Name of the devices' resource; ``cpu`` counts whole cores, rounded down.
+
+    Raises:
+        ValueError: if a quantity cannot be read.
+    """
+    sidecars = start = Resources()
+    for container in pod.spec.init_containers:
+        own = _amount(container.resources, gpu_resource)
+        if container.restart_policy == "Always":
+            sidecars += own
+            start = _larger(start, sidecars)
+        else:
+            start = _larger(start, sidecars + own)
+    run = sidecars
+    for container in pod.spec.containers or ():
+        run += _amount(container.resources, gpu_resource)
+    needed = _larger(run, start)
+    if pod.spec.resources is not None:
+        needed = _pod_level(pod.spec.resources, needed)
+    if pod.spec.overhead:
+        needed += _amount(ResourceRequirements(pod.spec.overhead), gpu_resource)
+    gpus = needed.cpu // 1000 if gpu_resource == "cpu" else needed.gpus
+    return Resources(needed.cpu, needed.memory, gpus, pods=1)
+
+
+def _amount(asked: ResourceRequirements, gpu_resource: str) -> Resources:
+    if not asked.requests and not asked.limits:
+        return Resources()
+    return Resources(
+        parse_millicores(asked.request("cpu")),
+        parse_bytes(asked.request("memory")),
+        0 if gpu_resource == "cpu" else parse_bytes(asked.request(gpu_resource)),
+    )
+
+
+def _larger(one: Resources, other: Resources) -> Resources:
+    return Resources(max(one.cpu, other.cpu), max(one.memory, other.memory), max(one.gpus, other.gpus))
+
+
+def _pod_level(asked: ResourceRequirements, containers: Resources) -> Resources:
+    """Requests of the whole pod stand for those of its containers; its limits only where no container asks."""
+    cpu, memory = containers.cpu, containers.memory
+    if "cpu" in asked.requests or not cpu:
+        cpu = parse_millicores(asked.request("cpu"))
+    if "memory" in asked.requests or not memory:
+        memory = parse_bytes(asked.request("memory"))
+    return Resources(cpu, memory, containers.gpus)
+
+
+def pod_constraints(pod: Pod) -> Constraints:
+    """Node selector, required node affinity and tolerations."""
+    spec = pod.spec
+    required = spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required
+    return Constraints(
+        selector=tuple(sorted(spec.node_selector.items())),
+        affinity=tuple(_expressions(term) for term in required.node_selector_terms or ()) if required else None,
+        tolerations=tuple(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations),
+    )
+
+
+def _expressions(term: Term) -> tuple[Requirement, ...]:
+    return tuple(
+        _requirement(expression, is_field)
+        for expressions, is_field in ((term.match_expressions, False), (term.match_fields, True))
+        for expression in expressions
+    )
+
+
+def _requirement(expression: Expression, is_field: bool) -> Requirement:
+    """An operator that we do not know matches no node: better no plan for the pod than a wrong one."""
+    for operator in get_args(Operator):
+        if operator == expression.operator:
+            return Requirement(expression.key, operator, expression.values, is_field)
+    return Requirement(expression.key, "In", (), is_field)
+
+
+def is_over(pod: Pod) -> bool:
+    """Whether the pod's containers have ended for good or were never started and never will be."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return True
+    metadata = pod.metadata
+    return metadata.deletion_timestamp is not None and (
+        not pod.spec.node_name or metadata.deletion_grace_period_seconds == 0
+    )
+
+
+def outcome(pod: Pod) -> str:
+    """How a pod that is over ended: ``Succeeded``, ``Preempted`` (whatever its exit code) or ``Failed``."""
+    if pod.status.phase == "Succeeded":
+        return "Succeeded"
+    disrupted = any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
+    refused = pod.status.reason.startswith(_REFUSED_BY_KUBELET)
+    return "Preempted" if disrupted or refused or pod.metadata.deletion_timestamp is not None else "Failed"
+
+
+def exit_code(pod: Pod) -> int | None:
+    """Of the training container; None while it has not ended."""
+    terminated = _trainer(pod).terminated
+    return terminated.exit_code if terminated else None
+
+
+def started_at(pod: Pod) -> float | None:
+    """When the training container started, in seconds since the epoch (whole ones); None if it has not."""
+    state = _trainer(pod)
+    at = state.running.started_at if state.running else state.terminated.started_at if state.terminated else None
+    return at.timestamp() if at else None
+
+
+def termination_progress(pod: Pod) -> dict[int, int] | None:
+    """Batches that are durable, by chunk, as the training container wrote into its termination message.
+
+    None without such a message: the text is the container's, so anything may stand there.
+    """
+    terminated = _trainer(pod).terminated
+    if terminated is None:
+        return None
+    try:
+        return _PROGRESS.decode(terminated.message.encode(errors="replace"))
+    except msgspec.DecodeError:
+        return None
+
+
+def _trainer(pod: Pod) -> ContainerState:
+    """State of the container that trains: the first one of the specification."""
+    first = pod.spec.containers[0].name if pod.spec.containers else ""
+    statuses = pod.status.container_statuses
+    found = next((status for status in statuses if status.name == first), statuses[0] if statuses else None)
+    return found.state if found else ContainerState()
+
+
+def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: str = GPU_RESOURCE) -> Node:
+    """The planner's view of a node.
+
+    Args:
+        observed: The node.
+        site: Which site it belongs to.
+        foreign: What pods that are not ours use there.
+        gpu_resource: As in `pod_requests`.
+
+    Raises:
+        ValueError: if a quantity cannot be read.
+    """
+    return Node(
+        name=observed.metadata.name,
+        site=site,
+        allocatable=node_allocatable(observed, gpu_resource),
+        foreign=foreign,
+        labels=observed.metadata.labels,
+        taints=tuple(Taint(t.key, t.value, t.effect) for t in observed.spec.taints),
+        unschedulable=observed.spec.unschedulable,
+        ready=observed.ready,
+    )
+
+
+def node_allocatable(observed: NodeObject, gpu_resource: str = GPU_RESOURCE) -> Resources:
+    """What pods may take of the node in all.
+
+    Raises:
+        ValueError: if a quantity cannot be read.
+    """
+    offered = observed.status.allocatable
+    cpu = parse_millicores(offered.get("cpu", 0))
+    return Resources(
+        cpu=cpu,
+        memory=parse_bytes(offered.get("memory", 0)),
+        gpus=cpu // 1000 if gpu_resource == "cpu" else parse_bytes(offered.get(gpu_resource, 0)),
+        pods=parse_bytes(offered.get("pods", 0)),
+    )

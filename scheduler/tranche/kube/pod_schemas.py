@@ -1,0 +1,82 @@
+"""Kubernetes' own schemas of pod templates and volumes, as a CustomResourceDefinition can embed them.
+
+The source is the OpenAPI (v3) of a running API server. Descriptions are left out: with them one template takes 398 KB,
+and client-side ``kubectl apply`` stores the whole object in an annotation of at most 256 KiB.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tranche.kube.structural_schemas import Schema, map_schemas
+
+OPENAPI_PATH = "/openapi/v3/api/v1"
+_CORE = "io.k8s.api.core.v1."
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_STRINGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_QUANTITY_PATTERN = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+_INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
+_REPLACED: dict[str, Schema] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {**_INT_OR_STRING, "pattern": _QUANTITY_PATTERN},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _INT_OR_STRING,
+    # Of the metadata of a template, only these two reach the pod (or the volume claim).
+    _META + "ObjectMeta": {"type": "object", "properties": {"annotations": _STRINGS, "labels": _STRINGS}},
+}
+_KEPT = {
+    "additionalProperties", "enum", "format", "items", "properties", "required", "type",
+    "x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type",
+}  # fmt: skip
+_MAX_LABELS = 64
+_FORBIDDEN = ("ephemeralContainers", "schedulingGroup", "evictionResponders")
+"""Fields of a pod that cannot stand in a template of ours: refused at creation, or not in every supported release."""
+
+
+def template_schema(openapi: Mapping[str, Any]) -> Schema:
+    """PodTemplateSpec: at least one container, and an image in each."""
+    schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
+    template = _resolve(schemas[_CORE + "PodTemplateSpec"], schemas)
+    template["required"] = ["spec"]
+    labels = {**_STRINGS, "maxProperties": _MAX_LABELS}
+    template["properties"]["metadata"] = {"type": "object", "properties": {"annotations": _STRINGS, "labels": labels}}
+    pod = template["properties"]["spec"]
+    for name in _FORBIDDEN:
+        pod["properties"].pop(name, None)
+    for name in ("containers", "initContainers"):
+        container = pod["properties"][name]["items"]
+        container["required"] = sorted({*container["required"], "image"})
+        for key in ("image", "name"):
+            container["properties"][key]["minLength"] = 1
+    pod["properties"]["containers"]["minItems"] = 1
+    return template
+
+
+def volume_schema(openapi: Mapping[str, Any]) -> Schema:
+    """A volume's source: what a pod's volume holds besides its name."""
+    schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
+    volume = _resolve(schemas[_CORE + "Volume"], schemas)
+    del volume["properties"]["name"], volume["required"]
+    return volume
+
+
+def _resolve(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
+    """Inline references; keep only what a structural schema allows and a user needs."""
+    reference = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf", [])), None)
+    if reference is not None:
+        name = reference.rpartition("/")[2]
+        return dict(_REPLACED[name]) if name in _REPLACED else _resolve(schemas[name], schemas)
+    kept = {key: value for key, value in schema.items() if key in _KEPT}
+    result = map_schemas(kept, lambda child: _resolve(child, schemas))
+    if "items" in result and "x-kubernetes-list-map-keys" in schema:
+        result["items"] = _with_key_defaults(result["items"], schema, schemas)
+    return result
+
+
+def _with_key_defaults(items: Schema, array: Schema, schemas: Mapping[str, Schema]) -> Schema:
+    """Every key of a list-map must be required or have a default; Kubernetes' own default is taken (protocol: TCP)."""
+    item = schemas[array["items"]["$ref"].rpartition("/")[2]]
+    for key in array["x-kubernetes-list-map-keys"]:
+        if key not in items.get("required", []):
+            items["properties"][key] = {**items["properties"][key], "default": item["properties"][key]["default"]}
+    return items

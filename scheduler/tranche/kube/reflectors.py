@@ -1,0 +1,310 @@
+"""A local copy of one kind of object, kept by a list and a watch that never ends."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tranche.kube.clients import ApiClient
+from tranche.kube.errors import ApiError
+
+T = TypeVar("T")
+Callback = Callable[[str, T | None, T | None], None]
+"""Key, the object before (None: new) and after (None: gone)."""
+
+INACTIVITY_SECONDS = 70.0
+"""A watch without a byte for so long is dead: bookmarks come about every minute."""
+WATCH_SECONDS = (240, 480)
+"""The server is asked to end a watch after a time drawn from this range, so that clients do not return all at once."""
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+LEAST_WATCH_SECONDS = 1.0
+"""A watch that the server ended after less is not opened again at once."""
+BURST_SECONDS = 0.005
+"""After so much work on events the loop serves others."""
+BACKLOG = 10_000
+"""Lines read ahead of the work on them; beyond, the connection is left to fill up."""
+
+log = logging.getLogger(__name__)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta
+
+
+class _List(msgspec.Struct):
+    metadata: _Meta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Failure(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_LIST = msgspec.json.Decoder(_List)
+_EVENT = msgspec.json.Decoder(_Event)
+_FAILURE = msgspec.json.Decoder(_Failure)
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters since the start, for metrics."""
+
+    events: int = 0
+    """Objects that were added, changed or removed."""
+    relists: int = 0
+    """Complete lists, the first one included."""
+    errors: int = 0
+    """Failed requests, objects that could not be read, callbacks that raised."""
+    heard: float = 0.0
+    """When the server last said anything, bookmarks included; the reflector's clock."""
+
+
+class Reflector(Generic[T]):
+    """Keeps `store` in step with the API server. For one event loop; `run` must be running."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        path: str,
+        decode: Callable[[bytes], T],
+        *,
+        params: Mapping[str, str | int] | None = None,
+        page_size: int = 500,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        inactivity_seconds: float = INACTIVITY_SECONDS,
+    ) -> None:
+        """Describe a watch; nothing is read before `run`.
+
+        Args:
+            client: Of the API server.
+            path: Of the collection, such as ``/api/v1/pods``.
+            decode: Makes an object of its JSON; any exception means that it cannot be read.
+            params: Selectors.
+            page_size: Objects in one answer of a list.
+            clock: Seconds, monotonic.
+            jitter: A random number in [0, 1).
+            sleep: Waits so many seconds.
+            inactivity_seconds: Silence after which a watch counts as dead.
+        """
+        self.store: dict[str, T] = {}
+        """Objects by ``namespace/name``, cluster-scoped ones by ``name``."""
+        self.stats = Stats()
+        self._client = client
+        self._path = path
+        self._decode = decode
+        self._params = dict(params or {})
+        self._page_size = page_size
+        self._clock = clock
+        self._jitter = jitter
+        self._sleep = sleep
+        self._inactivity = inactivity_seconds
+        self._versions: dict[str, tuple[str, str]] = {}
+        self._version = ""
+        """Where the next watch starts; empty: a list is due."""
+        self._paged = True
+        self._callbacks: list[Callback[T]] = []
+        self._synced = asyncio.Event()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the store has been complete once."""
+        return self._synced.is_set()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server last said anything; infinite before the first list."""
+        return self._clock() - self.stats.heard if self.has_synced else float("inf")
+
+    async def synced(self) -> None:
+        """Return when the store has been complete once."""
+        await self._synced.wait()
+
+    def subscribe(self, callback: Callback[T]) -> None:
+        """Call back at every change, in order, after the store has it; first for every object that is there already.
+
+        An object that was replaced by another of the same name is reported as gone and then as new.
+        """
+        self._callbacks.append(callback)
+        for key, held in list(self.store.items()):
+            self._call(callback, key, None, held)
+
+    async def run(self) -> None:
+        """Follow the API server for ever, through every error."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            began, heard = self._clock(), self.stats.heard
+            failed = await self._round()
+            if self.stats.heard > heard:
+                pause = FIRST_PAUSE_SECONDS
+            if failed is None and self._clock() - began >= LEAST_WATCH_SECONDS:
+                continue
+            asked = failed.retry_after if isinstance(failed, ApiError) else None
+            await self._sleep(max(pause * (0.5 + self._jitter()), asked or 0.0))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _round(self) -> Exception | None:
+        """One watch, after a list if one is due; returns what ended it, None if the server did in the ordinary way."""
+        try:
+            if not self._version:
+                await self._list()
+            await self._watch()
+        except ApiError as error:
+            self.stats.errors += 1
+            log.log(logging.INFO if error.status == 410 else logging.WARNING, "%s: %s", self._path, error)
+            if error.status == 410:
+                self._version = ""
+            return error
+        except Exception as error:
+            self.stats.errors += 1
+            self._version = ""
+            log.exception("%s: the watch failed and starts again from a list", self._path)
+            return error
+        return None
+
+    async def _list(self) -> None:
+        """Bring the store up to date page by page; what the last page has not shown is gone."""
+        seen: set[str] = set()
+        page = _List(_Meta())
+        params = {**self._params, **({"limit": self._page_size} if self._paged else {})}
+        while True:
+            try:
+                page = _LIST.decode(await self._client.get(self._path, **params))
+            except ApiError as error:
+                self._paged = error.status != 410  # pages older than the server remembers: take all in one
+                raise
+            breath = self._clock()
+            for raw in page.items or ():
+                seen.add(self._put(bytes(raw)))
+                breath = await self._breathe(breath)
+            if not page.metadata.continue_:
+                break
+            params["continue"] = page.metadata.continue_
+        for key in self.store.keys() - seen:
+            self._drop(key)
+        self._paged = True
+        self._version = page.metadata.resource_version
+        self.stats.relists += 1
+        self.stats.heard = self._clock()
+        self._synced.set()
+
+    async def _watch(self) -> None:
+        """Apply changes until the server ends the watch; reading never waits for the work on what was read."""
+        least, most = WATCH_SECONDS
+        params = {
+            **self._params,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": int(least + (most - least) * self._jitter()),
+        }
+        queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(BACKLOG)
+        async with self._client.stream(self._path, params, inactivity=self._inactivity) as lines:
+            reader = asyncio.create_task(_read(lines, queue))
+            try:
+                breath = self._clock()
+                while line := await queue.get():
+                    if isinstance(line, Exception):
+                        raise line
+                    self._apply(line)
+                    breath = await self._breathe(breath)
+            finally:
+                reader.cancel()
+                await asyncio.gather(reader, return_exceptions=True)
+
+    def _apply(self, line: bytes) -> None:
+        event = _EVENT.decode(line)
+        self.stats.heard = self._clock()
+        raw = bytes(event.object)
+        if event.type == "ERROR":
+            failure = _FAILURE.decode(raw)
+            raise ApiError(failure.code, failure.reason, failure.message)
+        if event.type == "DELETED":
+            self._drop(_key(_HEAD.decode(raw).metadata))
+        elif event.type != "BOOKMARK":
+            self._put(raw)
+        self._version = _HEAD.decode(raw).metadata.resource_version
+
+    def _put(self, raw: bytes) -> str:
+        """Store an object's newest version and return its key; one that cannot be read leaves the last good one."""
+        meta = _HEAD.decode(raw).metadata
+        key, version = _key(meta), (meta.uid, meta.resource_version)
+        known = self._versions.get(key)
+        if known == version:
+            return key
+        if known is not None and known[0] != meta.uid:
+            self._drop(key)
+        try:
+            new = self._decode(raw)
+        except Exception as error:  # whatever a decoder raises, the others must go on
+            self.stats.errors += 1
+            log.error("%s: %s cannot be read and is left out: %s", self._path, key, error)
+            return key
+        old = self.store.get(key)
+        self.store[key] = new
+        self._versions[key] = version
+        self._tell(key, old, new)
+        return key
+
+    def _drop(self, key: str) -> None:
+        old = self.store.pop(key, None)
+        self._versions.pop(key, None)
+        if old is not None:
+            self._tell(key, old, None)
+
+    def _tell(self, key: str, old: T | None, new: T | None) -> None:
+        self.stats.events += 1
+        for callback in self._callbacks:
+            self._call(callback, key, old, new)
+
+    def _call(self, callback: Callback[T], key: str, old: T | None, new: T | None) -> None:
+        try:
+            callback(key, old, new)
+        except Exception:
+            self.stats.errors += 1
+            log.exception("%s: a subscriber failed on %s", self._path, key)
+
+    async def _breathe(self, since: float) -> float:
+        """Let others run when we have worked long enough since the given time; returns when the work began."""
+        if self._clock() - since < BURST_SECONDS:
+            return since
+        await asyncio.sleep(0)
+        return self._clock()
+
+
+def _key(meta: _Meta) -> str:
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+async def _read(lines: AsyncIterator[bytes], queue: asyncio.Queue[bytes | Exception | None]) -> None:
+    """Move lines into the queue; last comes what ended the stream, or None."""
+    end: Exception | None = None
+    try:
+        async for line in lines:
+            await queue.put(line)
+    except Exception as error:
+        end = error
+    await queue.put(end)

@@ -1,0 +1,143 @@
+"""The custom resources as pydantic models: what users write, what status holds, and the source of the CRDs.
+
+`tranche.kube.crds` turns these models into the manifests; a test keeps both equal. CEL rules, defaults, bounds and list
+types stand beside the field that they are about; the docstrings are what ``kubectl explain`` shows.
+"""
+
+from datetime import datetime
+
+from pydantic import ConfigDict, Field
+
+from tranche.kube.fields import (
+    MAX_CHUNKS,
+    MAX_JOB_NAME,
+    MAX_SITE_NAME,
+    Duration,
+    Quantity,
+    Resource,
+    Template,
+    Volume,
+    rules,
+)
+from tranche.kube.specs import (
+    Checkpoint,
+    Chief,
+    Data,
+    ParameterServers,
+    PreemptionSpec,
+    RunPolicy,
+    SiteLink,
+    SiteSpec,
+    TrainingJobSpec,
+    TrainingModel,
+    Workers,
+)
+from tranche.kube.statuses import (
+    Condition,
+    EndedAttempt,
+    PartialChunk,
+    Plan,
+    PlannedParameterServer,
+    PlannedWindow,
+    Progress,
+    SiteStatus,
+    TrainingJobStatus,
+)
+
+GROUP = "tranche.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "MAX_CHUNKS",
+    "MAX_JOB_NAME",
+    "VERSION",
+    "Checkpoint",
+    "Chief",
+    "Condition",
+    "Data",
+    "Duration",
+    "EndedAttempt",
+    "Metadata",
+    "ParameterServers",
+    "PartialChunk",
+    "Plan",
+    "PlannedParameterServer",
+    "PlannedWindow",
+    "PreemptionSpec",
+    "Progress",
+    "Quantity",
+    "Resource",
+    "RunPolicy",
+    "SiteLink",
+    "SiteObject",
+    "SiteSpec",
+    "SiteStatus",
+    "Template",
+    "TrainingJob",
+    "TrainingJobSpec",
+    "TrainingJobStatus",
+    "TrainingModel",
+    "Volume",
+    "Workers",
+]
+
+
+class Metadata(Resource):
+    """The part of ObjectMeta that we read."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 1
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = Field(default={})
+
+
+class TrainingJob(Resource):
+    """A distributed training job; `tranche` decides which of its chunks trains where and when."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                f"size(self.metadata.name) <= {MAX_JOB_NAME} "
+                "&& self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                f"metadata.name must have at most {MAX_JOB_NAME} characters, lower case letters, digits and '-', "
+                "and begin with a letter: pods and a Service are named after it",
+            )
+        )
+    )
+
+    metadata: Metadata
+    spec: TrainingJobSpec
+    status: TrainingJobStatus = TrainingJobStatus()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class SiteObject(Resource):
+    """A group of nodes with fast links among themselves: an edge site, or a cloud.
+
+    Optional: without any Site, all nodes form one site.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                f"size(self.metadata.name) <= {MAX_SITE_NAME} "
+                "&& self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+                f"metadata.name must have at most {MAX_SITE_NAME} characters, lower case letters, digits and '-'",
+            )
+        )
+    )
+
+    metadata: Metadata
+    spec: SiteSpec
+    status: SiteStatus = SiteStatus()

@@ -1,0 +1,157 @@
+"""The statuses: what the scheduler and the operator say of a TrainingJob and a Site.
+
+The bounds are far above what is written; they keep an object within etcd's size and the rules within their budget.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from tranche.kube.fields import ATOMIC, MAX_CHUNKS, ChunkSet, NodeName, Resource, SiteName, by_key, rules
+
+
+class PlannedWindow(Resource):
+    """One worker pod on one slot with an ordered list of chunks."""
+
+    index: int
+    attempt: int
+    site: SiteName
+    node: NodeName | None = None
+    fallbacks: list[NodeName] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
+    chunks: list[int] = Field(max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    start: datetime | None = None
+    end: datetime | None = None
+    state: Literal["Open", "Closing"] = "Open"
+
+
+class PlannedParameterServer(Resource):
+    """Where one parameter server runs."""
+
+    index: int
+    attempt: int
+    site: SiteName
+    node: NodeName | None = None
+    fallbacks: list[NodeName] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
+
+
+class Plan(Resource):
+    """The planner's decision; owned by manager tranche-scheduler."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "self.term > oldSelf.term || (self.term == oldSelf.term && self.revision >= oldSelf.revision)",
+                "a newer planner has written this plan (term, revision)",
+            ),
+        )
+    )
+
+    term: int
+    """Lease transitions: which planner wrote it."""
+    revision: int
+    """Rises with every plan of the same term."""
+    observed_generation: int
+    """metadata.generation that the plan is for."""
+    explanation: str = Field(default="", max_length=2048)
+    """Why the job runs or waits, in one sentence."""
+    attempts: int = 0
+    """Attempt numbers given out so far."""
+    estimated_start: datetime | None = None
+    """When the first worker is expected to start."""
+    estimated_completion: datetime | None = None
+    """When the last chunk is expected to be done."""
+    homes: dict[str, ChunkSet] = Field(default={}, max_length=MAX_CHUNKS)
+    """Chunks whose data are placed at a site, such as 0-11,14."""
+    parameter_servers: list[PlannedParameterServer] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
+    workers: list[PlannedWindow] = Field(default=[], max_length=2 * MAX_CHUNKS, json_schema_extra=ATOMIC)
+    """Open and closing windows."""
+
+
+class PartialChunk(Resource):
+    """A chunk that is begun and not done."""
+
+    chunk: int
+    batches: float
+    attempt: int = 0
+
+
+class EndedAttempt(Resource):
+    """How one pod of the job ended."""
+
+    index: int
+    attempt: int
+    node: str = Field(max_length=253)
+    reason: str = Field(max_length=1024)
+    exit_code: int | None = None
+
+
+class Progress(Resource):
+    """The ledger of finished work; owned by manager tranche-scheduler."""
+
+    chunks: str = Field(default="", max_length=64)
+    """Done of all, for people: 12/27."""
+    done: ChunkSet = ""
+    """Numbers of the chunks that are done, such as 0-11,14."""
+    running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    attained_seconds: float = 0.0
+    """GPU-seconds that the job's workers have run."""
+    preemptions: int = 0
+    """Worker pods stopped for another job."""
+    failures: int = 0
+    """Worker pods that failed; see runPolicy.backoffLimit."""
+    lost_batches: float = 0.0
+    """Mini-batches trained and lost again by preemption or failure."""
+    attempts: list[EndedAttempt] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
+    """The last few ended pods."""
+
+
+class Condition(Resource):
+    """metav1.Condition."""
+
+    type: str = Field(max_length=316)
+    status: Literal["True", "False", "Unknown"]
+    observed_generation: int | None = None
+    last_transition_time: datetime
+    reason: str = Field(max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    message: str = Field(default="", max_length=32768)
+
+
+class TrainingJobStatus(Resource):
+    """What is; `plan`, `progress` and condition Planned by tranche-scheduler, the rest by tranche-operator."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("!has(oldSelf.plan) || has(self.plan)", "the plan cannot be removed: its (term, revision) is the fence"),
+        )
+    )
+
+    phase: Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed"] | None = None
+    conditions: list[Condition] = Field(default=[], max_length=64, json_schema_extra=by_key("type"))
+    observed_generation: int | None = None
+    plan: Plan | None = None
+    progress: Progress | None = None
+    active_workers: int | None = None
+    """Worker pods that exist and are not over."""
+    active_parameter_servers: int | None = None
+    """Parameter server pods that exist and are not over."""
+    sites: str | None = Field(default=None, max_length=4096)
+    """Where pods of the job run now, for people: edge-a, cloud."""
+    start_time: datetime | None = None
+    """When the first pod started."""
+    completion_time: datetime | None = None
+    """When the job was over."""
+
+
+class SiteStatus(Resource):
+    """What is, by tranche-scheduler."""
+
+    nodes: int | None = None
+    """Nodes of the site that are ready."""
+    gpus: int | None = None
+    """GPUs of these nodes."""
+    allocated_gpus: int | None = None
+    """GPUs that pods hold."""
+    connected: bool | None = None
+    """Whether any node of the site reports."""
+    conditions: list[Condition] = Field(default=[], max_length=64, json_schema_extra=by_key("type"))

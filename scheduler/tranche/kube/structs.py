@@ -1,0 +1,217 @@
+"""Pods and nodes as narrow structs: only what we read, decoded straight from the API server's JSON.
+
+A struct without garbage collection must never be part of a reference cycle. These hold plain data only, lists as
+tuples, so that the collector has nothing to walk through over tens of thousands of pods.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+
+class Narrow(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Base of all below; fields that we do not name are ignored."""
+
+
+Quantities = dict[str, str | int | float]
+
+
+class Metadata(Narrow, frozen=True):
+    """ObjectMeta; a template's has no name."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class ResourceRequirements(Narrow, frozen=True):
+    """Of a container or a whole pod."""
+
+    requests: Quantities = {}
+    limits: Quantities = {}
+
+    def request(self, name: str) -> str | int | float:
+        """What is asked of a resource; where only a limit is set, Kubernetes asks for the limit."""
+        return self.requests.get(name, self.limits.get(name, 0))
+
+
+class Container(Narrow, frozen=True):
+    """A container or an init container (with `restart_policy` Always: a sidecar)."""
+
+    name: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+
+
+class Expression(Narrow, frozen=True):
+    """NodeSelectorRequirement."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Term(Narrow, frozen=True):
+    """NodeSelectorTerm."""
+
+    match_expressions: tuple[Expression, ...] = ()
+    match_fields: tuple[Expression, ...] = ()
+
+
+class NodeSelector(Narrow, frozen=True):
+    """Alternatives."""
+
+    node_selector_terms: tuple[Term, ...] | None = ()
+
+
+class NodeAffinity(Narrow, frozen=True):
+    """Preferences are left to kube-scheduler."""
+
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class Affinity(Narrow, frozen=True):
+    """Affinity to other pods is left to kube-scheduler."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodToleration(Narrow, frozen=True):
+    """A toleration."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(Narrow, frozen=True):
+    """What a pod asks for and where it is bound."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] | None = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Quantities = {}
+    resources: ResourceRequirements | None = None
+    priority: int | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[PodToleration, ...] = ()
+    termination_grace_period_seconds: int | None = None
+
+
+class PodCondition(Narrow, frozen=True):
+    """A pod's condition."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class Running(Narrow, frozen=True):
+    """State of a container that runs."""
+
+    started_at: datetime | None = None
+
+
+class Terminated(Narrow, frozen=True):
+    """State of a container that has ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(Narrow, frozen=True):
+    """Both absent: it waits."""
+
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Narrow, frozen=True):
+    """What the kubelet says of a container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Narrow, frozen=True):
+    """What the kubelet says of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: datetime | None = None
+
+
+class Pod(Narrow, frozen=True):
+    """A pod, or a PodTemplateSpec (no name, no status)."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class NodeTaint(Narrow, frozen=True):
+    """A taint."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Narrow, frozen=True):
+    """What keeps pods away."""
+
+    taints: tuple[NodeTaint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeCondition(Narrow, frozen=True):
+    """A node's condition, without its heartbeat."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class NodeStatus(Narrow, frozen=True):
+    """What a node offers."""
+
+    allocatable: Quantities = {}
+    conditions: tuple[NodeCondition, ...] = ()
+
+
+class NodeObject(Narrow, frozen=True):
+    """A node."""
+
+    metadata: Metadata = Metadata()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet reports and is well; a node without the condition is not."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)

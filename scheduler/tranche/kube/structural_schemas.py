@@ -1,0 +1,82 @@
+"""Pydantic's JSON schema as the structural schema that a CustomResourceDefinition wants.
+
+Differences: no ``$ref``, no ``anyOf`` with null (absent is absent), bounds as OpenAPI 3.0 writes them, a format for
+every number, and no default that says nothing (null, empty).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+Schema = dict[str, Any]
+_FORMATS = {"integer": "int64", "number": "double"}
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
+def structural_schema(model: type[BaseModel], embedded: Mapping[str, Schema]) -> Schema:
+    """The structural schema of a model.
+
+    Args:
+        model: what the schema describes; its fields are named by alias.
+        embedded: schemas that replace fields marked with the key, such as ``x-tranche-template``.
+    """
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    return _convert(schema, definitions, embedded)
+
+
+def map_schemas(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
+    """A copy of the schema whose direct children (properties, items, values of maps, alternatives) are converted."""
+    result = dict(schema)
+    if "properties" in schema:
+        result["properties"] = {name: convert(child) for name, child in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            result[key] = convert(schema[key])
+    return result
+
+
+def _convert(schema: Schema, definitions: Mapping[str, Schema], embedded: Mapping[str, Schema]) -> Schema:
+    schema = _defaults(_bounds(_flatten(schema, definitions)))
+    schema.pop("title", None)
+    for marker, replacement in embedded.items():
+        if schema.pop(marker, False):
+            schema.pop("additionalProperties", None)
+            return {**replacement, **schema}
+    if schema.get("x-kubernetes-int-or-string"):
+        schema.pop("anyOf", None)
+    elif schema.get("type") in _FORMATS:
+        schema["format"] = _FORMATS[schema["type"]]
+    return map_schemas(schema, lambda child: _convert(child, definitions, embedded))
+
+
+def _flatten(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """Replace a reference, and a choice between something and null, by the thing itself; what stands beside it wins."""
+    schema = dict(schema)
+    while True:
+        if "$ref" in schema:
+            inner = definitions[schema.pop("$ref").rpartition("/")[2]]
+        elif {"type": "null"} in schema.get("anyOf", []):
+            alternatives = [choice for choice in schema.pop("anyOf") if choice != {"type": "null"}]
+            inner = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+        else:
+            return schema
+        schema = {**inner, **schema}
+
+
+def _bounds(schema: Schema) -> Schema:
+    """JSON Schema's exclusive bounds are numbers, OpenAPI 3.0's are flags beside the bound."""
+    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if exclusive in schema:
+            schema[bound] = schema[exclusive]
+            schema[exclusive] = True
+    return schema
+
+
+def _defaults(schema: Schema) -> Schema:
+    """A default object holds what it says, not its null fields; a default that says nothing is left out."""
+    default = schema.pop("default", None)
+    if isinstance(default, dict):
+        default = {key: value for key, value in default.items() if value is not None}
+    return schema if default in _EMPTY else {**schema, "default": default}

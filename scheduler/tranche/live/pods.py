@@ -1,0 +1,64 @@
+"""Changes of our pods as events of the planner."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tranche.kube.names import LABEL_ATTEMPT, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, ROLE_SERVER, ROLE_WORKER
+from tranche.kube.objects import Pod, exit_code, is_over, outcome, started_at, termination_progress
+from tranche.planner import Event, Outcome, ParameterServerLost, WorkerBound, WorkerEnded, WorkerStarted
+
+FRESH_SECONDS = 5.0
+"""A start that is reported this soon counts from now: status times have whole seconds only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which attempt of which job a pod is."""
+
+    job: str
+    role: str
+    index: int
+    attempt: int
+
+
+def identity(pod: Pod) -> Identity | None:
+    """Read the labels that the operator wrote; None if the pod is not one of ours."""
+    labels = pod.metadata.labels
+    try:
+        index, attempt = int(labels[LABEL_INDEX]), int(labels[LABEL_ATTEMPT])
+        return Identity(f"{pod.metadata.namespace}/{labels[LABEL_JOB]}", labels[LABEL_ROLE], index, attempt)
+    except (KeyError, ValueError):
+        return None
+
+
+def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:
+    """What the planner should hear when one of our pods changed from `old` to `new` (None: it is not there)."""
+    pod = new or old
+    who = identity(pod) if pod is not None else None
+    if pod is None or who is None:
+        return
+    over = new is None or is_over(new)
+    was_over = old is not None and is_over(old)
+    if who.role == ROLE_SERVER:
+        if over and not was_over:
+            yield ParameterServerLost(who.job, who.index, who.attempt)
+        return
+    if who.role != ROLE_WORKER or was_over:
+        return
+    if new is not None and new.spec.node_name and not (old is not None and old.spec.node_name):
+        yield WorkerBound(who.job, who.attempt, new.spec.node_name)
+    if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
+        yield WorkerStarted(who.job, who.attempt, now if now - began < FRESH_SECONDS else began)
+    if new is None:
+        yield WorkerEnded(who.job, who.attempt, "Lost", now)
+    elif over:
+        yield WorkerEnded(who.job, who.attempt, _outcome(new), now, termination_progress(new), exit_code(new))
+
+
+def _outcome(pod: Pod) -> Outcome:
+    match outcome(pod):
+        case "Succeeded":
+            return "Succeeded"
+        case "Preempted":
+            return "Preempted"
+    return "Failed"

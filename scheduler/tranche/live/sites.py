@@ -1,0 +1,54 @@
+"""Statuses of Sites: nodes, GPUs, and how many of them are allocated."""
+
+from typing import Any
+
+from tranche.kube.resources import API_VERSION, SiteObject
+from tranche.live.views import API, Watches
+from tranche.live.writers import StatusWriter
+from tranche.planner import Planner
+
+PAUSE_SECONDS = 1.0
+"""Shortest time between two looks."""
+
+
+class SiteStatuses:
+    """Writes what changed of the Sites' statuses, at most once a second."""
+
+    def __init__(self, watches: Watches, planner: Planner, writer: StatusWriter) -> None:
+        self._watches = watches
+        self._planner = planner
+        self._writer = writer
+        self._written: dict[str, dict[str, Any]] = {}
+        self._next = 0.0
+
+    def refresh(self, now: float) -> None:
+        """Write the statuses that differ from the last ones."""
+        if now < self._next:
+            return
+        self._next = now + PAUSE_SECONDS
+        statuses = self._statuses()
+        for name, site in self._watches.sites.store.items():
+            if self._written.get(name) != statuses[name]:
+                self._written[name] = statuses[name]
+                body = _body(site, statuses[name])
+                self._writer.put(f"{API}/sites/{name}/status", lambda body=body: body)  # type: ignore[misc]
+        self._written = {name: status for name, status in self._written.items() if name in statuses}
+
+    def _statuses(self) -> dict[str, dict[str, Any]]:
+        statuses = {
+            name: {"nodes": 0, "gpus": 0, "allocatedGpus": 0, "connected": False} for name in self._watches.sites.store
+        }
+        for state in self._planner.cluster.nodes.values():
+            node = state.node
+            if node.site in statuses:
+                status = statuses[node.site]
+                status["nodes"] += 1
+                status["gpus"] += node.allocatable.gpus
+                status["allocatedGpus"] += node.foreign.gpus + state.reserved.gpus
+                status["connected"] = bool(status["connected"] or node.ready)
+        return statuses
+
+
+def _body(site: SiteObject, status: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": site.metadata.name, "uid": site.metadata.uid}
+    return {"apiVersion": API_VERSION, "kind": "Site", "metadata": metadata, "status": status}

@@ -1,0 +1,46 @@
+"""The four watches that planner and extender share."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tranche.kube.clients import ApiClient
+from tranche.kube.objects import NodeObject, Pod
+from tranche.kube.reflectors import Reflector
+from tranche.kube.resources import SiteObject, TrainingJob
+
+API = "/apis/tranche.dev/v1alpha1"
+
+
+class Watches:
+    """Reflectors of pods, nodes, TrainingJobs and Sites."""
+
+    def __init__(self, client: ApiClient) -> None:
+        pod, node = msgspec.json.Decoder(Pod), msgspec.json.Decoder(NodeObject)
+        self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", pod.decode)
+        self.nodes: Reflector[NodeObject] = Reflector(client, "/api/v1/nodes", node.decode)
+        self.jobs: Reflector[TrainingJob] = Reflector(client, f"{API}/trainingjobs", TrainingJob.model_validate_json)
+        self.sites: Reflector[SiteObject] = Reflector(client, f"{API}/sites", SiteObject.model_validate_json)
+
+    def by_kind(self, kind: str) -> Reflector[Any]:
+        """The reflector of that name: pods, nodes, jobs or sites."""
+        return dict(self)[kind]
+
+    def __iter__(self) -> Iterator[tuple[str, Reflector[Any]]]:
+        yield from (("pods", self.pods), ("nodes", self.nodes), ("jobs", self.jobs), ("sites", self.sites))
+
+    def unsynced(self) -> list[str]:
+        """Which watches are not in step yet."""
+        return [kind for kind, reflector in self if not reflector.has_synced]
+
+    async def synced(self) -> None:
+        """Return when all are in step."""
+        await asyncio.gather(*(reflector.synced() for _, reflector in self))
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        async with asyncio.TaskGroup() as group:
+            for _, reflector in self:
+                group.create_task(reflector.run())

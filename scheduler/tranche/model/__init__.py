@@ -1,0 +1,41 @@
+"""Values that every room shares: frozen, without behaviour that needs a clock or a network.
+
+Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicores; times are seconds since the epoch
+(live) or since the start of the trace (simulated).
+"""
+
+from tranche.model.chunksets import format_chunks, parse_chunks
+from tranche.model.clusters import Link, Node, Resources, Site, Tier
+from tranche.model.constraints import Constraints, Requirement, Taint, Toleration
+from tranche.model.jobs import Job, PodShape, Preemption
+from tranche.model.plans import (
+    AttemptRecord,
+    JobPlan,
+    JobProgress,
+    PlannedServer,
+    Window,
+    WindowState,
+)
+
+__all__ = [
+    "AttemptRecord",
+    "Constraints",
+    "Job",
+    "JobPlan",
+    "JobProgress",
+    "Link",
+    "Node",
+    "PlannedServer",
+    "PodShape",
+    "Preemption",
+    "Requirement",
+    "Resources",
+    "Site",
+    "Taint",
+    "Tier",
+    "Toleration",
+    "Window",
+    "WindowState",
+    "format_chunks",
+    "parse_chunks",
+]

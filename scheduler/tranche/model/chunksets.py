@@ -1,0 +1,34 @@
+"""Sets of chunk numbers as short text: ``0-11,14``, the form of status.plan.homes and status.progress.done."""
+
+from collections.abc import Iterable
+
+
+def format_chunks(chunks: Iterable[int]) -> str:
+    """Write chunk numbers as sorted ranges; the empty set is the empty string.
+
+    >>> format_chunks([3, 0, 1, 2, 14])
+    '0-3,14'
+    """
+    ranges: list[list[int]] = []
+    for chunk in sorted(set(chunks)):
+        if ranges and chunk == ranges[-1][1] + 1:
+            ranges[-1][1] = chunk
+        else:
+            ranges.append([chunk, chunk])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_chunks(text: str) -> frozenset[int]:
+    """Read what `format_chunks` wrote.
+
+    >>> sorted(parse_chunks("0-3,14"))
+    [0, 1, 2, 3, 14]
+
+    Raises:
+        ValueError: if the text is not of that form.
+    """
+    chunks: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, dash, last = part.partition("-")
+        chunks.update(range(int(first), int(last if dash else first) + 1))
+    return frozenset(chunks)

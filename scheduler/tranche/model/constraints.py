@@ -1,0 +1,88 @@
+"""Where a pod may run: node selector, required node affinity, taints; as kube-scheduler reads them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration; an empty key with ``Exists`` tolerates everything, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether a pod with this toleration may run beside the taint."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if not self.key:
+            return self.operator == "Exists"
+        return self.key == taint.key and (self.operator == "Exists" or self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a node affinity term, over labels or (``field``) over ``metadata.name``."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+    field: bool = False
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node of this name with these labels satisfies the expression."""
+        value = name if self.field else labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        try:
+            number, bound = int(value or ""), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return number > bound if self.operator == "Gt" else number < bound
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a pod template asks of a node besides resources."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[tuple[Requirement, ...], ...] | None = None
+    """Required node affinity: terms are alternatives, the expressions of one term must all hold."""
+    tolerations: tuple[Toleration, ...] = ()
+
+    def objection(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> str | None:
+        """Why a node of this name, labels and taints cannot take the pod, or None if it can."""
+        for key, value in self.selector:
+            if labels.get(key) != value:
+                return f"node selector {key}={value} does not match"
+        if self.affinity is not None and not any(
+            term and all(requirement.matches(name, labels) for requirement in term) for term in self.affinity
+        ):
+            return "required node affinity does not match"
+        for taint in taints:
+            if taint.effect in ("NoSchedule", "NoExecute") and not any(
+                toleration.tolerates(taint) for toleration in self.tolerations
+            ):
+                return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
+        return None

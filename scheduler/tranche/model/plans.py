@@ -1,0 +1,90 @@
+"""What the planner decided for one job, and what was trained of it: the values of status.plan and status.progress."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class WindowState(StrEnum):
+    """Whether the pod of a window should run or stop."""
+
+    OPEN = "Open"
+    CLOSING = "Closing"
+    """To be stopped; the window stays in the plan until the pod's end has been counted in the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One worker pod on one slot with an ordered list of chunks."""
+
+    index: int
+    """Worker index within the job, 0 … max_workers − 1."""
+    attempt: int
+    """Fencing token, rising over the whole job; pod name ``<job>-worker-<index>-<attempt>``."""
+    site: str
+    node: str | None
+    """None on an unlimited site: the node does not exist yet."""
+    chunks: tuple[int, ...]
+    fallbacks: tuple[str, ...] = ()
+    start: float = 0.0
+    end: float = 0.0
+    """Expected end, seconds of the planner's clock."""
+    state: WindowState = WindowState.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedServer:
+    """One parameter server pod, ``<job>-ps-<index>-<attempt>``."""
+
+    index: int
+    attempt: int
+    site: str
+    node: str | None
+    fallbacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """How one pod of the job ended."""
+
+    index: int
+    attempt: int
+    node: str
+    reason: str
+    """Succeeded, Preempted, Failed or Lost."""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """Everything that status.plan says, except the writer's term and revision."""
+
+    generation: int
+    explanation: str
+    attempts: int = 0
+    """Attempt numbers given out so far."""
+    estimated_start: float | None = None
+    estimated_completion: float | None = None
+    homes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Chunks whose data the dispatch rule placed at a site, by site, as `format_chunks` writes them."""
+    windows: tuple[Window, ...] = ()
+    servers: tuple[PlannedServer, ...] = ()
+    unplannable: str = ""
+    """CamelCase reason why the job cannot be planned at all (condition Planned=False), empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """The ledger: what has been trained, durably, and what it took."""
+
+    done: frozenset[int] = frozenset()
+    partial: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Batches applied of chunks that are begun and not done."""
+    attained_seconds: float = 0.0
+    """GPU-seconds that workers of the job have run."""
+    preemptions: int = 0
+    failures: int = 0
+    lost_batches: float = 0.0
+    records: tuple[AttemptRecord, ...] = ()
+    """The last few ended attempts, oldest first."""

@@ -1,0 +1,114 @@
+"""Jobs that come: admitted, restored from what an earlier planner wrote, and dispatched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tranche.model import Job, JobPlan, Resources, Window, parse_chunks
+from tranche.planner import changes, ledgers
+from tranche.policies import Entry, Home, JobState, NodeState, Policy, Run, Server
+
+if TYPE_CHECKING:
+    from tranche.planner.events import JobSubmitted
+    from tranche.planner.machines import Planner
+
+
+def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
+    """Why the policy can never plan this job: a CamelCase reason and a sentence; None if it can."""
+    if job.gpus == 0:
+        return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
+    if job.rigid and job.chunks > 1 and not policy.plans_gangs:
+        return (
+            "GangNotPlanned",
+            f"policy {policy.name} plans jobs with spec.data only, and this job is a gang of {job.chunks}: add "
+            "spec.data, or choose a policy that plans gangs (fifo)",
+        )
+    return None
+
+
+def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
+    """Make the job known, with its ledger and its running windows; dispatch follows when all are known."""
+    job = event.job
+    state = planner.cluster.jobs[job.key] = JobState(job)
+    state.unplannable = objection(planner.policy, job)
+    if event.progress is not None:
+        ledgers.restore(state, event.progress)
+    if event.plan is not None:
+        _restore_plan(planner, state, event.plan, now)
+    planner.touch(state)
+    planner.publish(job.key)
+
+
+def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) -> None:
+    state.attempts = plan.attempts
+    shape = state.job.server
+    for planned in plan.servers if shape and not state.finished else ():
+        server = Server(planned, shape.requests if shape else Resources())
+        state.servers.append(server)
+        node = planner.cluster.nodes.get(planned.node or "")
+        if node is not None:
+            node.reserved = node.reserved + server.requests
+    for window in plan.windows:
+        if any(c in state.chunk_runs or c in state.done or c >= state.job.chunks for c in window.chunks):
+            continue
+        state.attempts = max(state.attempts, window.attempt)
+        run = Run(window, Home(window.site, window.node), now, planner.cluster.batch_seconds(state, window.site))
+        changes.attach(planner, state, run)
+        if planner.policy.binds:
+            bind_window(planner, state, run, window)
+    state.data_sites = {c: site for site, text in plan.homes.items() for c in parse_chunks(text)}
+
+
+def bind_window(planner: Planner, state: JobState, run: Run, window: Window) -> None:
+    """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
+    node = planner.cluster.nodes.get(window.node or "")
+    slots = free_slots(node, state.job.gpus) if node is not None else ()
+    unlimited = node is None and window.node is None
+    if not unlimited and len(slots) < state.job.gpus:
+        return
+    run.home = Home(window.site, window.node if node is not None else None, slots)
+    for chunk in window.chunks:
+        key = planner.policy.key(state, chunk, run.batch_seconds)
+        planner.cluster.bind(Entry(key, state, chunk, run.home, run.opened, run.batch_seconds))
+
+
+def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
+    """The first `width` slots of the node that no window holds, or fewer if there are not as many."""
+    held = {slot for _, run in node.runs.values() if not run.closing for slot in run.home.slots}
+    return tuple(slot for slot in range(len(node.queues)) if slot not in held)[:width]
+
+
+def dispatch(planner: Planner, state: JobState, now: float) -> None:
+    """Bind the job's waiting chunks that have no home; chunks that an earlier planner placed stay at their site."""
+    unbound = [c for c in state.waiting if c not in state.entries]
+    planner.unbound.discard(state.job.key)
+    groups: dict[str | None, list[int]] = {}
+    for chunk in unbound:
+        groups.setdefault(state.data_sites.get(chunk), []).append(chunk)
+    for site, chunks in sorted(groups.items(), key=lambda item: item[0] or ""):
+        known = site is not None and _site_serves(planner, state, site)
+        placements, colocated = planner.policy.dispatch(
+            planner.cluster, state, chunks, now, (site,) if known and site is not None else None
+        )
+        state.colocated = state.colocated or colocated
+        for placed in placements:
+            ready_at = state.job.submitted + (placed.ready_at - now) if known else placed.ready_at
+            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds)
+            planner.cluster.bind(entry)
+            state.data_sites[placed.chunk] = placed.home.site
+            if placed.home.node is not None:
+                planner.dirty_nodes.add(placed.home.node)
+            if ready_at > now:
+                planner.wake(ready_at, state.job.key)
+        if placements:
+            planner.publish(state.job.key)
+        if len(placements) < len(chunks):
+            planner.unbound.add(state.job.key)
+
+
+def _site_serves(planner: Planner, state: JobState, site: str) -> bool:
+    """Whether the site can still take workers of the job."""
+    known = planner.cluster.sites.get(site)
+    if known is not None and known.unlimited:
+        return True
+    return any(node.node.site == site for node in planner.cluster.eligible(state.job.worker))

@@ -1,0 +1,311 @@
+"""How each event changes the state; what to do about it is decided afterwards, in `tranche.planner.machines`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tranche.model import Node, Site
+from tranche.planner import arrivals, ledgers
+from tranche.planner.events import (
+    Event,
+    JobChanged,
+    JobRemoved,
+    JobSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    ParameterServerLost,
+    SiteChanged,
+    SiteRemoved,
+    Tick,
+    WorkerBound,
+    WorkerEnded,
+    WorkerRejected,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
+from tranche.planner.servers import release_servers
+from tranche.policies import JobState, NodeState, Run
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+
+def apply(planner: Planner, event: Event, now: float) -> None:
+    """Note one fact."""
+    match event:
+        case JobSubmitted() | JobChanged() | JobRemoved() | WorkerRejected() | ParameterServerLost():
+            _job(planner, event, now)
+        case NodeChanged(node=node):
+            _node_changed(planner, node)
+        case NodeRemoved(node=name):
+            _node_removed(planner, name)
+        case SiteChanged(site=site):
+            _sites_changed(planner, {**planner.cluster.sites, site.name: site})
+        case SiteRemoved(site=name):
+            _sites_changed(planner, {k: v for k, v in planner.cluster.sites.items() if k != name})
+        case WorkerBound() | WorkerStarted() | WorkerEnded() | WorkerUnschedulable():
+            _worker(planner, event, now)
+        case Tick():
+            pass
+
+
+# ---- windows
+
+
+def attach(planner: Planner, state: JobState, run: Run) -> None:
+    """Enter a window into the books of its job and node."""
+    state.runs[run.window.attempt] = run
+    for chunk in run.window.chunks:
+        state.chunk_runs[chunk] = run
+    node = planner.cluster.nodes.get(run.home.node or "")
+    if node is not None:
+        node.runs[(state.job.key, run.window.attempt)] = (state, run)
+        if not run.closing:
+            node.reserved = node.reserved + state.job.worker.requests
+
+
+def detach(planner: Planner, state: JobState, run: Run) -> None:
+    """Strike a window from the books."""
+    state.runs.pop(run.window.attempt, None)
+    for chunk in run.window.chunks:
+        state.chunk_runs.pop(chunk, None)
+    node = planner.cluster.nodes.get(run.home.node or "")
+    if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
+        if not run.closing:
+            node.reserved = node.reserved - state.job.worker.requests
+        planner.dirty_nodes.add(node.node.name)
+
+
+def _worker(
+    planner: Planner, event: WorkerBound | WorkerStarted | WorkerEnded | WorkerUnschedulable, now: float
+) -> None:
+    state = planner.cluster.jobs.get(event.job)
+    run = state.runs.get(event.attempt) if state is not None else None
+    if state is None or run is None:
+        return  # an attempt that is closed and counted: nothing of it counts any more
+    match event:
+        case WorkerBound(node=name):
+            if run.window.node != name:
+                _moved(planner, state, run, name)
+        case WorkerStarted(at=at):
+            if run.started is None:
+                run.started = at
+                rest = sum(state.remaining_batches(c) for c in run.window.chunks) * run.batch_seconds
+                run.window = replace(run.window, start=at, end=at + rest)
+                planner.rejections.pop(event.job, None)
+                planner.publish(event.job)
+        case WorkerEnded():
+            _ended(planner, state, run, event, now)
+        case WorkerUnschedulable():
+            if run.window.node is not None:
+                state.avoided[run.window.node] = now + planner.settings.avoid_seconds
+                planner.wake(state.avoided[run.window.node], event.job)
+            planner.close(state, run)
+            _unbind(planner, state, run.window.chunks)
+
+
+def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
+    """kube-scheduler took a fallback: the window, its chunks and its reservation follow."""
+    detach(planner, state, run)
+    _unbind(planner, state, run.window.chunks, forget_site=False)
+    node = planner.cluster.nodes.get(name)
+    site = node.node.site if node is not None else run.window.site
+    run.window = replace(run.window, node=name, site=site)
+    run.home = run.home._replace(site=site, node=name if node is not None else None, slots=())
+    attach(planner, state, run)
+    if planner.policy.binds:
+        arrivals.bind_window(planner, state, run, run.window)
+    planner.dirty_nodes.add(name)
+    planner.publish(state.job.key)
+
+
+def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
+    job = state.job
+    failures = state.failures
+    ledgers.count_end(state, run, event)
+    detach(planner, state, run)
+    planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
+    if job.rigid and event.outcome != "Succeeded":  # the gang starts again as a whole
+        state.done.clear()
+        for other in list(state.runs.values()):
+            planner.close(state, other)
+    if state.failures > failures and not state.failed:
+        pause = planner.settings.failure_backoff_seconds * 2 ** (state.failures - 1)
+        _hold(planner, state, now, pause, f"worker {run.window.index} failed with exit code {event.exit_code}")
+    if state.finished or state.failed:
+        _stop(planner, state)
+    planner.touch(state)
+    planner.publish(job.key)
+
+
+def _hold(planner: Planner, state: JobState, now: float, seconds: float, reason: str) -> None:
+    state.held_until = now + min(seconds, planner.settings.longest_backoff_seconds)
+    state.hold_reason = reason
+    planner.wake(state.held_until, state.job.key)
+
+
+def _stop(planner: Planner, state: JobState) -> None:
+    """The job goes no further: its windows close, its servers and queue places are given back."""
+    for run in list(state.runs.values()):
+        planner.close(state, run)
+    _unbind(planner, state, list(state.entries))
+    release_servers(planner.cluster, state.servers)
+    planner.dirty_nodes.update(server.planned.node for server in state.servers if server.planned.node)
+    state.servers = []
+
+
+def _unbind(planner: Planner, state: JobState, chunks: Iterable[int], *, forget_site: bool = True) -> None:
+    """Take chunks out of the queues; they are dispatched anew, elsewhere if `forget_site`."""
+    entries = [state.entries[c] for c in list(chunks) if c in state.entries]
+    planner.dirty_nodes.update(entry.home.node for entry in entries if entry.home.node)
+    planner.cluster.unbind(entries)
+    if forget_site:
+        for entry in entries:
+            state.data_sites.pop(entry.chunk, None)
+    planner.dirty_jobs.add(state.job.key)
+
+
+# ---- jobs
+
+
+def _job(
+    planner: Planner, event: JobSubmitted | JobChanged | JobRemoved | WorkerRejected | ParameterServerLost, now: float
+) -> None:
+    match event:
+        case JobSubmitted(job=job) if job.key in planner.cluster.jobs:
+            _job_changed(planner, JobChanged(job))
+        case JobSubmitted():
+            arrivals.admit(planner, event, now)
+        case JobChanged():
+            _job_changed(planner, event)
+        case JobRemoved(job=key):
+            _job_removed(planner, key)
+        case WorkerRejected():
+            _rejected(planner, event, now)
+        case ParameterServerLost():
+            _server_lost(planner, event)
+
+
+def _job_changed(planner: Planner, event: JobChanged) -> None:
+    job = event.job
+    state = planner.cluster.jobs.get(job.key)
+    if state is None:
+        return
+    if job == state.job:
+        return
+    old, resized = state.job, job.worker.requests != state.job.worker.requests
+    if resized:  # the books of running windows are kept in the requests that their pods were made with
+        for run in list(state.runs.values()):
+            planner.close(state, run)
+    state.job = job
+    state.unplannable = arrivals.objection(planner.policy, job)
+    state.held_until = 0.0
+    planner.rejections.pop(job.key, None)
+    if job.suspended or state.unplannable or state.failed:
+        _stop(planner, state)
+    elif replace(old, generation=job.generation) != job:
+        _unbind(planner, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
+    planner.touch(state)
+    planner.publish(job.key)
+
+
+def _job_removed(planner: Planner, key: str) -> None:
+    state = planner.cluster.jobs.get(key)
+    if state is None:
+        return
+    for run in list(state.runs.values()):
+        detach(planner, state, run)
+    _stop(planner, state)
+    planner.touch(state)
+    del planner.cluster.jobs[key]
+    planner.estimates.pop(key, None)
+    planner.rejections.pop(key, None)
+
+
+def _rejected(planner: Planner, event: WorkerRejected, now: float) -> None:
+    state = planner.cluster.jobs.get(event.job)
+    if state is None or state.finished:
+        return
+    if event.permanent:
+        state.unplannable = (event.reason, event.message)
+        _stop(planner, state)
+    else:
+        count = planner.rejections[event.job] = planner.rejections.get(event.job, 0) + 1
+        pause = planner.settings.rejection_backoff_seconds * 2 ** (count - 1)
+        _hold(planner, state, now, pause, f"the API server refused its pods ({event.reason}): {event.message}")
+        for run in list(state.runs.values()):
+            if run.started is None:
+                planner.close(state, run)
+    planner.touch(state)
+    planner.publish(event.job)
+
+
+def _server_lost(planner: Planner, event: ParameterServerLost) -> None:
+    state = planner.cluster.jobs.get(event.job)
+    lost = [s for s in state.servers if s.planned.attempt == event.attempt] if state is not None else []
+    if state is None or not lost:
+        return
+    release_servers(planner.cluster, lost)
+    state.servers = [server for server in state.servers if server not in lost]
+    planner.place_servers(state)
+    planner.touch(state)
+    planner.publish(event.job)
+
+
+# ---- nodes and sites
+
+
+def _node_changed(planner: Planner, node: Node) -> None:
+    cluster = planner.cluster
+    known = cluster.nodes.get(node.name)
+    if known is None:
+        known = cluster.nodes[node.name] = NodeState(node)
+        _readopt(planner, known)
+    moved = known.node.site != node.site
+    known.node = node
+    cluster.nodes_changed()
+    gone = [entry for queue in known.queues[known.slots :] for entry in queue]
+    known.queues += [[] for _ in range(len(known.queues), known.slots)]
+    unfit = [e for e in known.entries() if moved or known.objection(e.state.job.worker) is not None]
+    for entry in {id(e): e for e in (*gone, *unfit)}.values():
+        run = entry.state.chunk_runs.get(entry.chunk)
+        if run is None or entry in gone:
+            _unbind(planner, entry.state, (entry.chunk,))
+        if run is not None and entry in gone:
+            arrivals.bind_window(planner, entry.state, run, run.window)
+    del known.queues[known.slots :]
+    planner.dirty_nodes.add(node.name)
+    planner.reconsider_unbound()
+
+
+def _readopt(planner: Planner, node: NodeState) -> None:
+    """A node (re)appears: windows and servers that were planned for it reserve there again."""
+    name = node.node.name
+    for state in planner.cluster.jobs.values():
+        for server in state.servers:
+            if server.planned.node == name:
+                node.reserved = node.reserved + server.requests
+        for run in state.runs.values():
+            if run.home.node == name:
+                node.runs[(state.job.key, run.window.attempt)] = (state, run)
+                if not run.closing:
+                    node.reserved = node.reserved + state.job.worker.requests
+
+
+def _node_removed(planner: Planner, name: str) -> None:
+    node = planner.cluster.nodes.pop(name, None)
+    if node is None:
+        return
+    planner.cluster.nodes_changed()
+    for entry in node.entries():
+        _unbind(planner, entry.state, (entry.chunk,))
+    planner.dirty_nodes.discard(name)
+    planner.reconsider_unbound()
+
+
+def _sites_changed(planner: Planner, sites: dict[str, Site]) -> None:
+    planner.cluster.sites = sites
+    planner.cluster.nodes_changed()
+    planner.reconsider_unbound()

@@ -1,0 +1,143 @@
+"""What the planner is told; plain facts, from the API server or from the simulator."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tranche.model import Job, JobPlan, JobProgress, Node, Site
+
+Outcome = Literal["Succeeded", "Preempted", "Failed", "Lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A job is there; with plan and ledger if an earlier planner left them."""
+
+    job: Job
+    plan: JobPlan | None = None
+    progress: JobProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """The job's specification changed."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobRemoved:
+    """The job was deleted, or it ended for a reason of the operator's (deadline)."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node is new, or its capacity, labels, taints, readiness or foreign pods changed."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """A node is gone."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class SiteChanged:
+    """A site is new or its links, tier or limits changed."""
+
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRemoved:
+    """A site is gone; its nodes are reported with their new site."""
+
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBound:
+    """kube-scheduler bound the window's pod, to the planned node or to another."""
+
+    job: str
+    attempt: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """The window's worker trains since `at`."""
+
+    job: str
+    attempt: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded:
+    """The window's pod is over."""
+
+    job: str
+    attempt: int
+    outcome: Outcome
+    at: float
+    progress: Mapping[int, float] | None = None
+    """Batches applied by chunk, durably, as the worker itself said; None if it said nothing."""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerUnschedulable:
+    """The window's pod found no node for too long."""
+
+    job: str
+    attempt: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRejected:
+    """The API server refused the job's pods (quota, webhook, invalid template)."""
+
+    job: str
+    reason: str
+    message: str
+    permanent: bool = False
+    """Nothing but a change of the specification helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterServerLost:
+    """A parameter server's pod is over while the job goes on."""
+
+    job: str
+    index: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = (
+    JobSubmitted
+    | JobChanged
+    | JobRemoved
+    | NodeChanged
+    | NodeRemoved
+    | SiteChanged
+    | SiteRemoved
+    | WorkerBound
+    | WorkerStarted
+    | WorkerEnded
+    | WorkerUnschedulable
+    | WorkerRejected
+    | ParameterServerLost
+    | Tick
+)

@@ -1,0 +1,44 @@
+"""What the planner wants done; every instruction carries the event that caused it."""
+
+from dataclasses import dataclass
+
+from tranche.model import PlannedServer, Window
+from tranche.planner.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """Start a worker pod."""
+
+    job: str
+    window: Window
+    cause: Event
+
+
+@dataclass(frozen=True, slots=True)
+class CloseWindow:
+    """Stop a worker pod; its end comes back as `WorkerEnded`."""
+
+    job: str
+    window: Window
+    cause: Event
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceParameterServer:
+    """Start a parameter server pod."""
+
+    job: str
+    server: PlannedServer
+    cause: Event
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPlan:
+    """The job's plan or ledger changed: write them down."""
+
+    job: str
+    cause: Event
+
+
+Instruction = OpenWindow | CloseWindow | PlaceParameterServer | PublishPlan

@@ -1,0 +1,287 @@
+"""The state machine: events in, instructions out. It knows no clock, no network and no randomness.
+
+After dask's worker_state_machine.py: every instruction carries its cause, and ``validate=True`` re-checks all
+invariants after each event.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from tranche.estimate import NetworkPrior
+from tranche.model import JobPlan, JobProgress, Window, WindowState, format_chunks
+from tranche.planner import arrivals, changes, invariants, ledgers
+from tranche.planner.estimates import Estimate, forecast
+from tranche.planner.events import Event, JobSubmitted, Tick
+from tranche.planner.explanations import explain
+from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, PlaceParameterServer, PublishPlan
+from tranche.planner.selections import choose_for_node, choose_from_queue
+from tranche.planner.servers import place_servers
+from tranche.policies import ClusterState, Entry, Home, JobState, NodeState, Policy, Run
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """What can be set."""
+
+    seed: int = 0
+    """Of random choices (parameter server hosts of the faithful policy)."""
+    validate: bool = False
+    """Re-check all invariants after every event; costs time in proportion to the cluster."""
+    fallbacks: int = 2
+    """Other nodes of the site on a window's short list."""
+    network: NetworkPrior = NetworkPrior()
+    """What is assumed where no Site describes the network."""
+    avoid_seconds: float = 300.0
+    """How long a node that could not take a job's pod is not tried again for this job."""
+    failure_backoff_seconds: float = 10.0
+    """Pause after a job's first failed pod; doubles with each, as Kubernetes Jobs do."""
+    rejection_backoff_seconds: float = 30.0
+    """Pause after the API server refused a job's pod; doubles with each refusal."""
+    longest_backoff_seconds: float = 360.0
+
+
+class Planner:
+    """Decides which chunks run where; see `handle`."""
+
+    def __init__(self, policy: Policy, settings: PlannerSettings | None = None) -> None:
+        self.policy = policy
+        self.settings = settings or PlannerSettings()
+        self.cluster = ClusterState(network=self.settings.network)
+        self.estimates: dict[str, Estimate] = {}
+        self.dirty_nodes: set[str] = set()
+        self.dirty_jobs: set[str] = set()
+        """Jobs with chunks to dispatch or (unlimited sites) to start."""
+        self.changed: dict[str, None] = {}
+        """Jobs to publish, in order."""
+        self.unbound: set[str] = set()
+        """Jobs with chunks that found no place; tried again when nodes or sites change."""
+        self.rejections: dict[str, int] = {}
+        self._queue_dirty = False
+        self._wakeups: list[tuple[float, str]] = []
+        self._cause: Event = Tick()
+        self._out: list[Instruction] = []
+
+    # ---- the outside
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """Take note of a fact and say what to do about it.
+
+        Args:
+            event: What happened.
+            now: Clock in seconds; must not decrease by more than noise, a step back only delays timers.
+        """
+        self._begin(event)
+        changes.apply(self, event, now)
+        return self._decide(now)
+
+    def restore(self, jobs: Iterable[JobSubmitted], now: float) -> list[Instruction]:
+        """Take over all jobs that an earlier planner left: running windows first, then what waits, in arrival order."""
+        self._begin(Tick())
+        for event in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
+            arrivals.admit(self, event, now)
+        return self._decide(now)
+
+    def next_wakeup(self) -> float | None:
+        """When a `Tick` is due at the latest."""
+        return self._wakeups[0][0] if self._wakeups else None
+
+    def forecast(self, now: float) -> dict[str, Estimate]:
+        """Play the plan forward and remember the estimates for `plan_of`."""
+        self.estimates = forecast(self.cluster, self.policy, self.queue(), now)
+        return self.estimates
+
+    def plan_of(self, key: str, now: float) -> JobPlan:
+        """The job's plan as a value."""
+        state = self.cluster.jobs[key]
+        estimate = self.estimates.get(key) if state.active else None
+        homes: dict[str, list[int]] = {}
+        for chunk, site in state.data_sites.items() if state.active else ():
+            if chunk not in state.done:
+                homes.setdefault(site, []).append(chunk)
+        runs = sorted(state.runs.values(), key=lambda run: (run.window.index, run.window.attempt))
+        return JobPlan(
+            generation=state.job.generation,
+            explanation=explain(self.cluster, self.policy, state, estimate, now),
+            attempts=state.attempts,
+            estimated_start=estimate.start if estimate else None,
+            estimated_completion=estimate.completion if estimate else None,
+            homes={site: format_chunks(chunks) for site, chunks in sorted(homes.items())},
+            windows=tuple(run.window for run in runs),
+            servers=tuple(server.planned for server in state.servers),
+            unplannable=state.unplannable[0] if state.unplannable else "",
+        )
+
+    def progress_of(self, key: str) -> JobProgress:
+        """The job's ledger as a value."""
+        return ledgers.progress_of(self.cluster.jobs[key])
+
+    def queue(self) -> list[JobState]:
+        """Jobs with waiting chunks in the policy's order (policies that do not bind)."""
+        if self.policy.binds:
+            return []
+        waiting = [s for s in self.cluster.jobs.values() if s.active and s.waiting]
+        return sorted(waiting, key=lambda s: self.policy.key(s, 0, self.cluster.batch_seconds(s, "")))
+
+    # ---- for the modules that apply events
+
+    def publish(self, key: str) -> None:
+        """Have the job's status written at the end of this event."""
+        self.changed[key] = None
+
+    def wake(self, at: float, key: str) -> None:
+        """Have the job looked at again at that time."""
+        heappush(self._wakeups, (at, key))
+
+    def touch(self, state: JobState) -> None:
+        """Something about this job may let it start or make others start: look at its nodes again."""
+        self.dirty_jobs.add(state.job.key)
+        self.dirty_nodes.update(e.home.node for e in state.entries.values() if e.home.node is not None)
+        self._queue_dirty = True
+
+    def reconsider_unbound(self) -> None:
+        """Capacity or sites changed: chunks that found no place may find one now."""
+        self.dirty_jobs |= self.unbound
+        self._queue_dirty = True
+
+    def close(self, state: JobState, run: Run) -> None:
+        """Have a window's pod stopped; what it reserves is free for planning at once."""
+        if run.closing:
+            return
+        run.window = replace(run.window, state=WindowState.CLOSING)
+        node = self.cluster.nodes.get(run.home.node or "")
+        if node is not None:
+            node.reserved = node.reserved - state.job.worker.requests
+            self.dirty_nodes.add(node.node.name)
+        self._queue_dirty = True
+        self.publish(state.job.key)
+        self._out.append(CloseWindow(state.job.key, run.window, self._cause))
+
+    # ---- deciding
+
+    def _begin(self, event: Event) -> None:
+        self._cause, self._out, self.changed = event, [], {}
+
+    def _decide(self, now: float) -> list[Instruction]:
+        while self._wakeups and self._wakeups[0][0] <= now:
+            _, key = heappop(self._wakeups)
+            if key in self.cluster.jobs:
+                self.touch(self.cluster.jobs[key])
+                self.publish(key)
+        while self.dirty_jobs or self.dirty_nodes:
+            for key in self._in_order(self.dirty_jobs):
+                self._serve_job(self.cluster.jobs[key], now)
+            nodes, self.dirty_nodes = sorted(self.dirty_nodes & self.cluster.nodes.keys()), set()
+            for name in nodes if self.policy.binds else ():
+                self._serve_node(self.cluster.nodes[name], now)
+        if not self.policy.binds and self._queue_dirty:
+            self._serve_queue(now)
+        self._queue_dirty = False
+        out = [*self._out, *(PublishPlan(key, self._cause) for key in self.changed if key in self.cluster.jobs)]
+        if self.settings.validate:
+            invariants.check(self.cluster)
+        return out
+
+    def _in_order(self, keys: set[str]) -> list[str]:
+        states = [self.cluster.jobs[key] for key in keys if key in self.cluster.jobs]
+        keys.clear()
+        return [state.job.key for state in sorted(states, key=lambda s: (s.job.submitted, s.job.key))]
+
+    def _serve_job(self, state: JobState, now: float) -> None:
+        if not state.active or not self.policy.binds:
+            return
+        arrivals.dispatch(self, state, now)
+        for entry in sorted(state.entries.values(), key=lambda e: e.key):
+            if entry.home.node is None and entry.chunk not in state.chunk_runs and self._may_start(entry, now):
+                self._open(state, entry.home, (entry.chunk,), now)
+
+    def _serve_node(self, node: NodeState, now: float) -> None:
+        chosen: list[Entry] = []
+        servers = -1
+        while servers != (servers := sum(isinstance(i, PlaceParameterServer) for i in self._out)):
+            chosen = self._choose(node, now)  # again if parameter servers took room meanwhile
+        wanted = {id(entry) for entry in chosen}
+        for state, run in list(node.runs.values()):
+            entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
+            if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
+                self.close(state, run)
+        for entry in chosen:
+            if entry.chunk not in entry.state.chunk_runs:
+                self._open(entry.state, entry.home, (entry.chunk,), now)
+
+    def _choose(self, node: NodeState, now: float) -> list[Entry]:
+        starts: Counter[str] = Counter()
+
+        def may_start(entry: Entry) -> bool:
+            key = entry.state.job.key
+            allowed = self._may_start(entry, now, starts[key])
+            starts[key] += allowed
+            return allowed
+
+        return choose_for_node(node, self.policy, may_start)
+
+    def _serve_queue(self, now: float) -> None:
+        queue = [s for s in self.queue() if s.held_until <= now]
+        for state, windows in choose_from_queue(self.cluster, queue, self.policy, now):
+            for node, chunks in windows:
+                if self.place_servers(state):
+                    self._open(state, Home(node.node.site, node.node.name), chunks, now)
+
+    def _may_start(self, entry: Entry, now: float, besides: int = 0) -> bool:
+        """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside."""
+        state = entry.state
+        return (
+            state.active
+            and entry.chunk not in state.chunk_runs
+            and entry.ready_at <= now
+            and state.held_until <= now
+            and state.avoided.get(entry.home.node or "", 0.0) <= now
+            and len(state.runs) + besides < state.job.max_workers
+            and self.place_servers(state)
+        )
+
+    def place_servers(self, state: JobState) -> bool:
+        """Give the job's parameter servers a place when its first window opens; False if there is none yet."""
+        if len(state.servers) >= state.job.servers:
+            return True
+        placed = place_servers(self.cluster, state, self.policy, self.settings.seed)
+        if placed is None:
+            return False
+        state.servers += placed
+        self.publish(state.job.key)
+        self._out += [PlaceParameterServer(state.job.key, server.planned, self._cause) for server in placed]
+        return True
+
+    def _open(self, state: JobState, home: Home, chunks: Sequence[int], now: float) -> None:
+        index = state.free_index()
+        if index is None:
+            return
+        state.attempts += 1
+        per_batch = self.cluster.batch_seconds(state, home.site)
+        seconds = sum(state.remaining_batches(c) for c in chunks) * per_batch
+        window = Window(
+            index=index,
+            attempt=state.attempts,
+            site=home.site,
+            node=home.node,
+            chunks=tuple(chunks),
+            fallbacks=self._fallbacks(state, home, now),
+            start=now,
+            end=now + state.job.restart_seconds + seconds,
+        )
+        run = Run(window, home, now, per_batch)
+        changes.attach(self, state, run)
+        self.publish(state.job.key)
+        self._out.append(OpenWindow(state.job.key, window, self._cause))
+
+    def _fallbacks(self, state: JobState, home: Home, now: float) -> tuple[str, ...]:
+        """Other nodes of the site with room that nothing has reserved, fullest first."""
+        request = state.job.worker.requests
+        found = []
+        for node in self.cluster.eligible(state.job.worker) if home.node and self.settings.fallbacks else ():
+            room = node.capacity - node.reserved
+            other = node.node.site == home.site and node.node.name != home.node
+            if other and request.fits(room) and state.avoided.get(node.node.name, 0.0) <= now:
+                found.append((room.gpus, node.node.name))
+        return tuple(name for _, name in sorted(found)[: self.settings.fallbacks])

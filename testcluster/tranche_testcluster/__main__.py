@@ -1,0 +1,63 @@
+"""``python -m tranche_testcluster build``: make the binaries. ``… up``: run a cluster until Ctrl-C."""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from . import binaries
+from .clusters import Cluster
+from .errors import ClusterError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one of the commands and return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "build":
+            for name, path in binaries.ensure(*options.names).items():
+                _say(f"{name:<24} {path}")
+        else:
+            _up(options)
+    except ClusterError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tranche_testcluster", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="build the binaries that are missing and print where all of them are")
+    build.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(binaries.NAMES)}")
+    up = commands.add_parser("up", help="run a cluster until Ctrl-C")
+    up.add_argument("--sites", type=int, default=2, help="site-0, site-1, … (default: %(default)s)")
+    up.add_argument("--nodes", type=int, default=2, help="of each site (default: %(default)s)")
+    up.add_argument("--gpus", type=int, default=4, help="of each node (default: %(default)s)")
+    up.add_argument("--scheduler-config", type=Path, help="a KubeSchedulerConfiguration file")
+    up.add_argument("--keep", type=Path, metavar="FOLDER", help="for logs and data, which stay (default: temporary)")
+    return parser
+
+
+def _up(options: argparse.Namespace) -> None:
+    config = options.scheduler_config.read_text() if options.scheduler_config else None
+    with Cluster(options.keep) as cluster:
+        for number in range(options.sites):
+            cluster.add_site(f"site-{number}", nodes=options.nodes, gpus=options.gpus)
+        cluster.start_scheduler(config)
+        _say(f"export KUBECONFIG={cluster.kubeconfig}")
+        _say(f"API server {cluster.url}, logs in {cluster.directory / 'logs'}; Ctrl-C stops everything")
+        ends = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        signal.sigwait(ends)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The programs of the test cluster: built once from pinned Go modules, or taken from a folder of ready ones.
+
+Two variables of the environment matter. ``TRANCHE_ASSETS`` names a folder of ready binaries, in the layout of
+envtest's ``KUBEBUILDER_ASSETS``. ``TRANCHE_CACHE`` is where built ones are kept (default ``~/.cache/tranche``).
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from .builds import GoModule, build
+from .errors import BuildError
+from .meters import Meter
+from .toolchains import find_go
+
+_MODULES = (
+    GoModule(
+        "kubernetes",
+        "k8s.io/kubernetes",
+        ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
+        renamed=(("server", "etcd"),),
+        stamp="k8s.io/component-base/version.gitVersion",
+        stamps_minor=("k8s.io/component-base/version.gitMajor", "k8s.io/component-base/version.gitMinor"),
+    ),
+    GoModule("kwok", "sigs.k8s.io/kwok", ("kwok",)),
+    GoModule("helm", "helm.sh/helm/v4", ("helm",), stamp="helm.sh/helm/v4/internal/version.version"),
+    GoModule("kubeconform", "github.com/yannh/kubeconform", ("kubeconform",), stamp="main.version"),
+)
+NAMES = tuple(name for module in _MODULES for name in module.binaries)
+
+
+def cache_folder() -> Path:
+    """Return the folder that outlives every run: ``TRANCHE_CACHE``, else ``tranche`` in the user's cache."""
+    if chosen := os.environ.get("TRANCHE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tranche"
+
+
+def ensure(*names: str, progress: Meter | None = None) -> dict[str, Path]:
+    """Return where each of the named binaries is (all of ``NAMES`` without arguments), building what is missing.
+
+    A first build takes minutes, which ``progress`` shows (on standard error by default).
+
+    Raises:
+        BuildError: a name is unknown, ``TRANCHE_ASSETS`` lacks one, or Go failed.
+    """
+    names = names or NAMES
+    if unknown := [name for name in names if name not in NAMES]:
+        raise BuildError(f"no such binary: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    if assets := os.environ.get("TRANCHE_ASSETS"):
+        return _assets(Path(assets).expanduser().absolute(), names)
+    paths: dict[str, Path] = {}
+    for module in _MODULES:
+        if wanted := [name for name in names if name in module.binaries]:
+            folder = _built(module, progress)
+            paths |= {name: folder / name for name in wanted}
+    return {name: paths[name] for name in names}
+
+
+def _assets(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
+    paths = {name: folder / name for name in names}
+    if missing := [name for name, path in paths.items() if not os.access(path, os.X_OK)]:
+        raise BuildError(
+            f"TRANCHE_ASSETS={folder} lacks {', '.join(missing)}. Put these binaries there under these names, "
+            "or unset TRANCHE_ASSETS to have all of them built from source."
+        )
+    return paths
+
+
+def _built(module: GoModule, progress: Meter | None) -> Path:
+    content = b"".join(file.read_bytes() for file in module.files)
+    shelf = cache_folder() / "bin"
+    folder = shelf / f"{module.folder}-{hashlib.sha256(content).hexdigest()[:16]}"
+    if folder.exists():  # renamed into place when complete
+        return folder
+    shelf.mkdir(parents=True, exist_ok=True)
+    with progress or Meter() as meter, _lock(shelf / f"{module.folder}.lock", meter):
+        if folder.exists():  # by another process while we waited
+            return folder
+        for leftover in shelf.glob(f".{module.folder}-*"):  # of a build that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        meter.say(f"building {', '.join(module.binaries)} {module.version} into {folder} (kept for later runs)")
+        staging = Path(tempfile.mkdtemp(dir=shelf, prefix=f".{module.folder}-"))
+        try:
+            binaries = build(module, find_go(cache_folder(), meter), staging, meter)
+            if missing := [name for name in module.binaries if not (binaries / name).exists()]:
+                raise BuildError(f"go.mod of {module.folder} has no tool directive for {', '.join(missing)}")
+            binaries.rename(folder)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        meter.say(f"built {', '.join(module.binaries)} in {meter.seconds:.0f} s")
+    return folder
+
+
+@contextlib.contextmanager
+def _lock(file: Path, meter: Meter) -> Iterator[None]:
+    """Hold a lock between processes; it is released when the holder dies."""
+    with file.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            meter.say(f"waiting for another process that builds ({file})")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,129 @@
+"""Compiling the tools of one Go module, with progress that can be seen."""
+
+import contextlib
+import os
+import queue
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from .errors import BuildError
+from .meters import Meter
+from .tethers import tethered
+
+MODULES = Path(__file__).parent / "modules"
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """A folder of ``modules/`` and what its ``tool`` directives give."""
+
+    folder: str
+    version_of: str  # the required module whose version is that of the binaries
+    binaries: tuple[str, ...]
+    renamed: tuple[tuple[str, str], ...] = ()  # (what go calls it, what everybody else calls it)
+    stamp: str = ""  # the variable that gets the version at link time
+    stamps_minor: tuple[str, str] | None = None  # the variables that get its major and minor number
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """go.mod and go.sum."""
+        return MODULES / self.folder / "go.mod", MODULES / self.folder / "go.sum"
+
+    @property
+    def version(self) -> str:
+        """The pinned version, such as v1.37.1."""
+        found = re.search(rf"^(?:require)?\s*{re.escape(self.version_of)} (v\S+)", self.files[0].read_text(), re.M)
+        if found is None:
+            raise BuildError(f"{self.files[0]} does not require {self.version_of}")
+        return found[1]
+
+    @property
+    def link_flags(self) -> str:
+        """Strip symbols and set the version that the binaries report."""
+        flags = ["-s", "-w"]
+        if self.stamp:
+            flags += ["-X", f"{self.stamp}={self.version}"]
+        if self.stamps_minor:
+            for variable, number in zip(self.stamps_minor, self.version.lstrip("v").split("."), strict=False):
+                flags += ["-X", f"{variable}={number}"]
+        return " ".join(flags)
+
+
+def build(module: GoModule, go: Path, staging: Path, meter: Meter) -> Path:
+    """Compile all tools of a module inside the empty folder ``staging`` and return the folder that holds them.
+
+    Raises:
+        BuildError: go failed; its last lines are quoted.
+    """
+    for file in module.files:
+        shutil.copy(file, staging)
+    common = ["-trimpath", "-buildvcs=false", "-ldflags", module.link_flags]
+
+    meter.phase(f"{module.folder}: modules downloaded")
+    template = "{{if .Stale}}{{.ImportPath}}{{end}}"
+    stale = _run([go, "list", "-deps", "-f", template, *common, "tool"], staging, meter, "go: downloading ")
+    meter.phase(f"{module.folder}: packages compiled", total=len(stale))
+    _run([go, "build", "-v", "-o", f"{staging / 'bin'}/", *common, "tool"], staging, meter, "")
+    for old, new in module.renamed:
+        (staging / "bin" / old).rename(staging / "bin" / new)
+    return staging / "bin"
+
+
+def _run(command: Sequence[str | Path], cwd: Path, meter: Meter, counted: str) -> list[str]:
+    """Run go, count its error lines that begin with ``counted``, return the lines of its output.
+
+    A thread reads the pipe, since the compiler may be silent for a minute and a log wants its line all the same.
+    """
+    environment = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=readonly",  # whatever the user or `go env -w` has there
+        "GOWORK": "off",
+        "GO111MODULE": "on",
+        "GOTOOLCHAIN": "local",
+    }
+    output = cwd / "output"
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    said: list[str] = []
+    with (
+        output.open("w") as stdout,
+        subprocess.Popen(  # noqa: S603
+            tethered(command), cwd=cwd, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        reader = threading.Thread(target=_read, args=(process.stderr, lines))
+        reader.start()
+        try:
+            while (line := _next(lines)) is not None:
+                said += [line] if line else []
+                meter.advance(1 if line and line.startswith(counted) else 0)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            reader.join()
+    if process.returncode:
+        text = "\n".join(said[-20:])
+        raise BuildError(f"`{' '.join(map(str, command[:2]))}` ended with exit code {process.returncode}:\n{text}")
+    return [line for line in output.read_text().splitlines() if line]
+
+
+def _read(pipe: IO[str] | None, lines: "queue.SimpleQueue[str | None]") -> None:
+    with contextlib.suppress(ValueError):
+        for line in pipe or ():
+            lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def _next(lines: "queue.SimpleQueue[str | None]") -> str | None:
+    """Return the next line, empty when there is none for a second, None at the end."""
+    try:
+        return lines.get(timeout=1.0)
+    except queue.Empty:
+        return ""

@@ -1,0 +1,338 @@
+"""A Kubernetes control plane of plain processes, for tests, benchmarks and the demo."""
+
+import json
+import signal as signals
+import ssl
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from . import binaries, commands, kubeconfigs, sites
+from .certificates import Authority, signing_keys, write_secret
+from .clients import Client
+from .components import Component
+from .errors import ClusterError
+from .workspaces import HOST, Workspace
+
+_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
+_PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kwok")
+_STAGES = Path(__file__).parent / "stages"
+_USERS = {  # component: (user, group), the ones that Kubernetes' own RBAC bindings name
+    "admin": ("admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager", ""),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+    "kwok": ("kwok", "system:masters"),
+}
+_ATTEMPTS = 3
+_PROBE_SECONDS = 2.0
+_HAND_OVER_SECONDS = 60.0
+_CLASH = "address already in use"
+
+
+class Cluster:
+    """etcd, kube-apiserver, kube-controller-manager and kwok; kube-scheduler when it is asked for.
+
+    A context manager; several may run at once. Everything it starts dies with this process, however that ends.
+    Its methods are for one thread, except ``request``, which is for any.
+    """
+
+    directory: Path
+    kubeconfig: Path
+    url: str
+
+    def __init__(
+        self,
+        keep_directory: Path | None = None,
+        *,
+        node_lease_seconds: int = 40,
+        extra_flags: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Describe a cluster; entering the context starts it.
+
+        Args:
+            keep_directory: for logs, keys and data; emptied at the start and left at the end (default: a temporary
+                folder, removed at the end).
+            node_lease_seconds: a silent node counts as lost after 5/4 of it (Kubernetes looks every five seconds).
+            extra_flags: more command line flags by component, such as ``{"kube-apiserver": ["--v=4"]}``.
+        """
+        self._keep = keep_directory
+        self._lease_seconds = node_lease_seconds
+        self._extra_flags = dict(extra_flags or {})
+        self._components: dict[str, Component] = {}
+        self._clients: list[Client] = []
+        self._workspace: Workspace | None = None
+
+    def __enter__(self) -> Self:
+        """Start everything but the scheduler and wait until pods can be created.
+
+        Raises:
+            ClusterError: a component does not start (its log is quoted) or a binary is missing.
+        """
+        programs = binaries.ensure(*_PROGRAMS)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._open(programs)
+            except BaseException as error:
+                self.close()
+                if not (isinstance(error, ClusterError) and _CLASH in str(error) and attempt < _ATTEMPTS):
+                    raise
+            else:
+                break
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill everything at once and remove the folder; harmless when done already."""
+        for component in self._components.values():
+            component.stop(signals.SIGKILL)
+        self._components.clear()
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+        if self._workspace is not None:
+            self._workspace.close()
+            self._workspace = None
+
+    def request(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> tuple[int, Any]:
+        """Send one request to the API server as its administrator; any thread may.
+
+        Returns:
+            The status and the answer, an object if it is JSON, else text.
+
+        Raises:
+            OSError: the API server cannot be reached.
+        """
+        return self._admin.request(method, path, body, content_type)
+
+    def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
+        """Run kubectl as administrator and return what it prints, without its errors.
+
+        Raises:
+            ClusterError: ``check``, and it failed; the text is what it said.
+        """
+        command = [
+            str(self._layout.binaries["kubectl"]),
+            f"--kubeconfig={self.kubeconfig}",
+            f"--cache-dir={self.directory / 'kubectl-cache'}",
+            *arguments,
+        ]
+        answer = subprocess.run(command, input=input, capture_output=True, text=True, check=False)  # noqa: S603
+        if check and answer.returncode:
+            raise ClusterError(f"kubectl {' '.join(arguments)}: {answer.stderr.strip()}")
+        return answer.stdout
+
+    def add_site(
+        self,
+        name: str,
+        nodes: int = 1,
+        gpus: int = 0,
+        cpu: str = "32",
+        memory: str = "128Gi",
+        extra_labels: Mapping[str, str] | None = None,
+        *,
+        timeout: float = 120.0,
+    ) -> list[str]:
+        """Create the nodes ``name-0``, ``name-1``, … in the zone ``name`` and return their names when they are usable.
+
+        Args:
+            name: of the site, which is the value of the nodes' zone label.
+            nodes: how many.
+            gpus: ``nvidia.com/gpu`` of each node.
+            cpu: of each node.
+            memory: of each node.
+            extra_labels: for each node.
+            timeout: seconds to wait.
+        """
+        capacity = {"cpu": cpu, "memory": memory, "pods": "110"}
+        if gpus:
+            capacity[sites.GPU] = str(gpus)
+        names = [f"{name}-{number}" for number in range(nodes)]
+        labels = extra_labels or {}
+        sites.create(self._admin, [sites.node(name, one, capacity, labels) for one in names], timeout)
+        return names
+
+    def remove_site(self, name: str) -> None:
+        """Delete all nodes of a site; kube-controller-manager then removes their pods."""
+        sites.remove(self._admin, name)
+
+    def silence(self, node: str) -> None:
+        """Cut a node off: no heartbeats, and no pod on it starts or notices its deletion.
+
+        It counts as lost (Ready=Unknown) after 5/4 of ``node_lease_seconds``. A run that would have ended by itself
+        still does: kwok has that on its list already.
+        """
+        sites.silence(self._admin, node)
+
+    def revive(self, node: str) -> None:
+        """Undo ``silence`` and wait until kwok is back, which takes a quarter of ``node_lease_seconds``."""
+        self._hand_over(sites.release(self._admin, node))
+
+    def service_account_kubeconfig(self, namespace: str, name: str, *, seconds: int = 86_400) -> Path:
+        """Write a kubeconfig with a token of a service account, valid so long, so that RBAC is enforced.
+
+        Raises:
+            ClusterError: there is no such account.
+        """
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        status, answer = self.request("POST", path, {"spec": {"expirationSeconds": seconds}})
+        if status != 201:
+            raise ClusterError(f"no token for the service account {namespace}/{name}: {status} {answer}")
+        target = self.directory / f"{namespace}.{name}.kubeconfig"
+        return kubeconfigs.write_with_token(target, self.url, self._authority, name, answer["status"]["token"])
+
+    def start_scheduler(self, config: Mapping[str, Any] | str | None = None, name: str = "kube-scheduler") -> None:
+        """Start a kube-scheduler, in place of a running one of the same component name, and wait until it is ready.
+
+        Args:
+            config: a KubeSchedulerConfiguration as an object or YAML (default: Kubernetes' own). Without a
+                ``clientConnection`` it gets one that does not throttle, without a ``leaderElection`` none.
+            name: of the component, for ``stop``, ``start``, ``pid`` and ``logs``.
+        """
+        given = yaml.safe_load(config) if isinstance(config, str) else dict(config or {})
+        kubeconfig = self._layout.kubeconfig("kube-scheduler")
+        connection = {"kubeconfig": str(kubeconfig), "qps": commands.CLIENT_QPS, "burst": commands.CLIENT_QPS * 2}
+        whole = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            **given,
+            "clientConnection": {**connection, **given.get("clientConnection", {})},
+        }
+        file = self.directory / f"{name}.yaml"
+        file.write_text(json.dumps(whole, indent=1))
+        if old := self._components.pop(name, None):
+            old.stop()
+        if name not in self._ports:
+            self._ports[name] = self._space.port()
+        command = commands.scheduler(self._layout, name, file, kubeconfig)
+        client = Client(self._ports[name], self._tls(), timeout=_PROBE_SECONDS)
+        self._add(name, command, client, "/readyz")
+        self.start(name)
+
+    def start(self, name: str) -> None:
+        """Start a component again, with its data, and wait until it is ready.
+
+        A kwok that met an API server in its death throes may have lost the write that was under way, and it never
+        repeats it. So with etcd or kube-apiserver a running kwok is started again too; nothing else is lost with it.
+        """
+        component = self._component(name)
+        # kwok would wait for the leases of its predecessor to run out.
+        nodes = sites.release(self._admin) if name == "kwok" else []
+        component.spawn()
+        component.wait()
+        self._hand_over(nodes)
+        if name in ("etcd", "kube-apiserver"):
+            self._restart_kwok()
+
+    def stop(self, name: str, signal: int = signals.SIGTERM) -> None:
+        """Send a component a signal that ends it and wait until it has."""
+        self._component(name).stop(signal)
+
+    def pid(self, name: str) -> int:
+        """Return the process id of a running component, for signals that do not end it."""
+        return self._component(name).pid
+
+    def logs(self, name: str) -> str:
+        """Return what a component has logged, over all its starts."""
+        return self._component(name).log.read_text(errors="replace")
+
+    # ---- inside
+
+    @property
+    def _space(self) -> Workspace:
+        if self._workspace is None:
+            raise ClusterError("the cluster is not running: use it as a context manager")
+        return self._workspace
+
+    def _open(self, programs: Mapping[str, Path]) -> None:
+        self._workspace = Workspace(self._keep)
+        self.directory = self._workspace.path
+        self._ports = {name: self._workspace.port() for name in _PORTS}
+        self.url = f"https://{HOST}:{self._ports['kube-apiserver']}"
+        self._layout = commands.Layout(self.directory, programs, self._ports, self._lease_seconds)
+        (self.directory / "logs").mkdir()
+        self._write_keys()
+        self.kubeconfig = self._layout.kubeconfig("admin")
+        self._admin = Client(self._ports["kube-apiserver"], self._tls("admin"))
+        self._describe()
+        for name in ("etcd", "kube-apiserver"):  # the API server waits for etcd by itself
+            self._components[name].spawn()
+        for name in ("etcd", "kube-apiserver"):
+            self._components[name].wait()
+        for name in ("kube-controller-manager", "kwok"):
+            self._components[name].spawn()
+        for name in ("kube-controller-manager", "kwok"):
+            self._components[name].wait()
+
+    def _write_keys(self) -> None:
+        authority = Authority()
+        self._authority = authority.certificate
+        (self.directory / "ca.crt").write_bytes(self._authority)
+        names = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        authority.issue("kube-apiserver", hosts=names).write(self.directory / "server")
+        private, public = signing_keys()
+        write_secret(self.directory / "tokens.key", private)
+        (self.directory / "tokens.pub").write_bytes(public)
+        for component, (user, group) in _USERS.items():
+            pair = authority.issue(user, group)
+            pair.write(self.directory / component)
+            target = self._layout.kubeconfig(component)
+            kubeconfigs.write_with_certificate(target, self.url, self._authority, user, pair)
+
+    def _tls(self, client: str = "") -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self._authority.decode())
+        if client:
+            context.load_cert_chain(self.directory / f"{client}.crt", self.directory / f"{client}.key")
+        return context
+
+    def _describe(self) -> None:
+        layout, ports = self._layout, self._ports
+        self._add("etcd", commands.etcd(layout), Client(ports["etcd"], timeout=_PROBE_SECONDS), "/health")
+        self._add("kube-apiserver", commands.apiserver(layout), self._admin, "/readyz")
+        # Ready when pods can be created: the ServiceAccount admission wants the namespace's default account.
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._add("kube-controller-manager", commands.controller_manager(layout), self._admin, account)
+        stages = sorted(_STAGES.glob("*.yaml"))
+        environment = {"KWOK_WORKDIR": str(self.directory / "kwok")}  # not the user's ~/.kwok
+        client = Client(ports["kwok"], timeout=_PROBE_SECONDS)
+        self._add("kwok", commands.kwok(layout, stages), client, "/healthz", environment)
+
+    def _hand_over(self, nodes: Sequence[str]) -> None:
+        sites.await_kwok(self._admin, nodes, _HAND_OVER_SECONDS + self._lease_seconds)
+        sites.nudge(self._admin, nodes)
+
+    def _restart_kwok(self) -> None:
+        server, kwok = self._component("kube-apiserver"), self._component("kwok")
+        if server.running:
+            server.wait()
+            if kwok.running:
+                kwok.stop(signals.SIGKILL)
+                self.start("kwok")
+
+    def _add(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        client: Client,
+        path: str,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._clients.append(client)
+        log = self.directory / "logs" / f"{name}.log"
+        flags = [*command, *self._extra_flags.get(name, ())]
+        self._components[name] = Component(name, flags, log, lambda: client.ok(path), env)
+
+    def _component(self, name: str) -> Component:
+        if name not in self._components:
+            raise ClusterError(f"no component {name}; there are {', '.join(self._components) or 'none'}")
+        return self._components[name]

@@ -1,0 +1,123 @@
+"""The command lines of the control plane, each flag with its reason where it is not plain."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .workspaces import HOST
+
+CLIENT_QPS = 5000  # Kubernetes' defaults (20 to 50) would be what a benchmark measures
+_SERVICE_ISSUER = "https://kubernetes.default.svc"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the command lines have in common."""
+
+    directory: Path
+    binaries: Mapping[str, Path]
+    ports: Mapping[str, int]
+    node_lease_seconds: int
+
+    def kubeconfig(self, name: str) -> Path:
+        """Where the credentials of a component are."""
+        return self.directory / f"{name}.kubeconfig"
+
+    def serving(self, port: str) -> list[str]:
+        """Serve HTTPS with the cluster's certificate."""
+        return [
+            f"--bind-address={HOST}",
+            f"--secure-port={self.ports[port]}",
+            f"--tls-cert-file={self.directory / 'server.crt'}",
+            f"--tls-private-key-file={self.directory / 'server.key'}",
+        ]
+
+    def identity(self, kubeconfig: Path) -> list[str]:
+        """Ask the API server who the callers are and what they may."""
+        return [f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"]
+
+
+def etcd(layout: Layout) -> list[str | Path]:
+    """One member; its data stays in the cluster's folder across restarts."""
+    client, peer = (f"http://{HOST}:{layout.ports[name]}" for name in ("etcd", "etcd-peer"))
+    return [
+        layout.binaries["etcd"],
+        f"--data-dir={layout.directory / 'etcd'}",
+        "--unsafe-no-fsync",  # survives a killed process, which is all a test does; not a power cut
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--quota-backend-bytes=4294967296",
+        "--log-level=warn",
+    ]
+
+
+def apiserver(layout: Layout) -> list[str | Path]:
+    """RBAC and the default admission plugins, ServiceAccount among them."""
+    return [
+        layout.binaries["kube-apiserver"],
+        f"--etcd-servers=http://{HOST}:{layout.ports['etcd']}",
+        *layout.serving("kube-apiserver"),
+        f"--advertise-address={HOST}",
+        "--endpoint-reconciler-type=none",  # a loopback address is not a legal endpoint
+        f"--client-ca-file={layout.directory / 'ca.crt'}",
+        f"--service-account-issuer={_SERVICE_ISSUER}",
+        f"--service-account-key-file={layout.directory / 'tokens.pub'}",
+        f"--service-account-signing-key-file={layout.directory / 'tokens.key'}",
+        "--authorization-mode=Node,RBAC",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--allow-privileged=true",
+        "--enable-priority-and-fairness=false",  # its seats follow the CPU count: a small machine would throttle
+        "--max-requests-inflight=3000",
+        "--max-mutating-requests-inflight=1500",
+        "--profiling=false",
+    ]
+
+
+def controller_manager(layout: Layout) -> list[str | Path]:
+    """All controllers, each with its own service account, as RBAC wants it."""
+    kubeconfig = layout.kubeconfig("kube-controller-manager")
+    return [
+        layout.binaries["kube-controller-manager"],
+        f"--kubeconfig={kubeconfig}",
+        *layout.identity(kubeconfig),
+        *layout.serving("kube-controller-manager"),
+        f"--service-account-private-key-file={layout.directory / 'tokens.key'}",
+        f"--root-ca-file={layout.directory / 'ca.crt'}",
+        "--use-service-account-credentials=true",
+        "--leader-elect=false",
+        f"--kube-api-qps={CLIENT_QPS}",
+        f"--kube-api-burst={CLIENT_QPS * 2}",
+        f"--node-monitor-grace-period={node_grace_seconds(layout.node_lease_seconds)}s",
+    ]
+
+
+def node_grace_seconds(node_lease_seconds: int) -> int:
+    """Seconds without a heartbeat after which a node counts as lost, in Kubernetes' own ratio of 50 to 40."""
+    return node_lease_seconds * 5 // 4
+
+
+def scheduler(layout: Layout, port: str, config: Path, kubeconfig: Path) -> list[str | Path]:
+    """A kube-scheduler with the given configuration file."""
+    return [
+        layout.binaries["kube-scheduler"],
+        f"--config={config}",
+        *layout.identity(kubeconfig),
+        *layout.serving(port),
+    ]
+
+
+def kwok(layout: Layout, configs: Sequence[Path]) -> list[str | Path]:
+    """The kubelet of every node. It has no stages of its own: they are in the configuration files."""
+    return [
+        layout.binaries["kwok"],
+        f"--kubeconfig={layout.kubeconfig('kwok')}",
+        *(f"--config={config}" for config in configs),
+        "--manage-all-nodes",
+        f"--server-address={HOST}:{layout.ports['kwok']}",
+        f"--node-lease-duration-seconds={layout.node_lease_seconds}",
+        "--node-ip=10.0.0.1",
+        "--cidr=10.128.0.0/14",
+    ]

@@ -1,0 +1,90 @@
+"""One process of a cluster: started, watched until it is ready, stopped, started again with the same command."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from .errors import ClusterError
+from .tethers import spawn
+
+_READY_SECONDS = 120.0
+_STOP_SECONDS = 10.0
+_QUOTED_LINES = 15
+
+
+class Component:
+    """A program of the control plane and its log, which later starts continue."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        ready: Callable[[], bool],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Describe it; ``ready`` is asked until it says yes, ``env`` is added to the environment."""
+        self.name, self.log = name, log
+        self._command, self._ready, self._env = list(command), ready, dict(env or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the program itself.
+
+        Raises:
+            ClusterError: it does not run.
+        """
+        if self._process is None or not self.running:
+            raise ClusterError(f"{self.name} does not run")
+        return self._process.pid
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it.
+
+        Raises:
+            ClusterError: it runs already.
+        """
+        if self.running:
+            raise ClusterError(f"{self.name} runs already")
+        self._process = spawn(self._command, log=self.log, env={**os.environ, **self._env})
+
+    def wait(self, seconds: float = _READY_SECONDS) -> None:
+        """Wait until it is ready.
+
+        Raises:
+            ClusterError: it ended, or is not ready in time; the text quotes its log.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._ready():
+            code = self._process.poll() if self._process else None
+            if code is not None:
+                raise ClusterError(f"{self.name} ended with code {code} while starting\n{self._quote()}")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{self.name} is not ready after {seconds:.0f} s\n{self._quote()}")
+            time.sleep(0.02)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Send a signal and wait for the end, for ten seconds; then kill it."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _quote(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-_QUOTED_LINES:]
+        return f"last lines of {self.log}:\n" + "\n".join(f"  {line}" for line in lines)

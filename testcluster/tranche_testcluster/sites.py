@@ -1,0 +1,163 @@
+"""Sites of a test cluster: kwok nodes that share a zone."""
+
+import concurrent.futures
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .clients import Client
+from .errors import ClusterError
+
+ZONE = "topology.kubernetes.io/zone"
+GPU = "nvidia.com/gpu"
+_SILENCED = "tranche-testcluster-silenced"  # holder of the lease of a node that kwok is to leave alone
+_NEVER_SECONDS = 2**31 - 1
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_ASKED, _ANSWERED = "kwok.tranche.dev/asked", "kwok.tranche.dev/answered"
+_ANSWER_SECONDS = 0.5  # kwok needs a hundredth of it
+_NUDGED = "kwok.tranche.dev/nudged"
+_MERGE = "application/merge-patch+json"
+_PARALLEL = 8
+
+
+def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Node as a kubelet would have left it: ready, for kwok to go on with."""
+    own = {
+        ZONE: site,
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "type": "kwok",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**own, **labels}},
+        "status": {
+            "capacity": dict(capacity),
+            "allocatable": dict(capacity),
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": name}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "as created"}],
+            "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": "kwok"},
+        },
+    }
+
+
+def create(client: Client, nodes: Sequence[Mapping[str, Any]], seconds: float) -> None:
+    """Create nodes and wait until kwok runs them all, at most so many seconds.
+
+    Admission taints every new node as not ready. kube-controller-manager would take that away, but needs minutes for
+    thousands of nodes.
+
+    Raises:
+        ClusterError: one is refused, or they are not ready in time.
+    """
+    _each(lambda one: _create(client, one), nodes)
+    await_kwok(client, (one["metadata"]["name"] for one in nodes), seconds)
+
+
+def remove(client: Client, site: str) -> None:
+    """Delete the nodes of a site at once, pods or not."""
+    selector = urllib.parse.quote(f"{ZONE}={site}")
+    _expect(client, "DELETE", f"/api/v1/nodes?labelSelector={selector}", None, 200)
+
+
+def silence(client: Client, name: str) -> None:
+    """Take the node's lease away from kwok, for good, so that its heartbeats end and its pods stand still."""
+    spec = {"holderIdentity": _SILENCED, "leaseDurationSeconds": _NEVER_SECONDS}
+    _expect(client, "PATCH", f"{_LEASES}/{name}", {"spec": spec}, 200)
+    while _answers(client, name):  # until kwok has noticed
+        pass
+
+
+def release(client: Client, name: str | None = None) -> list[str]:
+    """Drop the lease of a silenced node, or, without a name, those that an earlier kwok held; return the nodes.
+
+    kwok takes over a node without a lease when it next looks, within a quarter of the lease's time.
+    """
+    if name is not None:
+        _expect(client, "DELETE", f"{_LEASES}/{name}", None, 200)
+        return [name]
+    orphans = [one["metadata"]["name"] for one in _leases(client) if one["spec"]["holderIdentity"] != _SILENCED]
+    _each(lambda orphan: client.request("DELETE", f"{_LEASES}/{orphan}"), orphans)
+    return orphans
+
+
+def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
+    """Wait until kwok minds all these nodes, at most so many seconds.
+
+    It does so when its own cache has seen the leases that it took. The cache sees them in their order, so the node of
+    the last one is asked.
+
+    Raises:
+        ClusterError: it does not.
+    """
+    wanted = set(names)
+    deadline = time.monotonic() + seconds
+    while wanted:
+        begin = time.monotonic()
+        leases = [one["metadata"] for one in _leases(client) if one["metadata"]["name"] in wanted]
+        if len(leases) == len(wanted):
+            last = max(leases, key=lambda metadata: int(metadata["resourceVersion"]))
+            if _answers(client, last["name"]):
+                return
+        if begin > deadline:
+            raise ClusterError(f"{len(wanted) - len(leases)} of {len(wanted)} nodes not ready after {seconds:.0f} s")
+        time.sleep(max(0.05, time.monotonic() - begin))  # a list of thousands must not eat the machine
+
+
+def nudge(client: Client, names: Iterable[str]) -> None:
+    """Touch the pods of nodes that kwok has taken over.
+
+    It lists them when it takes the lease, but drops what comes before its own cache has seen that lease.
+    """
+    on, moment = set(names), str(time.time_ns())
+    pods = _expect(client, "GET", "/api/v1/pods?resourceVersion=0", None, 200)["items"] if on else []
+    stuck = [
+        f"/api/v1/namespaces/{one['metadata']['namespace']}/pods/{one['metadata']['name']}"
+        for one in pods
+        if one["spec"].get("nodeName") in on
+        and (one["status"]["phase"] in ("Pending", "Running") or one["metadata"].get("deletionGracePeriodSeconds"))
+    ]
+    patch = {"metadata": {"annotations": {_NUDGED: moment}}}
+    _each(lambda path: client.request("PATCH", path, patch, _MERGE), stuck)  # some are gone by now
+
+
+def _answers(client: Client, name: str) -> bool:
+    """Ask kwok whether it minds a node, by an annotation that one of its stages answers."""
+    asked = str(time.time_ns())
+    _expect(client, "PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {_ASKED: asked}}}, 200)
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while time.monotonic() < deadline:
+        status = _expect(client, "GET", f"/api/v1/nodes/{name}", None, 200)["status"]
+        if any(one["type"] == _ANSWERED and one["message"] == asked for one in status["conditions"]):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _leases(client: Client) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = _expect(client, "GET", _LEASES, None, 200)["items"]
+    return items
+
+
+def _create(client: Client, one: Mapping[str, Any]) -> None:
+    _expect(client, "POST", "/api/v1/nodes", one, 201)
+    path = f"/api/v1/nodes/{one['metadata']['name']}"
+    _expect(client, "PATCH", path, {"spec": {"taints": None}}, 200)
+
+
+def _expect(client: Client, method: str, path: str, body: Any, wanted: int) -> Any:
+    kind = _MERGE if method == "PATCH" else "application/json"
+    status, answer = client.request(method, path, body, kind)
+    if status != wanted:
+        message = answer.get("message") if isinstance(answer, dict) else answer
+        raise ClusterError(f"{method} {path}: {status} {message}")
+    return answer
+
+
+def _each(action: Callable[[Any], object], items: Sequence[Any]) -> None:
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL) as pool:
+        for _ in pool.map(action, items):
+            pass

@@ -1,0 +1,41 @@
+"""Processes that never outlive the process that started them, not even when it is killed with SIGKILL."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_WATCHDOG = Path(__file__).with_name("watchdogs.py")
+
+
+def tethered(command: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return a command line that runs ``command`` and kills it when this process ends, however it ends.
+
+    The process that is started *is* the command (pid, signals, exit code). It must be started by this process
+    itself, from any thread and by any means (``subprocess``, ``asyncio``); started by another one it refuses to run.
+    """
+    return [sys.executable, "-I", "-S", str(_WATCHDOG), str(os.getpid()), *(os.fspath(part) for part in command)]
+
+
+def spawn(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a tethered command in the background, with its output appended to the file ``log``.
+
+    It gets a session of its own, so that Ctrl-C reaches only this process, which then stops things in order.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603
+            tethered(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )

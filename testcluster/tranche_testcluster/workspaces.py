@@ -1,0 +1,124 @@
+"""Folders and ports of running clusters, neither shared by two of them nor left behind for good.
+
+Both are held by file locks, which the kernel drops with the process: what a killed process leaves is known as such
+and removed when the next cluster starts.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+import socket
+import stat
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+from .errors import ClusterError
+
+HOST = "127.0.0.1"
+_FIRST_PORT, _PORTS = 20_000, 10_000  # below the ranges that kernels give to outgoing connections
+_OWNER = "owner.lock"
+
+
+class Workspace:
+    """A folder and some ports that belong to this process until ``close``."""
+
+    def __init__(self, keep: Path | None = None) -> None:
+        """Make a temporary folder, or use ``keep``, which is emptied first and stays afterwards.
+
+        Raises:
+            ClusterError: ``keep`` holds something that no test cluster put there, or belongs to a running one.
+        """
+        self._kept = keep is not None
+        self._locks: list[TextIO] = []
+        base = _base()
+        with _open_locked(base / "sweep.lock", wait=True):  # so that nobody sweeps a folder before it is locked
+            _sweep(base / "clusters")
+            if keep is None:
+                self.path = Path(tempfile.mkdtemp(dir=base / "clusters", prefix=""))
+            else:
+                self.path = keep.absolute()
+                _empty(self.path)
+            self._locks.append(_open_locked(self.path / _OWNER))
+        self._port_locks = base / "ports"
+
+    def port(self) -> int:
+        """Reserve a free port of 127.0.0.1."""
+        start = secrets.randbelow(_PORTS)
+        for step in range(_PORTS):
+            port = _FIRST_PORT + (start + step) % _PORTS
+            try:
+                lock = _open_locked(self._port_locks / str(port))
+            except BlockingIOError:
+                continue
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError:
+                    lock.close()
+                    continue
+            self._locks.append(lock)
+            return port
+        raise ClusterError(f"no free port from {_FIRST_PORT} to {_FIRST_PORT + _PORTS - 1}")
+
+    def close(self) -> None:
+        """Remove the folder, unless it is to be kept, and give the ports back."""
+        if not self._kept:
+            shutil.rmtree(self.path, ignore_errors=True)
+        for lock in self._locks:
+            lock.close()
+        self._locks.clear()
+
+
+def _base() -> Path:
+    base = Path(tempfile.gettempdir()) / f"tranche-testcluster-{os.getuid()}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    status = base.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise ClusterError(f"{base} belongs to somebody else; set TMPDIR to a folder of your own")
+    for name in ("clusters", "ports"):
+        (base / name).mkdir(exist_ok=True)
+    return base
+
+
+def _open_locked(path: Path, *, wait: bool = False) -> TextIO:
+    """Return the opened and locked file; without ``wait``, BlockingIOError if somebody else holds it."""
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _abandoned(folder: Path) -> bool:
+    """Whether no living process holds the folder (asked under the sweep lock)."""
+    try:
+        _open_locked(folder / _OWNER).close()
+    except OSError:  # held, or gone meanwhile
+        return False
+    return True
+
+
+def _sweep(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if _abandoned(entry):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not any(folder.iterdir()):
+        return
+    if not (folder / _OWNER).exists():
+        raise ClusterError(f"{folder} is not empty and not from a test cluster; name another folder")
+    if not _abandoned(folder):
+        raise ClusterError(f"{folder} belongs to a test cluster that runs; name another folder")
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

@@ -1,0 +1,58 @@
+"""The chart on a real control plane: installed, upgraded, removed."""
+
+import copy
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tranche_testcluster import Cluster
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Render = Callable[..., list[dict[str, Any]]]
+RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Cluster]:
+    """A cluster of this module's own, since a release owns objects that other tests apply by hand."""
+    with Cluster() as cluster:
+        cluster.add_site("node")
+        cluster.start_scheduler()
+        yield cluster
+
+
+def test_a_release_is_installed_upgraded_and_removed_and_the_jobs_stay(helm: Run, own: Cluster) -> None:
+    target = ["tranche", "-n", "tranche-system", f"--kubeconfig={own.kubeconfig}"]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tranche-system", "labels": RESTRICTED}}
+    assert own.request("POST", "/api/v1/namespaces", namespace)[0] == 201
+    installed = helm("install", *target, "tranche", "--wait", "--timeout=60s")
+    assert "is installed in the namespace tranche-system" in installed.stdout
+    pods = own.request("GET", "/api/v1/namespaces/tranche-system/pods")[1]["items"]
+    assert sorted(p["metadata"]["labels"]["app.kubernetes.io/component"] for p in pods) == ["operator", "scheduler"]
+    assert "registry.k8s.io/kube-scheduler:v1." in str(pods)
+
+    own.kubectl("apply", "-f", "-", input=installed.stdout.split("<<EOF\n")[1].split("EOF")[0])
+    helm("upgrade", *target, "tranche", "--set", "policy=fifo", "--wait", "--timeout=60s")
+    helm("uninstall", *target, "--wait", "--timeout=60s")
+    assert own.kubectl("get", "trainingjob", "first", "-o", "name") == "trainingjob.tranche.dev/first\n"
+    assert own.request("GET", "/apis/apps/v1/deployments")[1]["items"] == []
+    again = helm("install", *target, "tranche")
+    assert "STATUS: deployed" in again.stdout
+
+
+def test_the_pods_pass_the_restricted_standard_on_read_only_roots(render: Render, cluster: Cluster) -> None:
+    path = "/api/v1/namespaces/restricted"
+    labels = {"name": "restricted", "labels": RESTRICTED}
+    cluster.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labels})
+    for deployment in (o for o in render() if o["kind"] == "Deployment"):
+        template = copy.deepcopy(deployment["spec"]["template"])
+        name = template["spec"]["serviceAccountName"]
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        cluster.request("POST", f"{path}/serviceaccounts", account)
+        pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": name}}
+        status, answer = cluster.request("POST", f"{path}/pods?dryRun=All&fieldValidation=Strict", pod)
+        assert status == 201, answer
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+            assert {"startupProbe", "livenessProbe", "resources"} <= set(container)

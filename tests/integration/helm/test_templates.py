@@ -1,0 +1,133 @@
+"""What the chart renders, without a cluster."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+MANIFESTS = ROOT / "manifests"
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Render = Callable[..., list[dict[str, Any]]]
+Key = tuple[str, str, str]
+
+
+def by_key(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
+    result = {(o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]): o for o in objects}
+    assert len(result) == len(objects)
+    return result
+
+
+def manifests() -> dict[Key, dict[str, Any]]:
+    files = [*sorted((MANIFESTS / "crds").glob("*.yaml")), MANIFESTS / "priorityclasses.yaml", MANIFESTS / "rbac.yaml"]
+    documents = [one for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    return by_key([one for one in documents if one["kind"] != "Namespace"])
+
+
+def containers(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    deployments = [o for o in objects if o["kind"] == "Deployment"]
+    return {c["name"]: c for d in deployments for c in d["spec"]["template"]["spec"]["containers"]}
+
+
+def test_the_chart_lints_without_a_warning(helm: Run) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", "tranche").stdout
+
+
+def test_the_chart_renders_exactly_the_manifests_and_runs_the_programs(render: Render) -> None:
+    rendered = by_key(render())
+    expected = manifests()
+    for crd in (one for one in expected.values() if one["kind"] == "CustomResourceDefinition"):
+        crd["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+    own = {key: rendered.pop(key) for key in set(rendered) - set(expected)}
+    assert rendered == expected
+    assert set(own) == {
+        ("ConfigMap", "tranche-system", "tranche-kube-scheduler"),
+        ("Deployment", "tranche-system", "tranche-scheduler"),
+        ("Deployment", "tranche-system", "tranche-operator"),
+    }
+    config = own["ConfigMap", "tranche-system", "tranche-kube-scheduler"]["data"]["config.yaml"]
+    assert yaml.safe_load(config) == yaml.safe_load((MANIFESTS / "scheduler-config.yaml").read_text(encoding="utf-8"))
+
+
+def test_another_namespace_reaches_every_object_and_the_configuration(render: Render) -> None:
+    objects = render(namespace="training")
+    assert {o["metadata"]["namespace"] for o in objects if "namespace" in o["metadata"]} == {"training", "kube-system"}
+    subjects = [subject for o in objects for subject in o.get("subjects", [])]
+    assert {subject["namespace"] for subject in subjects} == {"training"}
+    config = next(o for o in objects if o["kind"] == "ConfigMap")["data"]["config.yaml"]
+    assert yaml.safe_load(config)["leaderElection"]["resourceNamespace"] == "training"
+    assert "--lease-namespace=training" in containers(objects)["scheduler"]["args"]
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [
+        ("v1.37.1", "v1.37.1"),
+        ("v1.36.2+k3s1", "v1.36.2"),
+        ("v1.35.1-gke.1000", "v1.35.1"),
+        ("v1.34.4-eks-a737599", "v1.34.4"),
+        ("v1.38.0-rc.1", "v1.38.0-rc.1"),
+    ],
+)
+def test_kube_scheduler_is_of_the_release_of_the_cluster(render: Render, version: str, tag: str) -> None:
+    image = containers(render("--kube-version", version))["kube-scheduler"]["image"]
+    assert image == f"registry.k8s.io/kube-scheduler:{tag}"
+
+
+def test_images_can_come_from_a_private_registry_by_digest(render: Render) -> None:
+    digest = "sha256:" + "0" * 64
+    values = ["image.registry=registry.example.com/ml", f"operator.image.digest={digest}", "scheduler.image.tag=1.2"]
+    rendered = containers(render("--set", ",".join([*values, "image.pullSecrets[0].name=key"])))
+    assert rendered["operator"]["image"] == f"registry.example.com/ml/tranche-operator@{digest}"
+    assert rendered["scheduler"]["image"] == "registry.example.com/ml/tranche-scheduler:1.2"
+
+
+def test_definitions_and_priorities_can_be_left_out(render: Render) -> None:
+    kinds = {o["kind"] for o in render("--set", "crds.enabled=false,priorityClasses.enabled=false")}
+    assert not kinds & {"CustomResourceDefinition", "PriorityClass"}
+
+
+def test_pods_can_be_placed_and_labelled(render: Render) -> None:
+    values = (
+        "priorityClassName=system-cluster-critical,podLabels.team=ml,podAnnotations.note=x,tolerations[0].key=infra"
+    )
+    for deployment in (o for o in render("--set", values) if o["kind"] == "Deployment"):
+        pod = deployment["spec"]["template"]
+        assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
+        assert pod["spec"]["tolerations"] == [{"key": "infra"}]
+        assert pod["metadata"]["labels"]["team"] == "ml"
+        assert pod["metadata"]["annotations"]["note"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("polcy=fifo", "additional properties 'polcy' not allowed"),
+        ("image.pullPolicy=Sometimes", "image/pullPolicy"),
+        ("operator.image.repository=tranche-operator:latest", "operator/image/repository"),
+        ("scheduler.image.digest=abc", "scheduler/image/digest"),
+        ("scheduler.extraArgs[0]=debug", "scheduler/extraArgs/0"),
+        ("gpuResource=gpu", "gpuResource"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(helm: Run, value: str, message: str) -> None:
+    answer = helm("template", "tranche", "tranche", "--set", value, check=False)
+    assert answer.returncode != 0
+    assert message in answer.stderr
+
+
+def test_every_value_is_explained() -> None:
+    lines = (ROOT / "helm" / "tranche" / "values.yaml").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        is_value = ":" in line and not line.lstrip().startswith(("#", "requests", "limits"))
+        is_group = line.endswith(":") and not line.endswith("resources:")
+        if is_value and not is_group:
+            assert lines[number - 1].lstrip().startswith("# -- "), line
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    chart = yaml.safe_load((ROOT / "helm" / "tranche" / "Chart.yaml").read_text(encoding="utf-8"))
+    assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -1,0 +1,147 @@
+"""Each program may do what it needs, and nothing else."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tranche_testcluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[3]
+SYSTEM = "tranche-system"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+ALLOWED = {
+    "tranche-scheduler": [
+        "watch nodes", "list pods", "watch trainingjobs.tranche.dev", "get sites.tranche.dev",
+        "patch trainingjobs.tranche.dev/status", "patch sites.tranche.dev/status", "create events",
+        "patch events.events.k8s.io", f"create leases.coordination.k8s.io -n {SYSTEM}",
+        f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
+    ],
+    "tranche-operator": [
+        "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",
+        "update trainingjobs.tranche.dev/finalizers", "get sites.tranche.dev",
+        "watch pods", "create pods", "patch pods", "delete pods",
+        "create pods/eviction", "get services", "create services", "patch services", "delete services",
+        "create events", "patch events",
+    ],
+}  # fmt: skip
+REFUSED = {
+    "tranche-scheduler": [
+        "create pods", "create pods/eviction", "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev",
+        "delete trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
+        "update leases.coordination.k8s.io -n default", "update trainingjobs.tranche.dev/status",
+    ],
+    "tranche-operator": [
+        "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev", "watch nodes",
+        "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services", "create pods/exec", "create pods/binding", "list namespaces",
+        "list customresourcedefinitions.apiextensions.k8s.io", "get leases.coordination.k8s.io -n tranche-system",
+        "create deployments.apps", "deletecollection pods",
+    ],
+}  # fmt: skip
+
+
+def is_allowed(cluster: Cluster, user: str, groups: list[str], request: str) -> bool:
+    """Ask the API server; a request reads ``<verb> <resource>[.<group>][/<subresource>] [-n <namespace>]``."""
+    words = request.split()
+    full, _, subresource = words[1].partition("/")
+    resource, _, group = full.partition(".")
+    attributes = {
+        "verb": words[0],
+        "resource": resource,
+        "group": group,
+        "subresource": subresource,
+        "namespace": words[3] if len(words) > 2 else "default",
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+    }
+    status, answer = cluster.request("POST", REVIEWS, body)
+    assert status == 201, answer
+    return bool(answer["status"]["allowed"])
+
+
+def account(name: str) -> tuple[str, list[str]]:
+    user = f"system:serviceaccount:{SYSTEM}:{name}"
+    return user, ["system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated"]
+
+
+@pytest.mark.parametrize(("name", "request_"), [(name, r) for name, rs in ALLOWED.items() for r in rs])
+def test_a_program_may_do_what_it_needs(installed: Cluster, name: str, request_: str) -> None:
+    assert is_allowed(installed, *account(name), request_)
+
+
+@pytest.mark.parametrize(("name", "request_"), [(name, r) for name, rs in REFUSED.items() for r in rs])
+def test_a_program_may_do_nothing_else(installed: Cluster, name: str, request_: str) -> None:
+    assert not is_allowed(installed, *account(name), request_)
+
+
+def test_who_may_edit_a_namespace_may_edit_its_jobs_and_not_the_sites(installed: Cluster) -> None:
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "manifests-ada"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+    assert installed.request("POST", path, binding)[0] == 201
+    try:
+        wait_until_allowed(installed, "ada", "create trainingjobs.tranche.dev")
+        wait_until_allowed(installed, "ada", "list trainingjobs.tranche.dev")
+        for refused in ("create sites.tranche.dev", "patch trainingjobs.tranche.dev/status"):
+            assert not is_allowed(installed, "ada", [], refused)
+        assert not is_allowed(installed, "ada", [], "create trainingjobs.tranche.dev -n kube-system")
+    finally:
+        installed.request("DELETE", f"{path}/manifests-ada")
+
+
+def wait_until_allowed(cluster: Cluster, user: str, request: str) -> None:
+    """The controller-manager aggregates roles a moment after they are made."""
+    deadline = time.monotonic() + 10
+    while not is_allowed(cluster, user, [], request):
+        assert time.monotonic() < deadline, f"{user} may not {request}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def second_scheduler(installed: Cluster) -> Iterator[str]:
+    """A kube-scheduler with the shipped configuration, the chart's account, and no extender behind it."""
+    name = "manifests-kube-scheduler"
+    config = yaml.safe_load((ROOT / "manifests" / "scheduler-config.yaml").read_text(encoding="utf-8"))
+    config["clientConnection"]["kubeconfig"] = str(installed.service_account_kubeconfig(SYSTEM, "tranche-scheduler"))
+    config["extenders"][0]["urlPrefix"] = "http://127.0.0.1:9"
+    nodes = installed.add_site("manifests", 1)
+    installed.start_scheduler(config, name)
+    yield nodes[0]
+    installed.stop(name)
+    installed.remove_site("manifests")
+
+
+def test_the_second_scheduler_leads_and_binds_with_the_shipped_configuration_and_roles(
+    installed: Cluster, second_scheduler: str
+) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "manifests-pod"},
+        "spec": {
+            "schedulerName": "tranche",
+            "priorityClassName": "tranche-normal",
+            "nodeName": "",
+            "nodeSelector": {"topology.kubernetes.io/zone": "manifests"},
+            "containers": [{"name": "a", "image": "a"}],
+        },
+    }
+    status, created = installed.request("POST", "/api/v1/namespaces/default/pods", pod)
+    assert status == 201, created
+    assert (created["spec"]["priority"], created["spec"]["preemptionPolicy"]) == (-9, "Never")
+    path = "/api/v1/namespaces/default/pods/manifests-pod"
+    installed.kubectl("wait", "--for=condition=PodScheduled", "pod/manifests-pod", "--timeout=30s")
+    assert installed.request("GET", path)[1]["spec"]["nodeName"] == second_scheduler
+    installed.request("DELETE", path)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/tranche-kube-scheduler"
+    assert installed.request("GET", lease)[1]["spec"]["holderIdentity"]
+    assert "forbidden" not in installed.logs("manifests-kube-scheduler")

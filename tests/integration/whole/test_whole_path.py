@@ -1,0 +1,162 @@
+"""From kubectl apply to Succeeded, on a real control plane."""
+
+import contextlib
+import json
+import socket
+import time
+import urllib.request
+
+from wholes import Whole
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_an_applied_job_is_planned_bound_by_kube_scheduler_and_succeeds(whole: Whole) -> None:
+    whole.submit("first", chunks=3, seconds=0.5)
+    status = whole.until_phase("first", "Succeeded")
+    assert status["progress"]["chunks"] == "3/3"
+    assert status["progress"]["done"] == "0-2"
+    assert status["completionTime"]
+    conditions = {c["type"]: c["status"] for c in status["conditions"]}
+    assert conditions["Planned"] == "True"
+    assert conditions["Complete"] == "True"
+    pods = whole.pods("first")
+    assert all(p["spec"]["schedulerName"] == "tranche" and p["spec"]["nodeName"] for p in pods)
+    assert all("tranche.dev/ledger" not in p["metadata"].get("finalizers", []) for p in pods)
+    whole.delete("first")
+
+
+def test_a_job_with_less_work_preempts_one_with_more_which_resumes_from_its_ledger_and_finishes(
+    whole: Whole,
+) -> None:
+    whole.submit("large", chunks=2, seconds=8.0, zone="edge-a")
+    whole.until("both workers run", lambda: whole.status("large").get("activeWorkers") == 2)
+    time.sleep(2.0)  # real time on the simulated nodes: some batches get done
+    whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
+    waiting = whole.until("a victim", lambda: whole.status("large")["progress"]["preemptions"])
+    assert waiting == 1
+    partial = whole.status("large")["progress"]["running"]
+    assert partial
+    assert 5 < partial[0]["batches"] < 50
+    whole.until_phase("small", "Succeeded")
+    status = whole.until_phase("large", "Succeeded")
+    assert status["progress"]["chunks"] == "2/2"
+    resumed = [p for p in whole.pods("large") if "tranche.dev/attempt" in p["metadata"]["labels"]]
+    environment = [
+        {e["name"]: e.get("value") for e in p["spec"]["containers"][0]["env"]}.get("TRANCHE_RESUME") for p in resumed
+    ]
+    assert any(environment), "no attempt was told where to resume"
+    ended = {a["reason"] for a in status["progress"]["attempts"]}
+    assert "Preempted" in ended
+    whole.delete("large", "small")
+
+
+def test_two_jobs_whose_short_lists_overlap_both_run(whole: Whole) -> None:
+    whole.submit("wide", gpus=8, seconds=3.0)
+    whole.submit("narrow", chunks=2, seconds=3.0)
+    whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("wide", "narrow")} == {"Running"})
+    whole.until_phase("wide", "Succeeded")
+    whole.until_phase("narrow", "Succeeded")
+    whole.delete("wide", "narrow")
+
+
+def test_a_waiting_job_has_a_planned_start_a_planned_completion_and_a_reason_that_names_whom_it_waits_for(
+    whole: Whole,
+) -> None:
+    whole.submit("ahead", chunks=2, seconds=6.0, zone="edge-a")
+    whole.until_phase("ahead", "Running")
+    whole.submit("behind", chunks=2, seconds=30.0, zone="edge-a")
+    plan = whole.until(
+        "a plan",
+        lambda: whole.status("behind").get("plan", {}).get("estimatedCompletion") and whole.status("behind")["plan"],
+    )
+    assert plan["explanation"].startswith("waits for 1 GPU at ")
+    assert "behind default/ahead, whose chunks are denser" in plan["explanation"]
+    assert plan["estimatedStart"] < plan["estimatedCompletion"]
+    with urllib.request.urlopen(f"{whole.stack.url}/v1/jobs/default/behind") as reply:
+        assert json.load(reply)["explanation"] == plan["explanation"]
+    assert not whole.pods("behind")
+    whole.delete("behind", "ahead")
+
+
+def test_a_planner_killed_mid_way_and_started_again_loses_nothing(whole: Whole) -> None:
+    whole.submit("steady", chunks=6, seconds=2.0, zone="edge-a")
+    whole.until_phase("steady", "Running")
+    for _ in range(3):
+        time.sleep(1.0)
+        whole.stack.kill("scheduler")
+        time.sleep(0.5)
+        whole.stack.start_scheduler()
+    status = whole.until_phase("steady", "Succeeded")
+    assert status["progress"]["chunks"] == "6/6"
+    assert status["progress"]["preemptions"] == 0
+    assert status["progress"]["failures"] == 0
+    assert status["plan"]["attempts"] == 6, "a restart trained a chunk twice"
+    whole.delete("steady")
+
+
+def test_an_operator_killed_mid_way_and_started_again_loses_nothing(whole: Whole) -> None:
+    whole.submit("patient", chunks=6, seconds=1.0, zone="edge-a")
+    whole.until_phase("patient", "Running")
+    whole.stack.kill("operator")
+    time.sleep(2.0)
+    whole.stack.start_operator()
+    status = whole.until_phase("patient", "Succeeded")
+    assert status["plan"]["attempts"] == 6
+    whole.delete("patient")
+
+
+def test_a_failing_job_is_retried_and_then_failed_without_stopping_others(whole: Whole) -> None:
+    whole.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
+    whole.submit("sound", seconds=0.5)
+    status = whole.until_phase("broken", "Failed")
+    assert status["progress"]["attempts"][-1]["exitCode"] == 3
+    assert "backoffLimit" in status["plan"]["explanation"]
+    whole.until_phase("sound", "Succeeded")
+    whole.delete("broken", "sound")
+
+
+def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> None:
+    whole.submit("doomed", chunks=2, seconds=60.0)
+    whole.until_phase("doomed", "Running")
+    whole.delete("doomed")
+    path = "/api/v1/namespaces/default/services/doomed"
+    whole.until("service gone", lambda: whole.cluster.request("GET", path)[0] == 404)
+
+
+def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
+    whole.submit("pausing", chunks=1, seconds=6.0)
+    whole.until_phase("pausing", "Running")
+    time.sleep(2.0)
+    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/pausing"
+    kind = "application/merge-patch+json"
+    whole.cluster.request("PATCH", path, {"spec": {"suspend": True}}, kind)
+    whole.until_phase("pausing", "Suspended")
+    assert whole.status("pausing")["progress"]["running"][0]["batches"] > 5
+    whole.cluster.request("PATCH", path, {"spec": {"suspend": False}}, kind)
+    whole.until_phase("pausing", "Succeeded")
+    whole.delete("pausing")
+
+
+def test_a_scheduler_that_was_replaced_is_refused_and_stops(whole: Whole) -> None:
+    old = whole.stack.processes.pop("scheduler")
+    port, whole.stack.port = whole.stack.port, 0
+    try:
+        with contextlib.ExitStack() as stack:
+            whole.stack.port = free_port()
+            whole.stack.start_scheduler()
+            stack.callback(whole.stack.kill, "scheduler")
+            whole.submit("witness", seconds=0.5)
+            whole.until_phase("witness", "Succeeded")
+            whole.until("the old process ended", lambda: old.poll() is not None)
+            assert "another scheduler has taken over" in whole.stack.log("scheduler").read_text()
+    finally:
+        old.kill()
+        old.wait()
+        whole.stack.port = port
+        whole.stack.start_scheduler()
+    whole.delete("witness")

@@ -1,0 +1,71 @@
+"""The exact invariant of the JSAC'22 dispatch rule (algorithms.md 1.2), on the production planner."""
+
+from collections.abc import Collection, Sequence
+
+import pytest
+from builders import job, node
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tranche.model import Job, Site, Tier
+from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
+from tranche.policies import ClusterState, JobState, Placement
+from tranche.policies.chunk_faithful import ChunkFaithful
+from tranche.simulation import Simulation
+
+
+class Recording(ChunkFaithful):
+    """The production policy; notes the cost Q of each dispatched chunk."""
+
+    def __init__(self) -> None:
+        self.costs: list[float] = []
+
+    def dispatch(
+        self,
+        cluster: ClusterState,
+        state: JobState,
+        chunks: Sequence[int],
+        now: float,
+        sites: Collection[str] | None = None,
+    ) -> tuple[list[Placement], bool]:
+        placements, colocated = super().dispatch(cluster, state, chunks, now, sites)
+        self.costs += [placement.cost for placement in placements]
+        return placements, colocated
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[Job]:
+    count = draw(st.integers(1, 12))
+    arrivals = draw(st.lists(st.floats(0, 500, allow_nan=False), min_size=count, max_size=count))
+    return [
+        job(
+            f"j{i}",
+            submitted,
+            chunks=draw(st.integers(1, 6)),
+            seconds=draw(st.floats(0.5, 300, allow_nan=False)),
+            servers=0,
+        )
+        for i, submitted in enumerate(sorted(arrivals))
+    ]
+
+
+@given(jobs=workloads(), gpus=st.lists(st.integers(1, 3), min_size=1, max_size=4), cloud=st.booleans())
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_costs_at_dispatch_sum_to_the_weighted_chunk_completion_times(
+    jobs: list[Job], gpus: list[int], cloud: bool
+) -> None:
+    policy = Recording()
+    simulation = Simulation(Planner(policy, PlannerSettings(validate=True)))
+    if cloud:
+        simulation.planner.handle(SiteChanged(Site("cloud", Tier.CLOUD, unlimited=True)), 0.0)
+    for i, count in enumerate(gpus):
+        simulation.planner.handle(NodeChanged(node(f"n{i}", f"edge-{i % 2}", count)), 0.0)
+    for one in jobs:
+        simulation.at(one.submitted, JobSubmitted(one))
+    simulation.run()
+    result = simulation.result()
+    assert not result.unfinished
+    specs = {one.key: one for one in jobs}
+    weighted = sum(
+        (end - done.submitted) / specs[done.key].chunks for done in result.jobs for end in done.chunk_completions
+    )
+    assert sum(policy.costs) == pytest.approx(weighted, rel=1e-9)

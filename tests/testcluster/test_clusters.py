@@ -1,0 +1,212 @@
+"""Whole clusters: started, used, broken, left behind."""
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tranche_testcluster
+import yaml
+from tranche_testcluster import Cluster, ClusterError, annotations, sites
+from tranche_testcluster.workspaces import Workspace
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
+COMPONENTS = {"etcd", "kube-apiserver", "kube-controller-manager", "kwok"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(node_lease_seconds=6) as cluster:
+        cluster.add_site("edge-a", nodes=2, gpus=4, cpu="8", memory="16Gi", extra_labels={"tier": "edge"})
+        cluster.start_scheduler()
+        yield cluster
+
+
+def pod(name: str, scheduler: str = "default-scheduler", **asked: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "annotations": asked},
+        "spec": {"containers": [{"name": "c", "image": "trainer"}], "schedulerName": scheduler},
+    }
+
+
+def create(cluster: Cluster, one: dict[str, Any]) -> None:
+    status, answer = cluster.request("POST", "/api/v1/namespaces/default/pods", one)
+    assert status == 201, answer
+
+
+def until(condition: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def phase(cluster: Cluster, name: str) -> str:
+    answer = cluster.request("GET", f"/api/v1/namespaces/default/pods/{name}")[1]
+    return str(answer["status"]["phase"])
+
+
+def processes_of(directory: str) -> list[int]:
+    """Every process, watchdogs included, whose command line names the folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if directory in (entry / "cmdline").read_text() and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def test_a_site_is_nodes_of_one_zone_ready_for_pods(cluster: Cluster) -> None:
+    names = cluster.add_site("cloud", nodes=3, gpus=8)
+    assert names == ["cloud-0", "cloud-1", "cloud-2"]
+    nodes = json.loads(cluster.kubectl("get", "nodes", "-l", f"{sites.ZONE}=edge-a,tier=edge", "-o", "json"))["items"]
+    assert [node["metadata"]["name"] for node in nodes] == ["edge-a-0", "edge-a-1"]
+    for node in nodes:
+        assert node["metadata"]["labels"]["kubernetes.io/hostname"] == node["metadata"]["name"]
+        assert node["status"]["allocatable"] == {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"}
+        assert "taints" not in node["spec"]
+    cluster.remove_site("cloud")
+    assert "cloud" not in cluster.kubectl("get", "nodes")
+
+
+def test_the_api_server_is_used_by_many_threads_at_once(cluster: Cluster) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: cluster.request("GET", "/version")[1]["gitVersion"], range(200)))
+    assert set(answers) == {"v1.37.1"}
+
+
+def test_kubectl_reads_its_input_and_reports_what_fails(cluster: Cluster) -> None:
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fed"}}
+    assert cluster.kubectl("apply", "-f", "-", input=json.dumps(config_map)) == "configmap/fed created\n"
+    with pytest.raises(ClusterError, match=r"kubectl get pod nobody: .*not found"):
+        cluster.kubectl("get", "pod", "nobody")
+    assert cluster.kubectl("get", "pod", "nobody", check=False) == ""
+
+
+def test_a_service_account_may_do_what_rbac_grants_and_no_more(cluster: Cluster) -> None:
+    cluster.kubectl("create", "serviceaccount", "reader")
+    cluster.kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods")
+    cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
+    config = yaml.safe_load(cluster.service_account_kubeconfig("default", "reader").read_text())
+    context = ssl.create_default_context(cafile=str(cluster.directory / "ca.crt"))
+    headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+
+    def status(path: str) -> int:
+        connection = HTTPSConnection(cluster.url.removeprefix("https://"), context=context)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse().status
+        connection.close()
+        return answer
+
+    assert status("/api/v1/namespaces/default/pods") == 200
+    assert status("/api/v1/namespaces/default/secrets") == 403
+    with pytest.raises(ClusterError, match="no token for the service account default/nobody: 404"):
+        cluster.service_account_kubeconfig("default", "nobody")
+
+
+def test_schedulers_take_a_configuration_and_run_beside_each_other(cluster: Cluster) -> None:
+    config = """
+    apiVersion: kubescheduler.config.k8s.io/v1
+    kind: KubeSchedulerConfiguration
+    clientConnection: {qps: 100}
+    profiles: [{schedulerName: second}]
+    """
+    cluster.start_scheduler(config, name="second-scheduler")
+    written = json.loads((cluster.directory / "second-scheduler.yaml").read_text())
+    assert written["clientConnection"]["qps"] == 100
+    assert written["clientConnection"]["kubeconfig"]
+    assert written["leaderElection"] == {"leaderElect": False}
+    create(cluster, pod("by-first"))
+    create(cluster, pod("by-second", "second"))
+    until(lambda: {phase(cluster, name) for name in ("by-first", "by-second")} == {"Running"})
+    cluster.stop("second-scheduler")
+
+
+def test_killed_components_go_on_with_their_data(cluster: Cluster) -> None:
+    create(cluster, pod("survivor", **{annotations.RUN_SECONDS: "1"}))
+    pids = {name: cluster.pid(name) for name in ("etcd", "kube-apiserver", "kube-scheduler", "kwok")}
+    for name in ("kube-scheduler", "kube-apiserver", "etcd"):
+        cluster.stop(name, signal.SIGKILL)
+    with pytest.raises(OSError, match="refused"):
+        cluster.request("GET", "/version")
+    with pytest.raises(ClusterError, match="kube-scheduler does not run"):
+        cluster.pid("kube-scheduler")
+    for name in ("etcd", "kube-apiserver", "kube-scheduler"):
+        cluster.start(name)
+    until(lambda: phase(cluster, "survivor") == "Succeeded")
+    create(cluster, pod("newcomer"))
+    until(lambda: phase(cluster, "newcomer") == "Running")
+    assert all(cluster.pid(name) != pid for name, pid in pids.items())
+    assert cluster.logs("kube-scheduler").count("Starting Kubernetes Scheduler") == 2
+
+
+def test_a_silenced_node_is_lost_and_comes_back(cluster: Cluster) -> None:
+    def ready(name: str) -> str:
+        node = cluster.request("GET", f"/api/v1/nodes/{name}")[1]
+        return str(next(c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready"))
+
+    cluster.add_site("far")
+    cluster.silence("far-0")
+    on_it = pod("on-it")
+    on_it["spec"]["nodeName"] = "far-0"
+    create(cluster, on_it)
+    until(lambda: ready("far-0") == "Unknown", 40)
+    assert phase(cluster, "on-it") == "Pending"
+    cluster.revive("far-0")
+    until(lambda: ready("far-0") == "True" and phase(cluster, "on-it") == "Running")
+
+
+def test_a_component_that_cannot_start_is_reported_with_the_end_of_its_log() -> None:
+    before = threading.active_count()
+    with pytest.raises(ClusterError) as caught, Cluster(extra_flags={"kwok": ["--nonsense"]}):
+        pass
+    assert "kwok ended with code 1 while starting" in str(caught.value)
+    assert "unknown flag: --nonsense" in str(caught.value)
+    assert threading.active_count() == before
+
+
+def test_an_unknown_component_is_refused_with_those_that_exist(cluster: Cluster) -> None:
+    with pytest.raises(ClusterError, match=r"no component kubelet; there are .*kwok"):
+        cluster.stop("kubelet")
+
+
+def test_two_clusters_at_once_leave_no_process_whether_killed_or_interrupted() -> None:
+    command = [sys.executable, "-m", "tranche_testcluster", "up", "--sites", "1", "--nodes", "1"]
+    running = [
+        subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        for _ in range(2)
+    ]
+    directories = []
+    for process in running:
+        assert process.stdout is not None
+        directories.append(str(Path(process.stdout.readline().strip().removeprefix("export KUBECONFIG=")).parent))
+        assert process.stdout.readline().startswith("API server https://127.0.0.1:")
+    assert len(set(directories)) == 2
+    for directory in directories:
+        logs = {file.stem for file in Path(directory, "logs").iterdir()}
+        assert logs == COMPONENTS | {"kube-scheduler"}
+        assert len(processes_of(directory)) >= len(COMPONENTS) + 1
+
+    running[0].kill()
+    running[1].send_signal(signal.SIGINT)
+    assert running[1].wait(20) == 0
+    running[0].wait()
+    for process in running:
+        assert process.stdout is not None
+        process.stdout.close()
+    until(lambda: not any(processes_of(directory) for directory in directories), 5)
+    assert not Path(directories[1]).exists()
+    Workspace().close()
+    assert not Path(directories[0]).exists()

@@ -1,0 +1,282 @@
+"""What the simulated nodes do with a pod, by its annotations."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from tranche_testcluster import Cluster, annotations
+
+PODS = "/api/v1/namespaces/default/pods"
+FINALIZER = "tranche.dev/ledger"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        cluster.add_site("edge-a")
+        yield cluster
+
+
+class Pods:
+    """Pods on edge-a-0, bound without a scheduler."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def create(
+        self,
+        name: str,
+        asked: Mapping[str, str],
+        env: Mapping[str, str] | None = None,
+        *,
+        grace: int = 30,
+        finalizers: tuple[str, ...] = (),
+        node: str = "edge-a-0",
+        containers: int = 1,
+    ) -> None:
+        variables = [{"name": key, "value": value} for key, value in (env or {}).items()]
+        spec: dict[str, Any] = {
+            "containers": [
+                {"name": f"c{number}", "image": "trainer", "env": variables if number == 0 else []}
+                for number in range(containers)
+            ],
+            "terminationGracePeriodSeconds": grace,
+            "restartPolicy": "Never",
+        }
+        if node:
+            spec["nodeName"] = node
+        metadata = {"name": name, "annotations": dict(asked), "finalizers": list(finalizers)}
+        status, answer = self.cluster.request("POST", PODS, {"metadata": metadata, "spec": spec})
+        assert status == 201, answer
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        status, answer = self.cluster.request("GET", f"{PODS}/{name}")
+        assert status in (200, 404), answer
+        return answer if status == 200 else None
+
+    def until(self, name: str, wanted: Callable[[dict[str, Any] | None], object], seconds: float = 10) -> Any:
+        deadline = time.monotonic() + seconds
+        while not wanted(pod := self.get(name)):
+            assert time.monotonic() < deadline, pod and pod["status"]
+            time.sleep(0.01)
+        return pod
+
+    def until_phase(self, name: str, *phases: str) -> dict[str, Any]:
+        pod: dict[str, Any] = self.until(name, lambda pod: pod is not None and pod["status"]["phase"] in phases)
+        return pod
+
+    def until_gone(self, name: str) -> None:
+        self.until(name, lambda pod: pod is None)
+
+    def delete(self, name: str, grace: int | None = None) -> None:
+        query = "" if grace is None else f"?gracePeriodSeconds={grace}"
+        assert self.cluster.request("DELETE", f"{PODS}/{name}{query}")[0] == 200
+
+    def evict(self, name: str) -> None:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        assert self.cluster.request("POST", f"{PODS}/{name}/eviction", eviction)[0] == 201
+
+    def patch(self, name: str, patch: Mapping[str, Any]) -> None:
+        kind = "application/merge-patch+json"
+        assert self.cluster.request("PATCH", f"{PODS}/{name}", patch, kind)[0] == 200
+
+    def release(self, name: str) -> None:
+        self.patch(name, {"metadata": {"finalizers": None}})
+
+
+@pytest.fixture
+def pods(cluster: Cluster) -> Pods:
+    return Pods(cluster)
+
+
+def terminated(pod: Mapping[str, Any], container: int = 0) -> dict[str, Any]:
+    state: dict[str, Any] = pod["status"]["containerStatuses"][container]["state"]["terminated"]
+    return state
+
+
+def moment(pod: Mapping[str, Any], condition: str) -> float:
+    """Seconds since 1970 of one of kwok's own conditions."""
+    (message,) = (c["message"] for c in pod["status"]["conditions"] if c["type"] == f"kwok.tranche.dev/{condition}")
+    return int(message) / 1000
+
+
+def training(chunks: str, batches: int, resume: str | None = None) -> dict[str, str]:
+    env = {"TRANCHE_CHUNKS": chunks, "TRANCHE_EPOCHS": "2", "TRANCHE_BATCHES": str(batches // 2)}
+    return env if resume is None else {**env, "TRANCHE_RESUME": resume}
+
+
+def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> None:
+    begin = time.time()
+    pods.create("timed", {annotations.START_SECONDS: "0.4", annotations.RUN_SECONDS: "0.7"})
+    waiting = pods.until("timed", lambda pod: pod and "containerStatuses" in pod["status"])
+    assert waiting["status"]["phase"] == "Pending"
+    pods.patch("timed", {"metadata": {"labels": {"touched": "once"}}})  # must not begin the time anew
+    running = pods.until_phase("timed", "Running")
+    pods.patch("timed", {"metadata": {"labels": {"touched": "twice"}}})
+    ended = pods.until_phase("timed", "Succeeded", "Failed")
+    end = time.time()
+    assert moment(running, "started") - moment(waiting, "created") == pytest.approx(0.4, abs=0.1)
+    assert 1.1 <= end - begin < 1.6
+    assert ended["status"]["phase"] == "Succeeded"
+    assert terminated(ended)["exitCode"] == 0
+    assert terminated(ended)["reason"] == "Completed"
+    assert "message" not in terminated(ended)
+    ready = {c["type"]: c["status"] for c in ended["status"]["conditions"]}
+    assert ready["Ready"] == "False"
+
+
+def test_a_pod_fails_with_the_exit_code_it_asks_for_and_leaves_no_progress(pods: Pods) -> None:
+    asked = {annotations.BATCH_SECONDS: "0.01", annotations.EXIT_CODE: "3"}
+    pods.create("crash", asked, training("0", 10))
+    pod = pods.until_phase("crash", "Succeeded", "Failed")
+    assert pod["status"]["phase"] == "Failed"
+    assert terminated(pod)["exitCode"] == 3
+    assert terminated(pod)["reason"] == "Error"
+    assert "message" not in terminated(pod)
+
+
+def test_a_pod_that_asks_for_no_time_runs_until_it_is_deleted(pods: Pods) -> None:
+    pods.create("server", {})
+    pods.until_phase("server", "Running")
+    time.sleep(0.5)
+    pod = pods.get("server")
+    assert pod is not None
+    assert pod["status"]["phase"] == "Running"
+    assert pod["status"]["podIP"]
+    pods.delete("server")
+    pods.until_gone("server")
+
+
+def test_a_finished_list_of_chunks_is_reported_whole(pods: Pods) -> None:
+    pods.create("list", {annotations.BATCH_SECONDS: "0.02"}, training("0,5,12", 10), containers=2)
+    running = pods.until_phase("list", "Running")
+    pod = pods.until_phase("list", "Succeeded")
+    assert time.time() - moment(running, "started") == pytest.approx(30 * 0.02, abs=0.3)
+    assert json.loads(terminated(pod)["message"]) == {"0": 10, "5": 10, "12": 10}
+    assert "message" not in terminated(pod, 1)
+
+
+def test_a_resumed_list_runs_only_for_what_is_left(pods: Pods) -> None:
+    env = training("5,7,9", 100, resume="5:100,7:60,4:50")
+    pods.create("resumed", {annotations.BATCH_SECONDS: "0.005"}, env)
+    running = pods.until_phase("resumed", "Running")
+    pod = pods.until_phase("resumed", "Succeeded")
+    assert time.time() - moment(running, "started") == pytest.approx(140 * 0.005, abs=0.3)
+    assert json.loads(terminated(pod)["message"]) == {"5": 100, "7": 100, "9": 100}
+
+
+def test_a_preempted_pod_saves_what_it_trained_until_it_was_asked_to_stop(pods: Pods) -> None:
+    asked = {annotations.BATCH_SECONDS: "0.01", annotations.CHECKPOINT_SECONDS: "0.6"}
+    env = training("5,7,9,11", 40, resume="5:30,9:4")
+    pods.create("preempted", asked, env, finalizers=(FINALIZER,))
+    running = pods.until_phase("preempted", "Running")
+    time.sleep(0.55)
+    evicted = time.time()
+    pods.evict("preempted")
+    pods.patch("preempted", {"metadata": {"labels": {"touched": "yes"}}})
+    pod = pods.until_phase("preempted", "Succeeded", "Failed")
+    assert time.time() - evicted == pytest.approx(0.6, abs=0.25)
+    assert pod["status"]["phase"] == "Failed"
+    assert terminated(pod)["exitCode"] == 143
+    assert {c["type"] for c in pod["status"]["conditions"]} >= {"DisruptionTarget"}
+
+    progress = json.loads(terminated(pod)["message"])
+    trained = (evicted - moment(running, "started")) / 0.01
+    assert sum(progress.values()) - 34 == pytest.approx(trained, abs=5)
+    assert progress["5"] == 40
+    assert progress["7"] == 40
+    assert 4 < progress["9"] < 40
+    assert "11" not in progress
+    pods.release("preempted")
+
+
+def test_a_pod_that_cannot_save_in_its_grace_period_is_killed(pods: Pods) -> None:
+    asked = {annotations.BATCH_SECONDS: "0.01", annotations.CHECKPOINT_SECONDS: "9"}
+    pods.create("killed", asked, training("0", 10_000), grace=1, finalizers=(FINALIZER,))
+    pods.until_phase("killed", "Running")
+    begin = time.monotonic()
+    pods.delete("killed")
+    pod = pods.until_phase("killed", "Succeeded", "Failed")
+    assert time.monotonic() - begin == pytest.approx(1, abs=0.25)
+    assert pod["status"]["phase"] == "Failed"
+    assert terminated(pod)["exitCode"] == 137
+    assert "message" not in terminated(pod)
+    pods.release("killed")
+    pods.until_gone("killed")
+
+
+def test_a_second_delete_shortens_the_grace_period(pods: Pods) -> None:
+    pods.create("hurried", {annotations.CHECKPOINT_SECONDS: "20"}, finalizers=(FINALIZER,))
+    pods.until_phase("hurried", "Running")
+    pods.delete("hurried")
+    begin = time.monotonic()
+    pods.delete("hurried", grace=1)
+    assert terminated(pods.until_phase("hurried", "Failed"))["exitCode"] == 137
+    assert time.monotonic() - begin < 1.5
+    pods.release("hurried")
+    pods.until_gone("hurried")
+
+
+def test_a_finalizer_keeps_an_ended_pod_and_its_removal_completes_the_deletion(pods: Pods) -> None:
+    pods.create("kept", {}, finalizers=(FINALIZER,))
+    pods.until_phase("kept", "Running")
+    pods.delete("kept")
+    pod = pods.until("kept", lambda pod: pod and pod["metadata"].get("deletionGracePeriodSeconds") == 0)
+    assert pod["status"]["phase"] == "Failed"
+    assert terminated(pod)["exitCode"] == 143
+    time.sleep(0.2)
+    assert pods.get("kept") is not None
+    pods.release("kept")
+    assert pods.get("kept") is None
+
+
+def test_a_deleted_pod_without_finalizers_stays_while_it_saves_and_then_vanishes(pods: Pods) -> None:
+    pods.create("slow", {annotations.CHECKPOINT_SECONDS: "0.5"})
+    pods.until_phase("slow", "Running")
+    begin = time.monotonic()
+    pods.delete("slow")
+    pods.until_gone("slow")
+    assert time.monotonic() - begin == pytest.approx(0.5, abs=0.25)
+
+
+def test_a_pod_deleted_before_it_runs_fails_and_goes_at_once(pods: Pods) -> None:
+    pods.create("starting", {annotations.START_SECONDS: "60"}, finalizers=(FINALIZER,))
+    pods.until("starting", lambda pod: pod and "containerStatuses" in pod["status"])
+    pods.delete("starting")
+    pod = pods.until("starting", lambda pod: pod and pod["metadata"].get("deletionGracePeriodSeconds") == 0)
+    assert pod["status"]["phase"] == "Failed"
+    assert terminated(pod)["exitCode"] == 137
+    pods.release("starting")
+    assert pods.get("starting") is None
+
+
+def test_an_unbound_pod_and_an_ended_pod_are_deleted_at_once(pods: Pods) -> None:
+    pods.create("unbound", {}, node="")
+    pods.delete("unbound")
+    assert pods.get("unbound") is None
+
+    pods.create("ended", {annotations.RUN_SECONDS: "0"})
+    pods.until_phase("ended", "Succeeded")
+    pods.delete("ended")
+    assert pods.get("ended") is None
+
+
+def test_a_run_time_may_change_while_the_pod_runs(pods: Pods) -> None:
+    pods.create("changed", {annotations.RUN_SECONDS: "3600"})
+    pods.until_phase("changed", "Running")
+    pods.patch("changed", {"metadata": {"annotations": {annotations.RUN_SECONDS: "0.1"}}})
+    pods.until_phase("changed", "Succeeded")
+
+
+def test_a_request_that_is_not_understood_never_looks_like_success(pods: Pods) -> None:
+    pods.create("nonsense", {annotations.BATCH_SECONDS: "soon"}, training("0", 10))
+    pods.create("incomplete", {annotations.BATCH_SECONDS: "0.01"}, {"TRANCHE_CHUNKS": "0"})
+    for name in ("nonsense", "incomplete"):
+        pods.until_phase(name, "Running")
+    time.sleep(0.3)
+    for name in ("nonsense", "incomplete"):
+        pods.until_phase(name, "Running")
+        pods.delete(name)
+        pods.until_gone(name)

@@ -1,0 +1,223 @@
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api_servers import FakeApi, kubeconfig, run
+from kubernetes.config import incluster_config
+from tranche.kube.clients import ApiClient, ApiError, Unreachable
+from tranche.kube.credentials import REFRESH_SECONDS, Credentials
+from tranche_testcluster.certificates import Authority
+
+PATH = "/api/v1/pods"
+FORBIDDEN = {"kind": "Status", "reason": "Forbidden", "message": "exceeded quota", "code": 403}
+
+
+def test_a_request_returns_the_object(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers.append((201, {"kind": "Pod"}, {}))
+        async with ApiClient.connect(config) as client:
+            assert await client.request("POST", PATH, body={"a": 1}, params={"dryRun": "All"}) == {"kind": "Pod"}
+        assert api.requests == [{"dryRun": "All"}]
+        assert api.bodies == [b'{"a":1}']
+        assert api.headers[0]["Content-Type"] == "application/json"
+        assert api.headers[0]["Authorization"] == "Bearer secret"
+
+    run(tmp_path, scenario)
+
+
+def test_bytes_are_sent_as_they_are_and_a_get_returns_them(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [(200, {}, {}), (200, "ok", {})]
+        async with ApiClient.connect(config) as client:
+            await client.request("PATCH", PATH, body=b"[1]", content_type="application/json-patch+json")
+            assert await client.get("/readyz", verbose="true") == b"ok"
+        assert api.bodies[0] == b"[1]"
+        assert api.headers[0]["Content-Type"] == "application/json-patch+json"
+        assert api.requests[1] == {"verbose": "true"}
+
+    run(tmp_path, scenario)
+
+
+def test_apply_is_forced_and_names_its_manager(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers.append((200, {}, {}))
+        async with ApiClient.connect(config) as client:
+            await client.apply(PATH + "/a/status", {"status": {}}, "tranche-scheduler")
+        assert api.requests == [{"fieldManager": "tranche-scheduler", "force": "true"}]
+        assert api.headers[0]["Content-Type"] == "application/apply-patch+yaml"
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "reason", "message", "retry_after"),
+    [
+        ((403, FORBIDDEN, {}), 403, "Forbidden", "exceeded quota", None),
+        ((429, {"reason": "TooMany", "details": {"retryAfterSeconds": 3}}, {}), 429, "TooMany", "", 3.0),
+        ((429, "slow down", {"Retry-After": "7"}), 429, "Too Many Requests", "slow down", 7.0),
+        ((503, "<html>", {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}), 503, "Service Unavailable", "<html>", None),
+        ((302, "", {"Location": "/elsewhere"}), 302, "Found", "", None),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_status_reason_message_and_when_to_try_again(
+    tmp_path: Path, answer: Any, status: int, reason: str, message: str, retry_after: float | None
+) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers.append(answer)
+        async with ApiClient.connect(config) as client:
+            with pytest.raises(ApiError) as caught:
+                await client.request("POST", PATH, body={})
+        error = caught.value
+        assert (error.status, error.reason, error.message, error.retry_after) == (status, reason, message, retry_after)
+        assert not isinstance(error, Unreachable)
+        assert str(status) in str(error)
+
+    run(tmp_path, scenario)
+
+
+def test_no_answer_is_unreachable(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        Path(config).write_text(json.dumps(kubeconfig("http://127.0.0.1:1")))
+        async with ApiClient.connect(config) as client:
+            with pytest.raises(Unreachable, match="/api/v1/pods") as caught:
+                await client.get(PATH)
+            assert caught.value.status == 0
+
+    run(tmp_path, scenario)
+
+
+def test_a_late_answer_is_unreachable(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        async with ApiClient.connect(config) as client:
+            with pytest.raises(Unreachable, match="TimeoutError"):  # the watch never ends
+                await client.request("GET", PATH, params={"watch": "true", "resourceVersion": "0"}, timeout=0.05)
+
+    run(tmp_path, scenario)
+
+
+def test_an_answer_that_is_no_object_is_unreachable(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers.append((200, "not JSON", {}))
+        async with ApiClient.connect(config) as client:
+            with pytest.raises(Unreachable, match="NotJson"):
+                await client.request("GET", PATH)
+
+    run(tmp_path, scenario)
+
+
+def test_after_a_401_the_credentials_are_read_again(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [(401, {"reason": "Unauthorized"}, {}), (200, {}, {}), (401, {}, {}), (401, {}, {})]
+        async with ApiClient.connect(config) as client:
+            Path(config).write_text(json.dumps(kubeconfig(f"http://127.0.0.1:{api.port}", token="renewed")))
+            await client.request("GET", PATH)
+            assert [h["Authorization"] for h in api.headers] == ["Bearer secret", "Bearer renewed"]
+            with pytest.raises(ApiError, match="401"):
+                await client.request("GET", PATH)
+
+    run(tmp_path, scenario)
+
+
+def test_a_stream_yields_lines_however_they_are_cut(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        long = "x" * 300_000
+        api.answers.append((200, f"one\n\n{long}\nunfinished", {}))
+        async with ApiClient.connect(config) as client, client.stream(PATH, {}) as lines:
+            assert [len(line) async for line in lines] == [3, 300_000]
+
+    run(tmp_path, scenario)
+
+
+def test_a_broken_stream_is_unreachable(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.put("a")
+        params = {"watch": "true", "resourceVersion": "0"}
+        async with ApiClient.connect(config) as client, client.stream(PATH, params) as lines:
+            assert json.loads(await anext(lines))["type"] == "ADDED"
+            await api.cut()
+            with pytest.raises(Unreachable):
+                await anext(lines)
+
+    run(tmp_path, scenario)
+
+
+def test_a_silent_stream_is_unreachable(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        params = {"watch": "true", "resourceVersion": "0"}
+        async with ApiClient.connect(config) as client, client.stream(PATH, params, inactivity=0.05) as lines:
+            with pytest.raises(Unreachable):
+                await anext(lines)
+
+    run(tmp_path, scenario)
+
+
+def test_an_error_of_the_reader_stays_its_own(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        params = {"watch": "true", "resourceVersion": "0"}
+        async with ApiClient.connect(config) as client:
+            with pytest.raises(FileNotFoundError):
+                async with client.stream(PATH, params):
+                    raise FileNotFoundError
+
+    run(tmp_path, scenario)
+
+
+def test_a_missing_configuration_says_so(tmp_path: Path) -> None:
+    async def connect() -> None:
+        async with ApiClient.connect(str(tmp_path / "absent")):
+            pass
+
+    with pytest.raises(Unreachable, match="NoConfiguration"):
+        asyncio.run(connect())
+
+
+def test_a_token_of_an_exec_plugin_is_asked_for_again_when_it_expires(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    counter = tmp_path / "calls"
+    plugin.write_text(
+        f"#!/bin/sh\necho x >> {counter}\ncalls=$(wc -l < {counter})\n"
+        'echo \'{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":'
+        '{"token":"t\'"$calls"\'","expirationTimestamp":"2020-01-01T00:00:00Z"}}\'\n'
+    )
+    plugin.chmod(0o755)
+    config = tmp_path / "kubeconfig"
+    asks = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    config.write_text(json.dumps(kubeconfig("http://127.0.0.1:1", exec=asks)))
+    now = 0.0
+
+    async def ask() -> list[str]:
+        nonlocal now
+        credentials = Credentials(str(config), clock=lambda: now)
+        await credentials.renew()
+        first, again = await credentials.headers(), await credentials.headers()
+        now += REFRESH_SECONDS
+        later = await credentials.headers()
+        return [headers["Authorization"] for headers in (first, again, later)]
+
+    first, again, later = asyncio.run(ask())
+    assert first == again
+    assert later != first
+
+
+def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("first\n")
+    authority.write_bytes(Authority().certificate)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    async def load() -> None:
+        credentials = await Credentials.load()
+        assert credentials.host == "https://[::1]:443"
+        assert await credentials.headers() == {"Authorization": "bearer first"}
+        assert "ssl" in credentials.connection
+        authority.write_text("no certificate")
+        with pytest.raises(Unreachable, match="NoConfiguration"):
+            await credentials.renew()
+
+    asyncio.run(load())

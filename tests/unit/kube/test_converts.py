@@ -1,0 +1,110 @@
+"""API objects as the planner's values, and back."""
+
+from typing import Any
+
+import pytest
+from tranche.kube.converts import (
+    plan_status,
+    planned_condition,
+    progress_status,
+    read_plan,
+    read_progress,
+    to_job,
+    to_site,
+)
+from tranche.kube.resources import Condition, Plan, Progress, SiteObject, TrainingJob
+from tranche.model import AttemptRecord, JobPlan, JobProgress, PlannedServer, Tier, Window, WindowState
+
+TEMPLATE = {
+    "spec": {
+        "containers": [
+            {"name": "t", "resources": {"requests": {"cpu": "500m", "memory": "2Gi", "nvidia.com/gpu": "2"}}}
+        ]
+    }
+}
+
+
+def resource(**spec: Any) -> TrainingJob:
+    metadata = {"name": "a", "namespace": "team", "uid": "u", "creationTimestamp": "2027-01-15T08:00:00Z"}
+    return TrainingJob.model_validate(
+        {"metadata": metadata, "spec": {"workers": {"maxReplicas": 4, "template": TEMPLATE}, **spec}}
+    )
+
+
+def test_the_smallest_job_is_a_gang_with_an_assumed_duration() -> None:
+    job = to_job(resource())
+    assert job.rigid
+    assert (job.key, job.chunks, job.max_workers, job.gpus) == ("team/a", 4, 4, 2)
+    assert job.step_seconds == 3600.0
+
+
+def test_a_chunked_job_keeps_sizes_in_bits_and_seconds() -> None:
+    data = {"chunks": 6, "epochs": 3, "batchesPerChunk": 10, "chunkSize": "64Mi", "site": "edge-a"}
+    job = to_job(resource(data=data, model={"gradientSize": "1M", "stepTime": "120ms"}))
+    assert not job.rigid
+    assert (job.gradient_bits, job.step_seconds, job.chunk_bytes) == (8e6, 0.12, 64 * 2**20)
+    assert job.batches_per_chunk_total == 30
+    assert job.worker.requests.cpu == 500
+
+
+def test_an_estimated_duration_is_spread_over_the_waves_of_chunks() -> None:
+    job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 10}, estimatedDuration="2h"))
+    assert job.step_seconds == pytest.approx(7200 / 2 / 10)
+
+
+def test_a_duration_that_cannot_be_read_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="soon"):
+        to_job(
+            resource().model_copy(update={"spec": resource().spec.model_copy(update={"estimated_duration": "soon"})})
+        )
+
+
+def test_plan_and_ledger_survive_being_written_and_read() -> None:
+    plan = JobPlan(
+        generation=3,
+        explanation="because",
+        attempts=7,
+        estimated_start=1_800_000_000.0,
+        estimated_completion=1_800_000_100.0,
+        homes={"edge-a": "0-3"},
+        windows=(
+            Window(0, 6, "edge-a", "n1", (1, 2), ("n2",), 1_800_000_000.0, 1_800_000_050.0),
+            Window(1, 7, "cloud", None, (3,), (), 1_800_000_000.0, 1_800_000_050.0, WindowState.CLOSING),
+        ),
+        servers=(PlannedServer(0, 5, "edge-a", "n1"),),
+    )
+    again = read_plan(Plan.model_validate(plan_status(plan, 2, 9)))
+    assert (again.windows, again.servers, again.homes, again.attempts) == (
+        plan.windows,
+        plan.servers,
+        plan.homes,
+        plan.attempts,
+    )
+    progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 1, 2, 3.0, (AttemptRecord(0, 1, "n1", "Failed", 3),))
+    assert read_progress(Progress.model_validate(progress_status(progress, 6))) == progress
+
+
+def test_an_emptied_map_is_left_out_because_server_side_apply_would_make_it_null() -> None:
+    assert "homes" not in plan_status(JobPlan(1, ""), 1, 1)
+
+
+def test_the_transition_time_of_planned_is_kept_while_its_status_stays() -> None:
+    first = planned_condition(JobPlan(1, ""), 1, (), 1_800_000_000.0)
+    known = [Condition.model_validate(first)]
+    later = planned_condition(JobPlan(1, ""), 1, known, 1_800_000_500.0)
+    assert later["lastTransitionTime"] == first["lastTransitionTime"]
+    turned = planned_condition(JobPlan(1, "why", unplannable="NoGpuRequested"), 1, known, 1_800_000_500.0)
+    assert turned["lastTransitionTime"] != first["lastTransitionTime"]
+    assert (turned["status"], turned["reason"], turned["message"]) == ("False", "NoGpuRequested", "why")
+
+
+def test_a_site_keeps_its_links_in_bits_per_second() -> None:
+    spec = {
+        "tier": "Cloud",
+        "nodeSelector": {"zone": "c"},
+        "links": [{"to": "edge-a", "bandwidth": "500M", "latency": "20ms"}],
+    }
+    site = to_site(SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec}))
+    assert site.tier is Tier.CLOUD
+    assert site.links["edge-a"].bits_per_second == 500e6
+    assert site.links["edge-a"].transfer_seconds(500e6 / 8) == pytest.approx(1.02)

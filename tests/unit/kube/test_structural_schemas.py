@@ -1,0 +1,87 @@
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from tranche.kube.fields import Quantity, Resource, rules
+from tranche.kube.structural_schemas import Schema, structural_schema
+
+Free = Annotated[dict[str, Any], Field(json_schema_extra=rules(("self.a", "b"), **{"x-tranche-template": True}))]
+EMBEDDED: Schema = {"type": "object", "properties": {"title": {"type": "string", "default": ""}}}
+
+
+class Inner(Resource):
+    """An inner object."""
+
+    kind: Literal["A", "B"] = "A"
+    size: Quantity | None = None
+
+
+class Outer(Resource):
+    """An outer object."""
+
+    long_name: int = Field(default=3, ge=1)
+    """What it is."""
+    share: float = Field(default=1.0, gt=0, le=2)
+    at: datetime | None = None
+    inner: Inner | None = None
+    always: Inner = Inner()
+    inners: list[Inner] = Field(default=[], max_length=4)
+    labels: dict[str, str] = {}  # noqa: RUF012
+    free: Free | None = None
+    text: str = ""
+
+
+def properties() -> dict[str, Any]:
+    schema = structural_schema(Outer, {"x-tranche-template": EMBEDDED})
+    assert schema["description"] == "An outer object."
+    assert set(schema) == {"type", "description", "properties"}
+    result: dict[str, Any] = schema["properties"]
+    return result
+
+
+def test_names_are_camel_case_and_numbers_have_formats_bounds_and_defaults() -> None:
+    assert properties()["longName"] == {
+        "type": "integer",
+        "format": "int64",
+        "minimum": 1,
+        "default": 3,
+        "description": "What it is.",
+    }
+
+
+def test_an_exclusive_bound_is_a_flag_beside_the_bound() -> None:
+    assert properties()["share"] == {
+        "type": "number",
+        "format": "double",
+        "minimum": 0,
+        "exclusiveMinimum": True,
+        "maximum": 2,
+        "default": 1.0,
+    }
+
+
+def test_optional_is_absent_and_never_null() -> None:
+    assert properties()["at"] == {"type": "string", "format": "date-time"}
+    assert properties()["inner"]["type"] == "object"
+
+
+def test_references_are_inlined_and_quantities_are_int_or_string() -> None:
+    inner = properties()["inners"]["items"]
+    assert inner["description"] == "An inner object."
+    assert inner["properties"]["kind"] == {"type": "string", "enum": ["A", "B"], "default": "A"}
+    size = inner["properties"]["size"]
+    assert size["x-kubernetes-int-or-string"] is True
+    assert not {"anyOf", "type"} & set(size)
+
+
+def test_a_default_object_says_only_what_is_set_and_an_empty_default_says_nothing() -> None:
+    found = properties()
+    assert found["always"]["default"] == {"kind": "A"}
+    assert not any("default" in found[name] for name in ("inner", "inners", "labels", "text", "at"))
+    assert found["labels"] == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert found["inners"]["maxItems"] == 4
+
+
+def test_an_embedded_schema_stays_as_it_is_and_keeps_the_rules_of_the_field() -> None:
+    free = properties()["free"]
+    assert free == {**EMBEDDED, **rules(("self.a", "b"))}

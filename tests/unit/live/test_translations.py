@@ -1,0 +1,223 @@
+"""Watch changes as planner events."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from builders import job, node, planner
+from tranche.kube.objects import NodeObject, Pod
+from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.live import jobs, pods
+from tranche.live.nodes import NodeBook
+from tranche.live.timeouts import Timeouts
+from tranche.model import Resources
+from tranche.planner import (
+    JobChanged,
+    JobRemoved,
+    JobSubmitted,
+    ParameterServerLost,
+    WorkerBound,
+    WorkerEnded,
+    WorkerRejected,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
+
+NOW = 1_800_000_000.0
+GPU = "nvidia.com/gpu"
+
+
+def stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def pod(name: str = "a-worker-0-3", role: str = "worker", ours: bool = True, **parts: Any) -> Pod:
+    labels = {"tranche.dev/job": "a", "tranche.dev/role": role, "tranche.dev/index": "0", "tranche.dev/attempt": "3"}
+    metadata = {"name": name, "namespace": "default", "uid": "u", "labels": labels if ours else {}}
+    requests = {"cpu": "2", "memory": "1Gi", GPU: "1"}
+    spec = {"containers": [{"name": "t", "resources": {"requests": requests}}], **parts.pop("spec", {})}
+    return msgspec.convert(
+        {"metadata": {**metadata, **parts.pop("metadata", {})}, "spec": spec, "status": parts}, Pod, strict=False
+    )
+
+
+def running(at: float = NOW) -> dict[str, Any]:
+    return {"phase": "Running", "containerStatuses": [{"name": "t", "state": {"running": {"startedAt": stamp(at)}}}]}
+
+
+BOUND = pod(spec={"nodeName": "n1"}, phase="Pending")
+RUNNING = pod(spec={"nodeName": "n1"}, **running())
+DONE = pod(spec={"nodeName": "n1"}, phase="Succeeded")
+
+
+def test_a_pod_is_bound_started_and_ended_once_each() -> None:
+    assert list(pods.events_of(pod(phase="Pending"), BOUND, NOW)) == [WorkerBound("default/a", 3, "n1")]
+    assert list(pods.events_of(BOUND, RUNNING, NOW)) == [WorkerStarted("default/a", 3, NOW)]
+    (ended,) = pods.events_of(RUNNING, DONE, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.attempt, ended.outcome) == (3, "Succeeded")
+    assert list(pods.events_of(DONE, DONE, NOW)) == []
+    assert list(pods.events_of(DONE, None, NOW)) == []
+
+
+def test_a_start_found_after_a_restart_counts_from_when_it_was() -> None:
+    old = pod(spec={"nodeName": "n1"}, **running(NOW - 60))
+    assert WorkerStarted("default/a", 3, NOW - 60) in list(pods.events_of(None, old, NOW))
+
+
+def test_a_pod_that_vanishes_unseen_is_lost() -> None:
+    (ended,) = pods.events_of(RUNNING, None, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert ended.outcome == "Lost"
+
+
+def test_what_a_preempted_worker_leaves_in_its_termination_message_is_its_progress() -> None:
+    state = {"terminated": {"exitCode": 143, "message": '{"4": 17}'}}
+    conditions = [{"type": "DisruptionTarget", "status": "True"}]
+    over = pod(
+        spec={"nodeName": "n1"},
+        phase="Failed",
+        conditions=conditions,
+        containerStatuses=[{"name": "t", "state": state}],
+    )
+    (ended,) = pods.events_of(RUNNING, over, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.outcome, ended.progress, ended.exit_code) == ("Preempted", {4: 17}, 143)
+
+
+def test_a_parameter_server_that_ends_is_lost() -> None:
+    gone = pod(role="ps", phase="Failed")
+    assert list(pods.events_of(pod(role="ps", phase="Running"), gone, NOW)) == [ParameterServerLost("default/a", 0, 3)]
+
+
+def test_labels_that_somebody_broke_are_ignored() -> None:
+    assert list(pods.events_of(None, pod(metadata={"labels": {"tranche.dev/job": "a"}}), NOW)) == []
+
+
+def observed(name: str, zone: str) -> NodeObject:
+    labels = {"topology.kubernetes.io/zone": zone}
+    status = {
+        "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110", GPU: "4"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": status}, NodeObject)
+
+
+def site(name: str) -> SiteObject:
+    spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}}
+    return SiteObject.model_validate({"metadata": {"name": name}, "spec": spec})
+
+
+def test_foreign_pods_are_seen_as_used_capacity_until_they_are_over() -> None:
+    book = NodeBook(GPU)
+    foreign = pod("web", ours=False, spec={"nodeName": "n1"}, phase="Running")
+    assert book.note_pod("x/web", foreign) == {"n1"}
+    found = book.node(observed("n1", "edge-a"), {})
+    assert found is not None
+    assert found.foreign == Resources(2000, 2**30, 1, 1)
+    assert book.note_pod("x/web", foreign) == set()
+    assert book.note_pod("x/web", pod("web", ours=False, spec={"nodeName": "n1"}, phase="Succeeded")) == {"n1"}
+    found = book.node(observed("n1", "edge-a"), {})
+    assert found is not None
+    assert found.foreign == Resources()
+
+
+def test_our_own_pods_are_not_foreign() -> None:
+    assert NodeBook(GPU).note_pod("default/a", RUNNING) == set()
+
+
+def test_nodes_belong_to_the_site_that_selects_them_or_to_one_site_if_there_are_none() -> None:
+    book = NodeBook(GPU)
+    alone = book.node(observed("n1", "edge-a"), {})
+    assert alone is not None
+    assert alone.site == "cluster"
+    sites = {"edge-a": site("edge-a")}
+    inside = book.node(observed("n1", "edge-a"), sites)
+    assert inside is not None
+    assert inside.site == "edge-a"
+    assert book.node(observed("n2", "elsewhere"), sites) is None
+
+
+def training_job(generation: int = 1, uid: str = "u", phase: str | None = None, **status: Any) -> TrainingJob:
+    template = {"spec": {"containers": [{"name": "t", "resources": {"requests": {GPU: "1"}}}]}}
+    return TrainingJob.model_validate(
+        {
+            "metadata": {
+                "name": "a",
+                "namespace": "default",
+                "uid": uid,
+                "generation": generation,
+                "creationTimestamp": stamp(NOW),
+            },
+            "spec": {"data": {"chunks": 4}, "workers": {"maxReplicas": 9, "template": template}},
+            "status": {"phase": phase, **status},
+        }
+    )
+
+
+def events(old: TrainingJob | None, new: TrainingJob | None) -> list[type]:
+    return [type(event) for event in jobs.events_of(old, new, GPU)]
+
+
+def test_jobs_come_change_and_go() -> None:
+    assert events(None, training_job()) == [JobSubmitted]
+    assert events(training_job(), training_job()) == []
+    assert events(training_job(), training_job(2)) == [JobChanged]
+    assert events(training_job(), None) == [JobRemoved]
+    assert events(training_job(), training_job(uid="v")) == [JobRemoved, JobSubmitted]
+    assert events(training_job(), training_job(phase="Failed")) == [JobRemoved]
+    assert events(training_job(phase="Failed"), None) == []
+    assert events(None, training_job(phase="Succeeded")) == []
+
+
+@pytest.mark.parametrize(("kind", "permanent"), [("InvalidTemplate", True), ("PodsRejected", False)])
+def test_a_refusal_reaches_the_planner_once_and_again_after_a_restart(kind: str, permanent: bool) -> None:
+    condition = {
+        "type": kind,
+        "status": "True",
+        "reason": "Quota",
+        "message": "no",
+        "lastTransitionTime": stamp(NOW),
+        "observedGeneration": 1,
+    }
+    refused = training_job(conditions=[condition])
+    expected = WorkerRejected("default/a", "Quota", "no", permanent)
+    assert list(jobs.events_of(training_job(), refused, GPU)) == [expected]
+    assert list(jobs.events_of(refused, refused, GPU)) == []
+    assert expected in list(jobs.events_of(None, refused, GPU))
+
+
+def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_pod_ends() -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    stuck = pod("a-worker-0-1", phase="Pending")
+    known = {"default/a-worker-0-1": stuck}
+    timeouts = Timeouts(5.0, 30.0, known)
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW) == []
+    assert timeouts.due(states, NOW + 29) == []
+    (event,) = timeouts.due(states, NOW + 30)
+    assert isinstance(event, WorkerUnschedulable)
+    p.handle(event, NOW + 30)
+    known.clear()
+    assert timeouts.due(states, NOW + 31) == []
+    (lost,) = timeouts.due(states, NOW + 36)
+    assert isinstance(lost, WorkerEnded)
+    assert lost.outcome == "Lost"
+
+
+def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    leaving = pod(
+        "v",
+        spec={"nodeName": "n1"},
+        phase="Running",
+        metadata={"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 60},
+    )
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": pod("a-worker-0-1", phase="Pending"), "default/v": leaving})
+    states = list(p.cluster.jobs.values())
+    timeouts.due(states, NOW)
+    assert timeouts.due(states, NOW + 89) == []
+    assert len(timeouts.due(states, NOW + 90)) == 1

@@ -1,0 +1,169 @@
+"""Manifests: the template of the user, and what we add to it."""
+
+import copy
+from typing import Any
+
+import pytest
+from operator_objects import UID, plan, server, training_job, window
+from tranche.kube.resources import TrainingJob
+from tranche_operator import pods
+from tranche_operator.settings import Settings
+
+SETTINGS = Settings()
+TEMPLATE: dict[str, Any] = {
+    "metadata": {
+        "labels": {"team": "vision", "app.kubernetes.io/name": "mine"},
+        "annotations": {"note": "x"},
+        "finalizers": ["example.com/own"],
+    },
+    "spec": {
+        "serviceAccountName": "trainer",
+        "terminationGracePeriodSeconds": 90,
+        "tolerations": [{"key": "edge", "operator": "Exists"}],
+        "initContainers": [{"name": "fetch", "image": "fetch:1"}],
+        "containers": [
+            {
+                "name": "train",
+                "image": "trainer:1",
+                "env": [
+                    {"name": "TRANCHE_CHUNKS", "value": "mine"},
+                    {"name": "ARGS", "value": "--chunks=$(TRANCHE_CHUNKS)"},
+                ],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            },
+            {"name": "side", "image": "side:1"},
+        ],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    },
+}
+VOLUME = {"checkpoint": {"volume": {"nfs": {"server": "nas", "path": "/ckpt"}}}}
+
+
+def job_with_template(template: dict[str, Any] = TEMPLATE, **more: Any) -> TrainingJob:
+    state = {"plan": plan(window(1, 3, chunks=[4, 2]), servers=[server(0, 1)])}
+    return training_job(template=template, status=state, **more)
+
+
+def worker(job: TrainingJob) -> dict[str, Any]:
+    assert job.status.plan is not None
+    return pods.worker_pod(job, job.status.plan.workers[0], SETTINGS)
+
+
+def test_identity() -> None:
+    manifest = worker(job_with_template())
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    assert (metadata["name"], metadata["namespace"]) == ("cats-worker-1-3", "lab")
+    assert (spec["hostname"], spec["subdomain"]) == ("cats-worker-1", "cats")
+    assert metadata["labels"] == {
+        "team": "vision",
+        "app.kubernetes.io/name": "tranche",
+        "app.kubernetes.io/managed-by": "tranche",
+        "app.kubernetes.io/component": "worker",
+        "tranche.dev/job": "cats",
+        "tranche.dev/role": "worker",
+        "tranche.dev/index": "1",
+        "tranche.dev/attempt": "3",
+    }
+    assert metadata["annotations"] == {"note": "x", "tranche.dev/plan": "1.7"}
+    assert metadata["finalizers"] == ["example.com/own", "tranche.dev/ledger"]
+    (owner,) = metadata["ownerReferences"]
+    assert owner == {
+        "apiVersion": "tranche.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "name": "cats",
+        "uid": UID,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def test_scheduling() -> None:
+    spec = worker(job_with_template(spec={"priorityClassName": "tranche-high"}))["spec"]
+    assert spec["schedulerName"] == "tranche"
+    assert spec["priorityClassName"] == "tranche-high"
+    assert spec["restartPolicy"] == "Never"
+    assert spec["tolerations"] == TEMPLATE["spec"]["tolerations"]
+    assert spec["terminationGracePeriodSeconds"] == 90
+    assert spec["serviceAccountName"] == "trainer"
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [term["matchFields"][0]["values"] for term in terms] == [["edge-a-0"], ["edge-a-1"]]
+
+
+def test_our_variables_win_and_come_first_in_every_container() -> None:
+    spec = worker(job_with_template())["spec"]
+    containers = [*spec["initContainers"], *spec["containers"]]
+    assert len(containers) == 3
+    for container in containers:
+        values = {variable["name"]: variable["value"] for variable in container["env"]}
+        assert values["TRANCHE_CHUNKS"] == "4,2"
+        assert len(values) == len(container["env"]), "each name once"
+    names = [variable["name"] for variable in spec["containers"][0]["env"]]
+    assert names.index("TRANCHE_CHUNKS") < names.index("ARGS")
+
+
+def test_the_checkpoint_volume_is_mounted_in_every_container() -> None:
+    spec = worker(job_with_template(spec=VOLUME))["spec"]
+    assert {"name": "tranche-checkpoint", "nfs": {"server": "nas", "path": "/ckpt"}} in spec["volumes"]
+    for container in [*spec["initContainers"], *spec["containers"]]:
+        mount = {"name": "tranche-checkpoint", "mountPath": "/var/lib/tranche/checkpoint"}
+        assert mount in container["volumeMounts"]
+    assert {"name": "data", "mountPath": "/data"} in spec["containers"][0]["volumeMounts"]
+
+
+def test_a_containers_own_mount_at_the_checkpoint_directory_stays() -> None:
+    template = copy.deepcopy(TEMPLATE)
+    own = {"name": "data", "mountPath": "/var/lib/tranche/checkpoint/"}
+    template["spec"]["containers"][0]["volumeMounts"] = [own]
+    spec = worker(job_with_template(template, spec=VOLUME))["spec"]
+    assert spec["containers"][0]["volumeMounts"] == [own]
+    assert spec["containers"][1]["volumeMounts"][0]["name"] == "tranche-checkpoint"
+
+
+def test_without_a_volume_nothing_is_mounted() -> None:
+    spec = worker(job_with_template())["spec"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["data"]
+    assert "volumeMounts" not in spec["containers"][1]
+
+
+def test_the_template_itself_is_not_changed() -> None:
+    job = job_with_template(spec=VOLUME)
+    before = job.model_dump()
+    worker(job)
+    assert job.model_dump() == before
+
+
+def test_a_parameter_server_is_made_from_its_own_template() -> None:
+    job = job_with_template(servers=1)
+    assert job.status.plan is not None
+    manifest = pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS)
+    assert manifest["metadata"]["name"] == "cats-ps-0-1"
+    assert manifest["metadata"]["labels"]["tranche.dev/role"] == "ps"
+    assert manifest["spec"]["hostname"] == "cats-ps-0"
+
+
+def test_a_planned_server_of_a_job_without_servers_is_an_error() -> None:
+    job = job_with_template()
+    assert job.status.plan is not None
+    with pytest.raises(ValueError, match="lab/cats"):
+        pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS)
+
+
+def test_the_service_finds_all_pods_of_the_job_before_they_are_ready() -> None:
+    service = pods.service(training_job())
+    assert service["metadata"]["name"] == "cats"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"] == {"tranche.dev/job": "cats"}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "workers", "servers", "gated"),
+    [(4, 4, 1, False), (None, 1, 0, False), (None, 2, 0, True), (None, 1, 1, True)],
+)
+def test_only_gangs_wait_for_each_other(chunks: int | None, workers: int, servers: int, gated: bool) -> None:
+    assert pods.is_gated(training_job(chunks=chunks, workers=workers, servers=servers)) == gated
+
+
+def test_checked_pods_have_names_that_no_attempt_has() -> None:
+    names = [pod["metadata"]["name"] for pod in pods.checked_pods(job_with_template(servers=1), SETTINGS)]
+    assert names == ["cats-worker-0-check", "cats-ps-0-check"]

@@ -1,0 +1,394 @@
+"""What the operator does about a job, case by case."""
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pytest
+from operator_objects import ACCEPTED, NOW, UID, observed, plan, pod, server, training_job, window
+from tranche.kube import names
+from tranche.kube.resources import TrainingJob
+from tranche_operator.actions import (
+    ORDER,
+    Action,
+    CheckTemplate,
+    CreatePod,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    EvictPod,
+    ReleasePod,
+    RequeueAfter,
+    UngatePod,
+    WriteStatus,
+)
+from tranche_operator.observations import Observed, Rejection, ServiceState, TemplateVerdict
+from tranche_operator.reconciles import reconcile
+from tranche_operator.settings import Settings
+from tranche_operator.statuses import Finding
+
+SETTINGS = Settings()
+T = TypeVar("T")
+
+
+def decide(seen: Observed, after: float = 0.0) -> list[Action]:
+    return reconcile(seen, SETTINGS, NOW + timedelta(seconds=after))
+
+
+def of_type(kind: type[T], actions: list[Action]) -> list[T]:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def created(actions: list[Action]) -> list[str]:
+    return [action.manifest["metadata"]["name"] for action in of_type(CreatePod, actions)]
+
+
+def named(kind: type[ReleasePod | EvictPod | DeletePod | UngatePod], actions: list[Action]) -> list[str]:
+    return [action.name for action in actions if isinstance(action, kind)]
+
+
+def pauses(actions: list[Action]) -> list[float]:
+    return [action.seconds for action in of_type(RequeueAfter, actions)]
+
+
+def job_with(*windows: dict[str, Any], **more: Any) -> TrainingJob:
+    status = {"plan": plan(*windows, servers=more.pop("planned_servers", ())), **more.pop("status", {})}
+    return training_job(status=status, **more)
+
+
+def done_job(policy: str = "Running", since: float = 0.0, phase: str = "Succeeded", **more: Any) -> TrainingJob:
+    """A job that was over so many seconds ago."""
+    completed = (NOW - timedelta(seconds=since)).isoformat()
+    status = {"phase": phase, "completionTime": completed, "plan": plan(*more.pop("windows", ()))}
+    policies = {"cleanPodPolicy": policy, **more.pop("run_policy", {})}
+    return training_job(status={**status, **more.pop("status", {})}, spec={"runPolicy": policies}, **more)
+
+
+class TestOpenWindows:
+    def test_a_window_without_pod_creates_it(self) -> None:
+        assert created(decide(observed(job_with(window(0, 1), window(1, 2))))) == ["cats-worker-0-1", "cats-worker-1-2"]
+
+    def test_a_window_with_a_pod_needs_nothing(self) -> None:
+        actions = decide(observed(job_with(window(0, 1)), pod(0, 1)))
+        assert not created(actions)
+        assert not named(EvictPod, actions)
+
+    def test_the_service_comes_first_then_parameter_servers_then_workers_by_index(self) -> None:
+        job = job_with(window(2, 5), window(0, 6), servers=2, planned_servers=[server(1, 2), server(0, 1)])
+        actions = decide(observed(job, service=ServiceState.ABSENT))
+        assert isinstance(actions[0], CreateService)
+        assert created(actions) == ["cats-ps-0-1", "cats-ps-1-2", "cats-worker-0-6", "cats-worker-2-5"]
+
+    def test_a_pod_that_is_over_and_not_yet_counted_is_left_alone(self) -> None:
+        actions = decide(observed(job_with(window(0, 1)), pod(0, 1, phase="Succeeded")))
+        assert not created(actions)
+        assert not named(ReleasePod, actions)
+        assert not named(DeletePod, actions)
+
+    def test_the_same_index_with_a_new_attempt_is_another_pod(self) -> None:
+        actions = decide(observed(job_with(window(0, 2)), pod(0, 1)))
+        assert named(EvictPod, actions) == ["cats-worker-0-1"]
+        assert created(actions) == ["cats-worker-0-2"]
+
+    def test_no_plan_creates_and_stops_nothing(self) -> None:
+        actions = decide(observed(training_job(), pod(0, 1), pod(1, 2, phase="Failed")))
+        assert {type(action) for action in actions} <= {WriteStatus, EmitEvent}
+
+    def test_a_plan_for_another_generation_creates_and_evicts_nothing(self) -> None:
+        job = training_job(generation=2, status={"plan": plan(window(0, 1), window(1, 2, "Closing"), generation=1)})
+        actions = decide(observed(job, pod(1, 2), pod(2, 3), service=ServiceState.ABSENT))
+        assert {type(action) for action in actions} <= {WriteStatus, EmitEvent}
+
+    def test_a_window_of_an_unlimited_site_asks_for_the_labels_of_the_site(self) -> None:
+        job = job_with(window(0, 1, site="cloud", node=None, fallbacks=[]))
+        (action,) = of_type(CreatePod, decide(observed(job, site_labels={"cloud": {"zone": "c"}})))
+        (term,) = action.manifest["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
+        assert term == {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["c"]}]}
+
+    def test_a_window_of_a_site_that_is_gone_waits_and_says_so(self) -> None:
+        actions = decide(observed(job_with(window(0, 1, site="cloud", node=None), window(1, 2))))
+        assert created(actions) == ["cats-worker-1-2"]
+        assert [event.reason for event in of_type(EmitEvent, actions) if event.type == "Warning"] == ["SiteMissing"]
+
+    @pytest.mark.parametrize(
+        ("state", "kinds"),
+        [
+            (ServiceState.OWN, set()),
+            (ServiceState.ABSENT, {CreateService}),
+            (ServiceState.STALE, {RequeueAfter}),
+            (ServiceState.FOREIGN, {EmitEvent}),
+        ],
+    )
+    def test_the_service_is_made_where_there_is_none(self, state: ServiceState, kinds: set[type]) -> None:
+        job = job_with(window(0, 1), status={"phase": "Running"})
+        actions = decide(observed(job, pod(0, 1), service=state))
+        assert {type(action) for action in actions} - {WriteStatus} == kinds
+
+
+class TestClosing:
+    def test_a_closing_window_evicts_its_pod_with_its_own_grace_and_uid(self) -> None:
+        target = pod(0, 1)
+        actions = decide(observed(job_with(window(0, 1, "Closing")), target))
+        assert of_type(EvictPod, actions) == [EvictPod(target.name, target.uid, 45, "its window is closing")]
+
+    def test_a_pod_that_is_no_longer_planned_is_evicted(self) -> None:
+        actions = decide(observed(job_with(window(0, 1)), pod(0, 1), pod(1, 2), pod(0, 3, role="ps")))
+        assert named(EvictPod, actions) == ["cats-worker-1-2", "cats-ps-0-3"]
+
+    def test_a_pod_is_not_evicted_twice(self) -> None:
+        job = job_with(window(0, 1, "Closing"))
+        assert not named(EvictPod, decide(observed(job, pod(0, 1, terminating=True))))
+
+    def test_a_closing_window_without_a_pod_needs_nothing(self) -> None:
+        actions = decide(observed(job_with(window(0, 1, "Closing"))))
+        assert not created(actions)
+        assert not named(EvictPod, actions)
+
+    def test_a_pod_from_a_later_plan_than_was_read_is_left_alone(self) -> None:
+        job = job_with(window(0, 1))
+        actions = decide(observed(job, pod(0, 1), pod(1, 2, revision=8), pod(2, 3, revision=8, phase="Failed")))
+        assert not named(EvictPod, actions)
+        assert not named(ReleasePod, actions)
+
+    def test_room_is_made_before_it_is_taken(self) -> None:
+        job = job_with(window(0, 4), window(1, 2, "Closing"))
+        actions = decide(observed(job, pod(1, 2), pod(0, 1, phase="Failed"), service=ServiceState.ABSENT))
+        ranks = [ORDER.index(type(action)) for action in actions]
+        assert ranks == sorted(ranks)
+        assert [type(action) for action in actions[:4]] == [ReleasePod, EvictPod, CreateService, CreatePod]
+
+
+class TestCounted:
+    def test_a_counted_pod_is_released(self) -> None:
+        counted = pod(0, 1, phase="Succeeded")
+        actions = decide(observed(job_with(window(0, 2)), counted))
+        assert of_type(ReleasePod, actions) == [ReleasePod(counted.name, counted.uid, (names.FINALIZER_LEDGER,))]
+
+    def test_only_the_last_two_counted_pods_are_kept(self) -> None:
+        pods = [pod(0, attempt, phase="Succeeded", released=attempt != 10) for attempt in (9, 2, 10, 8)]
+        actions = decide(observed(job_with(window(0, 11)), *pods))
+        assert named(ReleasePod, actions) == ["cats-worker-0-10"]
+        assert named(DeletePod, actions) == ["cats-worker-0-2", "cats-worker-0-8"]
+
+    def test_a_pod_that_was_deleted_is_only_released(self) -> None:
+        gone = [pod(0, attempt, phase="Failed", terminating=True) for attempt in (1, 2, 3)]
+        actions = decide(observed(job_with(window(0, 4)), *gone))
+        assert len(named(ReleasePod, actions)) == 3
+        assert not named(DeletePod, actions)
+
+    def test_a_pod_that_never_started_and_was_evicted_is_released_when_counted(self) -> None:
+        pending = pod(0, 1, phase="Pending", terminating=True, over=True)
+        assert named(ReleasePod, decide(observed(job_with(window(0, 2)), pending))) == ["cats-worker-0-1"]
+
+    def test_a_plan_for_an_older_generation_still_tells_what_is_counted(self) -> None:
+        job = training_job(generation=2, status={"plan": plan(window(0, 2), generation=1)})
+        actions = decide(observed(job, pod(0, 1, phase="Failed"), pod(0, 2, phase="Failed")))
+        assert named(ReleasePod, actions) == ["cats-worker-0-1"]
+
+
+class TestOtherJobsPods:
+    def test_pods_of_a_deleted_job_are_released_and_deleted(self) -> None:
+        actions = decide(observed(None, pod(0, 1), pod(1, 2, terminating=True), pod(2, 3, released=True)))
+        assert named(ReleasePod, actions) == ["cats-worker-0-1", "cats-worker-1-2"]
+        assert named(DeletePod, actions) == ["cats-worker-0-1", "cats-worker-2-3"]
+
+    def test_a_job_that_is_being_deleted_lets_go_of_its_pods_and_gets_no_new_ones(self) -> None:
+        job = job_with(window(0, 1), window(1, 2), deleting=True, checked=False)
+        actions = decide(observed(job, pod(0, 1)))
+        assert [type(action) for action in actions] == [ReleasePod, DeletePod]
+
+    def test_pods_of_an_earlier_job_of_the_same_name_are_released_and_deleted(self) -> None:
+        actions = decide(observed(job_with(window(0, 1), window(1, 2)), pod(0, 1, owner="old"), pod(1, 2)))
+        assert named(ReleasePod, actions) == ["cats-worker-0-1"]
+        assert named(DeletePod, actions) == ["cats-worker-0-1"]
+        assert not created(actions), "the old pod still has the name"
+
+    @pytest.mark.parametrize("present", [True, False])
+    def test_pods_without_a_training_job_as_owner_are_never_touched(self, present: bool) -> None:
+        job = job_with(window(0, 1)) if present else None
+        actions = decide(observed(job, pod(5, 9, owner=None, phase="Failed"), pod(0, 1)))
+        touched = [*named(ReleasePod, actions), *named(EvictPod, actions), *named(DeletePod, actions)]
+        assert "cats-worker-5-9" not in touched
+
+
+class TestSuspension:
+    def test_a_suspended_job_gets_no_pods_even_if_they_are_planned(self) -> None:
+        job = job_with(window(0, 1), spec={"suspend": True})
+        assert not created(decide(observed(job, service=ServiceState.ABSENT)))
+
+    def test_it_is_suspended_when_its_pods_have_stopped(self) -> None:
+        job = job_with(window(0, 1, "Closing"), spec={"suspend": True}, status={"phase": "Running"})
+        (running,) = of_type(WriteStatus, decide(observed(job, pod(0, 1, terminating=True))))
+        assert running.status["phase"] == "Running"
+        (stopped,) = of_type(WriteStatus, decide(observed(job, pod(0, 1, phase="Failed"))))
+        assert stopped.status["phase"] == "Suspended"
+
+
+class TestTemplates:
+    def test_each_generation_is_checked_once(self) -> None:
+        (check,) = of_type(CheckTemplate, decide(observed(training_job(generation=3, checked=False, servers=1))))
+        assert check.generation == 3
+        assert [manifest["metadata"]["labels"][names.LABEL_ROLE] for manifest in check.manifests] == ["worker", "ps"]
+        assert not of_type(CheckTemplate, decide(observed(training_job(generation=3))))
+
+    def test_an_older_generations_verdict_does_not_count(self) -> None:
+        stale = {"conditions": [{**ACCEPTED, "observedGeneration": 1}]}
+        job = training_job(generation=2, status=stale, checked=False)
+        assert of_type(CheckTemplate, decide(observed(job)))
+
+    def test_a_verdict_is_written_and_told(self) -> None:
+        verdict = TemplateVerdict(1, Finding("InvalidTemplate", "True", "TemplateRejected", "no image"))
+        actions = decide(observed(training_job(checked=False), verdict=verdict))
+        (write,) = of_type(WriteStatus, actions)
+        assert [c["message"] for c in write.status["conditions"] if c["type"] == "InvalidTemplate"] == ["no image"]
+        assert "TemplateRejected" in [event.reason for event in of_type(EmitEvent, actions)]
+        assert not of_type(CheckTemplate, actions)
+
+    def test_no_pod_is_made_from_an_invalid_template(self) -> None:
+        invalid = {**ACCEPTED, "status": "True", "reason": "TemplateRejected"}
+        job = training_job(status={"plan": plan(window(0, 1)), "conditions": [invalid]}, checked=False)
+        assert not created(decide(observed(job)))
+
+
+class TestRejections:
+    refused = Rejection("cats-worker-0-1", "QuotaExceeded", "exceeded quota: q", NOW + timedelta(seconds=5))
+
+    def test_a_refused_pod_is_not_tried_before_its_pause_is_over(self) -> None:
+        seen = observed(job_with(window(0, 1), window(1, 2)), rejection=self.refused)
+        assert not created(decide(seen))
+        assert of_type(RequeueAfter, decide(seen)) == [RequeueAfter(5.0)]
+        assert created(decide(seen, after=5)) == ["cats-worker-0-1", "cats-worker-1-2"]
+
+    def test_the_condition_names_the_pod_and_the_reason(self) -> None:
+        (write,) = of_type(WriteStatus, decide(observed(job_with(window(0, 1)), rejection=self.refused)))
+        (condition,) = [c for c in write.status["conditions"] if c["type"] == "PodsRejected"]
+        assert (condition["status"], condition["reason"]) == ("True", "QuotaExceeded")
+        assert condition["message"] == "cats-worker-0-1: exceeded quota: q"
+
+    @pytest.mark.parametrize("state", ["Open", "Closing"])
+    def test_the_condition_is_false_once_no_planned_pod_is_missing(self, state: str) -> None:
+        earlier = {**ACCEPTED, "type": "PodsRejected", "status": "True", "reason": "QuotaExceeded"}
+        job = job_with(window(0, 1, state), status={"conditions": [earlier]})
+        pods = [pod(0, 1)] if state == "Open" else []
+        (write,) = of_type(WriteStatus, decide(observed(job, *pods, rejection=self.refused)))
+        (condition,) = [c for c in write.status["conditions"] if c["type"] == "PodsRejected"]
+        assert condition["status"] == "False"
+
+    def test_after_a_restart_the_condition_stays_until_the_pod_was_tried_again(self) -> None:
+        earlier = {**ACCEPTED, "type": "PodsRejected", "status": "True", "reason": "QuotaExceeded"}
+        job = job_with(window(0, 1), status={"conditions": [earlier], "phase": "Waiting"})
+        actions = decide(observed(job))
+        assert created(actions) == ["cats-worker-0-1"]
+        for write in of_type(WriteStatus, actions):
+            assert [c["status"] for c in write.status["conditions"] if c["type"] == "PodsRejected"] == ["True"]
+
+    def test_a_refusal_of_a_pod_that_is_not_planned_any_more_holds_nothing_up(self) -> None:
+        assert created(decide(observed(job_with(window(0, 2)), rejection=self.refused))) == ["cats-worker-0-2"]
+
+
+class TestGangs:
+    def gang(self, *windows: dict[str, Any], **more: Any) -> TrainingJob:
+        return job_with(*windows, chunks=None, workers=2, **more)
+
+    def test_the_members_are_created_with_a_gate(self) -> None:
+        for action in of_type(CreatePod, decide(observed(self.gang(window(0, 1), window(1, 2))))):
+            assert action.manifest["spec"]["schedulingGates"] == [{"name": "tranche.dev/gang"}]
+
+    def test_the_gate_stays_while_a_member_is_missing(self) -> None:
+        seen = observed(self.gang(window(0, 1), window(1, 2)), pod(0, 1, phase="Pending", gated=True))
+        assert not named(UngatePod, decide(seen))
+
+    def test_the_gates_open_when_all_members_exist(self) -> None:
+        pods = [pod(index, index + 1, phase="Pending", gated=True) for index in range(2)]
+        seen = observed(self.gang(window(0, 1), window(1, 2)), *pods)
+        assert named(UngatePod, decide(seen)) == ["cats-worker-0-1", "cats-worker-1-2"]
+
+    def test_a_member_that_is_closing_keeps_its_gate_and_is_evicted(self) -> None:
+        pods = [pod(index, index + 1, phase="Pending", gated=True) for index in range(2)]
+        seen = observed(self.gang(window(0, 1, "Closing"), window(1, 2, "Closing")), *pods)
+        assert not named(UngatePod, decide(seen))
+        assert len(named(EvictPod, decide(seen))) == 2
+
+    def test_a_chunked_job_needs_no_gate(self) -> None:
+        (action,) = of_type(CreatePod, decide(observed(job_with(window(0, 1)))))
+        assert "schedulingGates" not in action.manifest["spec"]
+
+
+class TestFinishedJobs:
+    def test_a_job_whose_chunks_are_all_done_has_succeeded(self) -> None:
+        job = job_with(status={"progress": {"done": "0-3"}, "phase": "Running"})
+        actions = decide(observed(job))
+        (write,) = of_type(WriteStatus, actions)
+        assert write.status["phase"] == "Succeeded"
+        assert write.status["completionTime"] == "2026-11-21T12:00:00.123456Z"
+        assert [event.reason for event in of_type(EmitEvent, actions)] == ["Completed"]
+
+    def test_nothing_is_created_for_it(self) -> None:
+        assert not created(decide(observed(done_job(windows=[window(0, 9)]))))
+
+    @pytest.mark.parametrize(
+        ("policy", "deleted"),
+        [("Running", ["cats-worker-1-2"]), ("All", ["cats-worker-0-1", "cats-worker-1-2"]), ("None", [])],
+    )
+    def test_pods_are_cleaned_up_as_the_policy_says(self, policy: str, deleted: list[str]) -> None:
+        seen = observed(done_job(policy, phase="Failed"), pod(0, 1, phase="Failed"), pod(1, 2))
+        actions = decide(seen)
+        assert named(DeletePod, actions) == deleted
+        assert named(ReleasePod, actions) == ["cats-worker-0-1"]
+        assert not named(EvictPod, actions)
+
+    def test_the_planner_may_count_the_last_pods_for_a_while(self) -> None:
+        job = done_job(windows=[window(0, 1, "Closing")], since=10)
+        seen = observed(job, pod(0, 1, phase="Succeeded"))
+        assert not named(ReleasePod, decide(seen))
+        assert pauses(decide(seen)) == pytest.approx([50.0])
+        assert named(ReleasePod, decide(seen, after=50)) == ["cats-worker-0-1"]
+
+    def test_workers_that_are_open_may_end_by_themselves_and_servers_outlive_them(self) -> None:
+        job = done_job(windows=[window(0, 1), window(1, 2, "Closing")])
+        seen = observed(job, pod(0, 1), pod(1, 2), pod(0, 3, role="ps"))
+        assert named(DeletePod, decide(seen)) == ["cats-worker-1-2"]
+        assert named(DeletePod, decide(seen, after=60)) == ["cats-worker-0-1", "cats-worker-1-2", "cats-ps-0-3"]
+        last = observed(job, pod(0, 1, phase="Succeeded"), pod(0, 3, role="ps"))
+        assert named(DeletePod, decide(last)) == ["cats-ps-0-3"]
+
+    def test_a_failed_job_is_stopped_at_once(self) -> None:
+        job = done_job(phase="Failed", windows=[window(0, 1)])
+        assert named(DeletePod, decide(observed(job, pod(0, 1)))) == ["cats-worker-0-1"]
+
+    def test_it_is_deleted_when_its_time_to_live_is_over(self) -> None:
+        job = done_job(since=100, run_policy={"ttlSecondsAfterFinished": 130})
+        assert pauses(decide(observed(job))) == pytest.approx([30.0])
+        assert of_type(DeleteJob, decide(observed(job), after=30)) == [DeleteJob(UID)]
+
+    def test_terminal_phases_are_final(self) -> None:
+        job = done_job(phase="Failed", status={"progress": {"done": "0-3"}})
+        for write in of_type(WriteStatus, decide(observed(job))):
+            assert write.status["phase"] == "Failed"
+
+
+class TestFailures:
+    def test_more_failures_than_the_limit_fail_the_job(self) -> None:
+        policy = {"runPolicy": {"backoffLimit": 2}}
+        within = job_with(spec=policy, status={"progress": {"failures": 2}})
+        beyond = job_with(spec=policy, status={"progress": {"failures": 3}})
+        assert of_type(WriteStatus, decide(observed(within)))[0].status["phase"] == "Waiting"
+        assert of_type(WriteStatus, decide(observed(beyond)))[0].status["phase"] == "Failed"
+
+    def test_a_job_fails_at_its_deadline_and_is_looked_at_then(self) -> None:
+        start = (NOW - timedelta(seconds=70)).isoformat()
+        status = {"startTime": start, "phase": "Running"}
+        job = job_with(window(0, 1), status=status, spec={"runPolicy": {"activeDeadlineSeconds": 100}})
+        seen = observed(job, pod(0, 1))
+        assert pauses(decide(seen)) == pytest.approx([30.0])
+        actions = decide(seen, after=30)
+        (write,) = of_type(WriteStatus, actions)
+        assert write.status["phase"] == "Failed"
+        assert [c["reason"] for c in write.status["conditions"] if c["type"] == "Failed"] == ["DeadlineExceeded"]
+        assert named(DeletePod, actions) == ["cats-worker-0-1"]
+
+    def test_a_job_that_has_not_started_has_no_deadline_yet(self) -> None:
+        job = job_with(window(0, 1), spec={"runPolicy": {"activeDeadlineSeconds": 1}})
+        assert not of_type(RequeueAfter, decide(observed(job, pod(0, 1, phase="Pending")), after=1000))

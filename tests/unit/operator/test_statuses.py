@@ -1,0 +1,132 @@
+"""Phase, conditions and times."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from operator_objects import NOW, training_job
+from tranche.kube.resources import TrainingJob
+from tranche_operator.statuses import Finding, Tally, judge, new_status, own_status
+
+RUNNING = Tally(active_workers=2, running_workers=1, started=True, sites=("cloud", "edge-a"))
+
+
+def status_of(job: TrainingJob, tally: Tally = RUNNING, *findings: Finding, after: float = 0.0) -> dict[str, Any]:
+    now = NOW + timedelta(seconds=after)
+    return new_status(job, tally, judge(job, tally, now), findings, now)
+
+
+def conditions_of(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {condition["type"]: condition for condition in status["conditions"]}
+
+
+def written(job: TrainingJob, status: dict[str, Any]) -> TrainingJob:
+    document = job.model_dump(by_alias=True, mode="json")
+    return TrainingJob.model_validate({**document, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("tally", "suspend", "phase"),
+    [
+        (Tally(), False, "Waiting"),
+        (Tally(active_servers=1), False, "Waiting"),
+        (Tally(active_workers=1), False, "Starting"),
+        (Tally(active_workers=2, running_workers=1), False, "Running"),
+        (Tally(), True, "Suspended"),
+        (Tally(active_servers=1), True, "Waiting"),
+        (Tally(active_workers=1, running_workers=1), True, "Running"),
+    ],
+)
+def test_the_phase_follows_the_pods(tally: Tally, suspend: bool, phase: str) -> None:
+    assert judge(training_job(spec={"suspend": suspend}), tally, NOW).phase == phase
+
+
+@pytest.mark.parametrize(
+    ("chunks", "workers", "done", "over"),
+    [(4, 9, "0-3", True), (4, 2, "0-2", False), (None, 3, "0-2", True), (None, 3, "0,2", False), (4, 4, "", False)],
+)
+def test_a_job_is_done_when_every_chunk_or_member_is(chunks: int | None, workers: int, done: str, over: bool) -> None:
+    job = training_job(chunks=chunks, workers=workers, status={"progress": {"done": done}})
+    assert (judge(job, RUNNING, NOW).phase == "Succeeded") == over
+
+
+def test_a_status_that_was_written_needs_no_second_write() -> None:
+    job = training_job()
+    first = status_of(job, RUNNING, Finding("PodsRejected", "True", "QuotaExceeded", "no"))
+    again = written(job, first)
+    assert own_status(again.status) == first
+    assert status_of(again, RUNNING, after=5) == first
+
+
+def test_transition_times_change_with_the_condition_only() -> None:
+    job = training_job()
+    running = written(job, status_of(job))
+    later = conditions_of(status_of(running, RUNNING, Finding("PodsRejected", "True", "Forbidden"), after=60))
+    assert later["Running"]["lastTransitionTime"] == "2026-11-21T12:00:00Z"
+    assert later["PodsRejected"]["lastTransitionTime"] == "2026-11-21T12:01:00Z"
+    stopped = conditions_of(status_of(running, Tally(), after=60))
+    assert stopped["Running"] == {
+        "type": "Running",
+        "status": "False",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-11-21T12:01:00Z",
+        "reason": "NoWorkers",
+        "message": "no worker is planned now",
+    }
+
+
+def test_conditions_of_the_planner_are_not_ours_to_write() -> None:
+    planned = {"type": "Planned", "status": "True", "reason": "Planned", "lastTransitionTime": "2026-11-21T11:00:00Z"}
+    job = training_job(status={"conditions": [planned]})
+    assert "Planned" not in conditions_of(status_of(job))
+    assert "Planned" not in conditions_of(own_status(job.status))
+
+
+def test_earlier_conditions_stay_until_there_is_something_new_to_say() -> None:
+    job = training_job()
+    rejected = written(job, status_of(job, RUNNING, Finding("PodsRejected", "True", "Forbidden", "webhook")))
+    assert conditions_of(status_of(rejected))["PodsRejected"]["message"] == "webhook"
+
+
+def test_start_and_completion_are_kept_to_the_microsecond() -> None:
+    job = training_job()
+    started = status_of(job)
+    assert started["startTime"] == "2026-11-21T12:00:00.123456Z"
+    assert "completionTime" not in started
+    waiting = status_of(written(job, started), Tally(), after=10)
+    assert waiting["startTime"] == started["startTime"]
+    done = training_job(status={**started, "progress": {"done": "0-3"}})
+    finished = status_of(done, Tally(), after=20)
+    assert finished["completionTime"] == "2026-11-21T12:00:20.123456Z"
+    assert status_of(written(done, finished), Tally(), after=30)["completionTime"] == finished["completionTime"]
+
+
+def test_counts_and_sites_are_for_people() -> None:
+    status = status_of(training_job())
+    assert status["activeWorkers"] == 2
+    assert status["sites"] == "cloud, edge-a"
+    assert "sites" not in status_of(training_job(), Tally())
+
+
+@pytest.mark.parametrize(("suspend", "expected"), [(True, "True"), (False, "False")])
+def test_suspended_is_told_as_a_condition_and_taken_back(suspend: bool, expected: str) -> None:
+    job = training_job(spec={"suspend": True})
+    suspended = written(job, status_of(job, Tally()))
+    spec = {"suspend": suspend}
+    changed = training_job(spec=spec, status=suspended.status.model_dump(by_alias=True, mode="json"), checked=False)
+    assert conditions_of(status_of(changed, Tally()))["Suspended"]["status"] == expected
+
+
+def test_a_job_that_never_was_suspended_says_nothing_of_it() -> None:
+    assert "Suspended" not in conditions_of(status_of(training_job()))
+
+
+@pytest.mark.parametrize(("progress", "condition"), [({"done": "0-3"}, "Complete"), ({"failures": 7}, "Failed")])
+def test_the_end_is_a_condition_that_kubectl_can_wait_for(progress: dict[str, Any], condition: str) -> None:
+    job = training_job(status={"progress": progress})
+    conditions = conditions_of(status_of(job))
+    assert conditions[condition]["status"] == "True"
+    assert conditions["Running"]["status"] == "False"
+    assert ("Complete" in conditions) != ("Failed" in conditions)
+    again = written(job, status_of(job))
+    assert conditions_of(status_of(again, after=5)) == conditions

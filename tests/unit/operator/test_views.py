@@ -1,0 +1,89 @@
+"""What reconcile gets to know of the API server's pods."""
+
+import json
+from typing import Any
+
+import pytest
+from tranche_operator.observations import PodView
+from tranche_operator.views import read_pods, view
+
+OWNER = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "cats", "uid": "u1", "controller": True}
+
+
+def raw_pod(**changes: Any) -> dict[str, Any]:
+    metadata = {
+        "name": "cats-worker-0-3",
+        "namespace": "lab",
+        "uid": "p1",
+        "labels": {"tranche.dev/job": "cats", "tranche.dev/role": "worker", "tranche.dev/attempt": "3"},
+        "annotations": {"tranche.dev/plan": "2.17"},
+        "finalizers": ["tranche.dev/ledger"],
+        "ownerReferences": [OWNER],
+        **changes.pop("metadata", {}),
+    }
+    spec = {"terminationGracePeriodSeconds": 45, "nodeName": "n1", **changes.pop("spec", {})}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Running", **changes.pop("status", {})}}
+
+
+def read(pod: dict[str, Any]) -> PodView:
+    (found,) = read_pods(json.dumps({"metadata": {}, "items": [pod]}).encode()).items
+    return view(found)
+
+
+def test_an_ordinary_pod() -> None:
+    assert read(raw_pod(spec={"schedulingGates": [{"name": "other"}, {"name": "tranche.dev/gang"}]})) == PodView(
+        name="cats-worker-0-3",
+        uid="p1",
+        owner="u1",
+        role="worker",
+        attempt=3,
+        phase="Running",
+        over=False,
+        terminating=False,
+        finalizers=("tranche.dev/ledger",),
+        gates=("other", "tranche.dev/gang"),
+        grace_seconds=45,
+        plan=(2, 17),
+    )
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {**OWNER, "controller": False},
+        {**OWNER, "kind": "Job"},
+        {**OWNER, "apiVersion": "kubeflow.org/v1"},
+        {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "u1"},
+    ],
+)
+def test_only_a_training_job_that_controls_the_pod_owns_it(owner: dict[str, Any]) -> None:
+    assert read(raw_pod(metadata={"ownerReferences": [owner]})).owner is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "over", "terminating"),
+    [
+        ({}, False, False),
+        ({"status": {"phase": "Failed"}}, True, False),
+        ({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z", "deletionGracePeriodSeconds": 30}}, False, True),
+        ({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z", "deletionGracePeriodSeconds": 0}}, True, True),
+        ({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}, "spec": {"nodeName": ""}}, True, True),
+    ],
+)
+def test_when_a_pod_is_over(changes: dict[str, Any], over: bool, terminating: bool) -> None:
+    found = read(raw_pod(**changes))
+    assert (found.over, found.terminating) == (over, terminating)
+
+
+@pytest.mark.parametrize("attempt", ["", "x", "-1", "1.5", "²"])
+def test_a_label_that_somebody_has_changed_does_no_harm(attempt: str) -> None:
+    assert read(raw_pod(metadata={"labels": {"tranche.dev/attempt": attempt}})).attempt == 0
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.x", "1.2.3"])
+def test_a_plan_annotation_that_cannot_be_read_is_none(text: str) -> None:
+    assert read(raw_pod(metadata={"annotations": {"tranche.dev/plan": text}})).plan is None
+
+
+def test_a_page_says_where_the_next_one_begins() -> None:
+    assert read_pods(b'{"metadata": {"continue": "abc"}, "items": []}').metadata.next_page == "abc"

@@ -1,0 +1,86 @@
+"""tranche as a whole, with short names for what tests do to it."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tranche.demo.stacks import Stack
+from tranche_testcluster import Cluster
+
+API = "/apis/tranche.dev/v1alpha1"
+WAIT_SECONDS = 40.0
+
+
+class Whole:
+    """A cluster with tranche on it, and short names for what tests do."""
+
+    def __init__(self, cluster: Cluster, stack: Stack) -> None:
+        self.cluster = cluster
+        self.stack = stack
+
+    def submit(
+        self,
+        name: str,
+        *,
+        chunks: int = 1,
+        seconds: float = 1.0,
+        gpus: int = 1,
+        zone: str | None = None,
+        exit_code: int = 0,
+        **spec: Any,
+    ) -> None:
+        """Apply a job whose chunks take `seconds` each, in 50 batches."""
+        annotations = {
+            "kwok.tranche.dev/batch-seconds": str(seconds / 50),
+            "kwok.tranche.dev/checkpoint-seconds": "0.3",
+            "kwok.tranche.dev/exit-code": str(exit_code),
+        }
+        requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+        resources = {"requests": requests, "limits": {"nvidia.com/gpu": str(gpus)}}
+        pod: dict[str, Any] = {"containers": [{"name": "t", "image": "x", "resources": resources}]}
+        pod["terminationGracePeriodSeconds"] = 5
+        if zone:
+            pod["nodeSelector"] = {"topology.kubernetes.io/zone": zone}
+        template = {"metadata": {"annotations": annotations}, "spec": pod}
+        body = {
+            "apiVersion": "tranche.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "data": {"chunks": chunks, "batchesPerChunk": 50},
+                "workers": {"maxReplicas": chunks, "template": template},
+                "model": {"stepTime": f"{1000 * seconds / 50:.3f}ms"},
+                **spec,
+            },
+        }
+        status, answer = self.cluster.request("POST", f"{API}/namespaces/default/trainingjobs", body)
+        assert status == 201, answer
+
+    def job(self, name: str) -> dict[str, Any]:
+        """The job as it is; empty if it is gone."""
+        status, answer = self.cluster.request("GET", f"{API}/namespaces/default/trainingjobs/{name}")
+        return answer if status == 200 else {}
+
+    def status(self, name: str) -> dict[str, Any]:
+        return dict(self.job(name).get("status", {}))
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        path = f"/api/v1/namespaces/default/pods?labelSelector=tranche.dev/job={name}"
+        return list(self.cluster.request("GET", path)[1]["items"])
+
+    def until(self, what: str, true: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+        """Poll until the answer is true, and return it."""
+        deadline = time.monotonic() + seconds
+        while not (answer := true()):
+            assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
+            time.sleep(0.1)
+        return answer
+
+    def until_phase(self, name: str, phase: str, seconds: float = WAIT_SECONDS) -> dict[str, Any]:
+        self.until(f"{name} {phase}", lambda: self.status(name).get("phase") == phase, seconds)
+        return self.status(name)
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self.cluster.request("DELETE", f"{API}/namespaces/default/trainingjobs/{name}")
+            self.until(f"pods of {name} gone", lambda name=name: not self.pods(name))  # type: ignore[misc]
