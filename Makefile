@@ -58,6 +58,8 @@ lock: setup  ## new versions into requirements/*.txt
 		--no-annotate pyproject.toml -o requirements/runtime.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate --group dev pyproject.toml -o requirements/dev.txt
+	echo hatchling | build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 \
+		--no-header --no-annotate - -o requirements/build.txt
 
 clean:  ## remove .venv and caches of this folder (the binaries stay in ~/.cache/tranche)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

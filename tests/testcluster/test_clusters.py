@@ -26,7 +26,8 @@ COMPONENTS = {"etcd", "kube-apiserver", "kube-controller-manager", "kwok"}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(node_lease_seconds=6) as cluster:
+    quick = {"kube-controller-manager": ["--node-monitor-period=1s"]}  # notices a lost node sooner
+    with Cluster(node_lease_seconds=4, extra_flags=quick) as cluster:
         cluster.add_site("edge-a", nodes=2, gpus=4, cpu="8", memory="16Gi", extra_labels={"tier": "edge"})
         cluster.start_scheduler()
         yield cluster

@@ -72,6 +72,7 @@ class Screen:
         """Write the picture of this moment as SVG."""
         recorder = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
         recorder.print(self._picture(seconds, snapshot))
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(recorder.export_svg(title="make demo"))
 
     def _counts(self, seconds: float, snapshot: Snapshot) -> Text:

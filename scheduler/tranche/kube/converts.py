@@ -29,6 +29,10 @@ UNKNOWN_DURATION_SECONDS = 3600.0
 """Assumed of a job that says neither model.stepTime nor estimatedDuration, until a chunk of it has been timed."""
 
 
+LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+"""The last moment that a timestamp can say; a job of a million epochs may be planned to complete after it."""
+
+
 def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
     """The planner's view of a TrainingJob.
 
@@ -160,7 +164,8 @@ def plan_status(plan: JobPlan, term: int, revision: int) -> dict[str, Any]:
     }
     return status | _present(
         homes=dict(plan.homes) or None,  # server-side apply turns an emptied map into null
-        estimatedStart=_time(plan.estimated_start), estimatedCompletion=_time(plan.estimated_completion)
+        estimatedStart=_time(plan.estimated_start),
+        estimatedCompletion=_time(plan.estimated_completion),
     )
 
 
@@ -219,4 +224,4 @@ def _seconds(at: datetime | None) -> float:
 
 
 def _time(at: float | None) -> str | None:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
+    return datetime.fromtimestamp(min(at, LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None

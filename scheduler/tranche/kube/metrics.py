@@ -17,6 +17,8 @@ from tranche.kube.resources import TrainingJob
 PHASES = ("Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed")
 COMPLETION_BUCKETS = tuple(float(2**power) for power in range(20))
 """Seconds: 1 s to about six days."""
+START_BUCKETS = tuple(0.05 * 2**power for power in range(14))
+"""Seconds: 50 ms to about seven minutes."""
 REQUEST_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 PLAN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 
@@ -70,6 +72,12 @@ class Metrics:
             buckets=COMPLETION_BUCKETS,
             registry=registry,
         )
+        self._starts = Histogram(
+            "tranche_window_start_seconds",
+            "From the opening of a window to the start of its worker.",
+            buckets=START_BUCKETS,
+            registry=registry,
+        )
         self._preemptions = Counter(
             "tranche_preemptions", "Workers stopped before their end, by why.", ["reason"], registry=registry
         )
@@ -108,6 +116,10 @@ class Metrics:
     def count_preemption(self, reason: str) -> None:
         """A worker was stopped before its end; the reason is one of a few words."""
         self._preemptions.labels(reason).inc()
+
+    def observe_window_start(self, seconds: float) -> None:
+        """A window's worker has started to train, so long after the window was opened."""
+        self._starts.observe(max(0.0, seconds))
 
     def observe_completion(self, job: TrainingJob) -> None:
         """A job has succeeded."""

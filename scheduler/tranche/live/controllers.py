@@ -29,6 +29,7 @@ from tranche.planner import (
     SiteChanged,
     SiteRemoved,
     Tick,
+    WorkerEnded,
     WorkerStarted,
 )
 
@@ -180,14 +181,27 @@ class Controller:
 
     def _tell(self, event: Event) -> None:
         now = self.clock()
+        ending = self._ending(event)
         with self.metrics.time_plan():
             self.planner.handle(event, now)
+        if ending:
+            self.metrics.count_preemption(ending)
         if not isinstance(event, Tick):
             self._forecast_due = True
         if isinstance(event, WorkerStarted):
             self._measure_start(event)
         for key in self.planner.changed:
             self._publish(key)
+
+    def _ending(self, event: Event) -> str:
+        """Why a running worker stops before its end; empty if the event is of another kind."""
+        if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
+            return ""
+        state = self.planner.cluster.jobs.get(event.job)
+        run = state.runs.get(event.attempt) if state else None
+        if run is None or run.started is None:
+            return ""
+        return "planned" if run.closing else event.outcome.lower()
 
     def _measure_start(self, event: WorkerStarted) -> None:
         state = self.planner.cluster.jobs.get(event.job)

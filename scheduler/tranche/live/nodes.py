@@ -1,14 +1,12 @@
 """Which site a node belongs to and what foreign pods use of it, kept as watches report changes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
+from tranche.kube.memberships import site_of
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.objects import NodeObject, Pod, is_over, node_of, pod_requests
 from tranche.kube.resources import SiteObject
 from tranche.model import Node, Resources
-
-DEFAULT_SITE = "cluster"
-"""The one site of a cluster without Site objects."""
 
 
 class NodeBook:
@@ -37,32 +35,8 @@ class NodeBook:
 
     def node(self, observed: NodeObject, sites: Mapping[str, SiteObject]) -> Node | None:
         """The planner's node; None if Sites are declared and the node belongs to none of them."""
-        site = site_of(observed, sites)
+        site = site_of(observed.metadata.labels, sites)
         if site is None:
             return None
         foreign = self._foreign.get(observed.metadata.name, Resources())
         return node_of(observed, site, foreign, self.gpu_resource)
-
-
-def site_of(observed: NodeObject, sites: Mapping[str, SiteObject]) -> str | None:
-    """The first site, by name, whose selector matches the node's labels."""
-    if not sites:
-        return DEFAULT_SITE
-    return next((name for name, site in sorted(sites.items()) if _matches(observed, site)), None)
-
-
-def nodes_of_sites(
-    nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]
-) -> Iterator[tuple[str, list[NodeObject]]]:
-    """The nodes of each declared site."""
-    members: dict[str, list[NodeObject]] = {name: [] for name in sites}
-    for observed in nodes.values():
-        site = site_of(observed, sites)
-        if site in members:
-            members[site].append(observed)
-    yield from members.items()
-
-
-def _matches(observed: NodeObject, site: SiteObject) -> bool:
-    labels = observed.metadata.labels
-    return all(labels.get(key) == value for key, value in site.spec.node_selector.items())

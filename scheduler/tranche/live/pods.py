@@ -1,34 +1,14 @@
 """Changes of our pods as events of the planner."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from tranche.kube.names import LABEL_ATTEMPT, LABEL_INDEX, LABEL_JOB, LABEL_ROLE, ROLE_SERVER, ROLE_WORKER
+from tranche.kube.identities import identity
+from tranche.kube.names import ROLE_SERVER, ROLE_WORKER
 from tranche.kube.objects import Pod, exit_code, is_over, outcome, started_at, termination_progress
 from tranche.planner import Event, Outcome, ParameterServerLost, WorkerBound, WorkerEnded, WorkerStarted
 
 FRESH_SECONDS = 5.0
 """A start that is reported this soon counts from now: status times have whole seconds only."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Which attempt of which job a pod is."""
-
-    job: str
-    role: str
-    index: int
-    attempt: int
-
-
-def identity(pod: Pod) -> Identity | None:
-    """Read the labels that the operator wrote; None if the pod is not one of ours."""
-    labels = pod.metadata.labels
-    try:
-        index, attempt = int(labels[LABEL_INDEX]), int(labels[LABEL_ATTEMPT])
-        return Identity(f"{pod.metadata.namespace}/{labels[LABEL_JOB]}", labels[LABEL_ROLE], index, attempt)
-    except (KeyError, ValueError):
-        return None
 
 
 def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:

@@ -7,9 +7,19 @@ from tranche.planner.estimates import Estimate
 from tranche.planner.servers import room_for_servers, server_site
 from tranche.policies import ClusterState, JobState, Policy
 
+FAR_SECONDS = 1000 * 365 * 86_400.0
+"""Beyond this no date is told."""
+LONGEST = 2000
+"""Characters of an explanation; messages of the API server are cut."""
+
 
 def explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float) -> str:
     """The sentence for status.plan.explanation."""
+    text = _explain(cluster, policy, state, estimate, now)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float) -> str:
     job = state.job
     done = f"{len(state.done)} of {job.chunks} {'members' if job.rigid else 'chunks'} done"
     if state.finished:
@@ -30,20 +40,20 @@ def explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: Es
 
 def _waiting(cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float) -> str:
     if state.held_until > now:
-        return f"held until {_clock(state.held_until)}: {state.hold_reason}"
+        return f"held until {_clock(state.held_until, now)}: {state.hold_reason}"
     need = f"{state.job.gpus} GPU{'s' if state.job.gpus > 1 else ''}"
     if not cluster.eligible(state.job.worker) and not any(cluster.unlimited_sites()):
         return _no_node(cluster, state, need)
     uploads = [entry.ready_at for entry in state.entries.values()]
     if uploads and min(uploads) > now:
         home = min(state.entries.values(), key=lambda entry: entry.ready_at).home.site
-        return f"its data are on the way to {home} until {_clock(min(uploads))}"
+        return f"its data are on the way to {home} until {_clock(min(uploads), now)}"
     if not room_for_servers(cluster, state):
         return f"waits for room for its parameter server at {server_site(cluster, state) or 'any site'}"
     if estimate is None:
         return f"waits for {need}: {policy.name} has not placed it yet"
     place = f" at {estimate.site}" if estimate.site else ""
-    until = f" until {_clock(estimate.start)}" if estimate.start > now else ""
+    until = f" until {_clock(estimate.start, now)}" if estimate.start > now else ""
     if estimate.behind:
         return f"waits for {need}{place}{until}, behind {estimate.behind}, {policy.behind}"
     return f"next for {need}{place}{until}"
@@ -65,6 +75,9 @@ def _no_node(cluster: ClusterState, state: JobState, need: str) -> str:
     return f"no node takes a worker: {count} of {len(cluster.nodes)} nodes {reason}"
 
 
-def _clock(at: float) -> str:
-    """Time of day in UTC; the date stands in estimatedStart."""
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%SZ")
+def _clock(at: float, now: float) -> str:
+    """Time of day in UTC, with the date if that is another day."""
+    if at - now > FAR_SECONDS:
+        return "far in the future"
+    moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    return moment.strftime("%H:%M:%SZ" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%SZ")

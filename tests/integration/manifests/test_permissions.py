@@ -34,7 +34,8 @@ REFUSED = {
     ],
     "tranche-operator": [
         "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev", "watch nodes",
-        "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services", "create pods/exec", "create pods/binding", "list namespaces",
+        "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services",
+        "create pods/exec", "create pods/binding", "list namespaces",
         "list customresourcedefinitions.apiextensions.k8s.io", "get leases.coordination.k8s.io -n tranche-system",
         "create deployments.apps", "deletecollection pods",
     ],

@@ -1,9 +1,212 @@
-"""The operator does what a hand-written plan says, on a real control plane."""
+"""The operator does what a hand-written plan says."""
 
-import signal
-import time
 from typing import Any
 
 import pytest
+from operator_lab import SITE, TEMPLATE, Lab, Process, eventually, server, window
 
-from .conftest import TEMPLATE, Lab, Process, eventually, server, window
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def service_is_collected(lab: Lab) -> None:
+    """Garbage collection learns of a new CRD within 30 s."""
+    eventually(lambda: lab.cluster.request("GET", lab.core("services", "cats"))[0] == 404, 60)
+
+
+def has_pod(lab: Lab, name: str) -> None:
+    eventually(lambda: name in lab.pods())
+
+
+def has_ended(lab: Lab, name: str) -> None:
+    eventually(lambda: lab.pods()[name]["status"]["phase"] in ("Succeeded", "Failed"))
+
+
+def test_open_windows_and_servers_get_their_pods(lab: Lab) -> None:
+    lab.create(parameterServers={"replicas": 1, "template": TEMPLATE})
+    lab.plan(window(0, 2), window(3, 3), servers=[server(0, 1)])
+    lab.has_pods("cats-ps-0-1", "cats-worker-0-2", "cats-worker-3-3")
+    pod = lab.pods()["cats-worker-3-3"]
+    assert pod["metadata"]["finalizers"] == ["tranche.dev/ledger"]
+    assert pod["spec"]["schedulerName"] == "tranche"
+    assert pod["spec"]["priority"] == -9
+    assert pod["spec"]["preemptionPolicy"] == "Never"
+    service = lab.ask("GET", lab.core("services", "cats"))
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["metadata"]["ownerReferences"][0]["uid"] == lab.job()["metadata"]["uid"]
+    eventually(lambda: lab.status().get("phase") == "Starting")
+    lab.bind("cats-worker-0-2")
+    eventually(lambda: lab.status().get("phase") == "Running")
+    status = lab.status()
+    assert (status["activeWorkers"], status["activeParameterServers"], status["sites"]) == (2, 1, SITE)
+    assert lab.condition("Running")["status"] == "True"
+    assert {"WindowOpened", "ParameterServerOpened", "Started"} <= set(lab.events())
+
+
+def test_a_plan_for_another_generation_is_not_followed(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1), generation=7)
+    eventually(lambda: lab.status().get("observedGeneration") == 1)
+    lab.plan(window(1, 2))
+    lab.has_pods("cats-worker-1-2")
+
+
+def test_a_closing_window_is_evicted_counted_and_cleared(lab: Lab) -> None:
+    template: dict[str, Any] = {
+        **TEMPLATE,
+        "metadata": {"annotations": {"kwok.tranche.dev/checkpoint-seconds": "0.5"}},
+    }
+    lab.create(template=template)
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    lab.plan(window(0, 1, "Closing"), window(0, 2, node=f"{SITE}-1"))
+
+    def stopped() -> dict[str, Any]:
+        pod = lab.pods()["cats-worker-0-1"]
+        assert pod["status"]["phase"] == "Failed"
+        assert pod["metadata"]["deletionGracePeriodSeconds"] in (0, 7)
+        return pod
+
+    pod = eventually(stopped)
+    (disrupted,) = [c for c in pod["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+    assert disrupted["reason"] == "EvictionByEvictionAPI"
+    assert pod["metadata"]["finalizers"] == ["tranche.dev/ledger"], "not counted yet"
+    assert "cats-worker-0-2" in lab.pods()
+    assert lab.events()["Preempting"]["type"] == "Normal"
+    lab.plan(window(0, 2, node=f"{SITE}-1"), progress={"preemptions": 1, "attempts": []})
+    lab.has_pods("cats-worker-0-2")
+
+
+def test_finished_pods_are_released_when_counted_and_the_last_two_are_kept(lab: Lab) -> None:
+    template = {**TEMPLATE, "metadata": {"annotations": {"kwok.tranche.dev/run-seconds": "0.1"}}}
+    lab.create(template=template)
+    names = [f"cats-worker-0-{attempt}" for attempt in (1, 2, 3)]
+    for attempt, name in enumerate(names, start=1):
+        lab.plan(window(0, attempt), progress={"done": "" if attempt == 1 else f"0-{attempt - 2}"})
+        has_pod(lab, name)
+        lab.bind(name)
+        has_ended(lab, name)
+    assert lab.pods()[names[2]]["metadata"]["finalizers"] == ["tranche.dev/ledger"]
+    lab.plan(progress={"done": "0-2"})
+    lab.has_pods(*names[1:])
+    eventually(lambda: not any(pod["metadata"].get("finalizers") for pod in lab.pods().values()))
+
+
+def test_a_finished_job_is_complete_and_cleaned_up(lab: Lab) -> None:
+    lab.create(parameterServers={"replicas": 1, "template": TEMPLATE}, runPolicy={"ttlSecondsAfterFinished": 3})
+    lab.plan(window(0, 2), servers=[server(0, 1)])
+    lab.has_pods("cats-ps-0-1", "cats-worker-0-2")
+    lab.bind("cats-ps-0-1")
+    lab.plan(window(0, 2, "Closing"), servers=[server(0, 1)], progress={"done": "0-3"})
+    eventually(lambda: lab.condition("Complete").get("status") == "True")
+    assert lab.status()["completionTime"]
+    lab.plan(progress={"done": "0-3"})
+    lab.has_pods()
+    eventually(lambda: lab.cluster.request("GET", lab.path("cats"))[0] == 404)
+    service_is_collected(lab)
+
+
+def test_a_deleted_job_leaves_nothing(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1), window(1, 2))
+    lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
+    lab.bind("cats-worker-0-1")
+    lab.ask("DELETE", lab.path("cats"))
+    lab.has_pods()
+    service_is_collected(lab)
+
+
+def test_a_job_created_again_under_its_name_starts_afresh(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1))
+    has_pod(lab, "cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    old = lab.pods()["cats-worker-0-1"]["metadata"]["uid"]
+    lab.ask("DELETE", lab.path("cats"))
+    again = lab.create()["metadata"]["uid"]
+    lab.plan(window(0, 1))
+
+    def replaced() -> bool:
+        metadata = lab.pods().get("cats-worker-0-1", {}).get("metadata", {"uid": old})
+        return bool(metadata["uid"] != old and metadata["ownerReferences"][0]["uid"] == again)
+
+    eventually(replaced, 30)
+
+
+def test_pods_that_their_user_orphaned_live_on_without_our_finalizer(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1))
+    has_pod(lab, "cats-worker-0-1")
+    path = lab.core("pods", "cats-worker-0-1")
+    orphaning = [{"op": "remove", "path": "/metadata/ownerReferences"}]
+    lab.ask("PATCH", path, orphaning, "application/json-patch+json")
+    eventually(lambda: not lab.ask("GET", path)["metadata"].get("finalizers"))
+    assert "deletionTimestamp" not in lab.ask("GET", path)["metadata"]
+
+
+def test_a_gang_starts_when_all_its_members_exist(lab: Lab) -> None:
+    lab.create(chunks=None, workers=2)
+    quota = {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}}
+    lab.ask("POST", lab.core("resourcequotas"), quota)
+    eventually(lambda: "used" in lab.ask("GET", lab.core("resourcequotas", "one")).get("status", {}))
+    lab.plan(window(0, 1), window(1, 2))
+    eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
+    assert lab.pods()["cats-worker-0-1"]["spec"]["schedulingGates"] == [{"name": "tranche.dev/gang"}]
+    lab.ask("DELETE", lab.core("resourcequotas", "one"))
+    lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
+    eventually(lambda: not any(pod["spec"].get("schedulingGates") for pod in lab.pods().values()))
+    lab.bind("cats-worker-1-2")
+
+
+def test_a_suspended_job_stops_when_the_planner_says_so_and_resumes(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    eventually(lambda: lab.status().get("startTime"))
+    patch = "application/merge-patch+json"
+    lab.ask("PATCH", lab.path("cats"), {"spec": {"suspend": True}}, patch)
+    lab.plan(window(0, 1, "Closing"))
+    eventually(lambda: lab.status()["phase"] == "Suspended")
+    lab.plan()
+    lab.has_pods()
+    lab.ask("PATCH", lab.path("cats"), {"spec": {"suspend": False}}, patch)
+    lab.plan(window(0, 2))
+    lab.has_pods("cats-worker-0-2")
+    eventually(lambda: lab.condition("Suspended")["status"] == "False")
+    eventually(lambda: {"Suspended", "Resumed"} <= set(lab.events()))
+
+
+def test_a_deadline_fails_the_job(lab: Lab) -> None:
+    lab.create(runPolicy={"activeDeadlineSeconds": 2})
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    eventually(lambda: lab.condition("Failed").get("reason") == "DeadlineExceeded")
+    eventually(lambda: lab.pods()["cats-worker-0-1"]["status"]["phase"] == "Failed")
+    lab.plan(progress={"preemptions": 1})
+    lab.has_pods()
+
+
+def test_a_window_at_an_unlimited_site_asks_for_its_labels(lab: Lab) -> None:
+    site = {
+        "apiVersion": "tranche.dev/v1alpha1",
+        "kind": "Site",
+        "metadata": {"name": lab.namespace},
+        "spec": {"tier": "Cloud", "unlimited": True, "nodeSelector": {"pool": "burst"}},
+    }
+    lab.create()
+    lab.plan(window(0, 1, site=lab.namespace, node=None, fallbacks=[]))
+    eventually(lambda: "SiteMissing" in lab.events())
+    assert not lab.pods()
+    lab.ask("POST", "/apis/tranche.dev/v1alpha1/sites", site)
+    lab.plan(window(0, 1, site=lab.namespace, node=None, fallbacks=[]))
+    lab.has_pods("cats-worker-0-1")
+    affinity = lab.pods()["cats-worker-0-1"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "pool", "operator": "In", "values": ["burst"]}]
+
+
+def test_the_operator_had_all_the_rights_it_needed(operator: Process) -> None:
+    assert 'tranche-operator" cannot' not in operator.said()
+    assert "Traceback" not in operator.said()

@@ -111,9 +111,9 @@ def targets(kind: type[ReleasePod | EvictPod | DeletePod | UngatePod], actions: 
 def test_promises(seen: Observed) -> None:
     actions = reconcile(seen, SETTINGS, NOW)
     by_name = {pod.name: pod for pod in seen.pods}
-    touched = targets(ReleasePod, actions) | targets(EvictPod, actions) | targets(DeletePod, actions)
-    assert all(by_name[name].owner is not None for name in touched), "pods of others are not ours to touch"
-    assert not any(by_name[name].terminating for name in targets(EvictPod, actions) | targets(DeletePod, actions))
+    stopped = targets(EvictPod, actions) | targets(DeletePod, actions)
+    assert all(by_name[name].owner is not None for name in stopped), "pods of others are not ours to stop"
+    assert not any(by_name[name].terminating for name in stopped)
     created = {action.manifest["metadata"]["name"] for action in actions if isinstance(action, CreatePod)}
     assert not created & set(by_name)
     job = seen.job

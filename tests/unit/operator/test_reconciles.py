@@ -206,11 +206,13 @@ class TestOtherJobsPods:
         assert not created(actions), "the old pod still has the name"
 
     @pytest.mark.parametrize("present", [True, False])
-    def test_pods_without_a_training_job_as_owner_are_never_touched(self, present: bool) -> None:
+    def test_pods_without_a_training_job_as_owner_lose_our_finalizer_and_nothing_else(self, present: bool) -> None:
         job = job_with(window(0, 1)) if present else None
-        actions = decide(observed(job, pod(5, 9, owner=None, phase="Failed"), pod(0, 1)))
-        touched = [*named(ReleasePod, actions), *named(EvictPod, actions), *named(DeletePod, actions)]
-        assert "cats-worker-5-9" not in touched
+        orphans = [pod(5, 9, owner=None), pod(6, 10, owner=None, phase="Failed", released=True)]
+        actions = decide(observed(job, *orphans, pod(0, 1)))
+        assert "cats-worker-5-9" in named(ReleasePod, actions)
+        stopped = [*named(EvictPod, actions), *named(DeletePod, actions)]
+        assert not {"cats-worker-5-9", "cats-worker-6-10"} & set(stopped)
 
 
 class TestSuspension:

@@ -1,0 +1,40 @@
+# Two images from one file:
+#   docker build --target scheduler -t tranche-scheduler:0.1.0 .
+#   docker build --target operator  -t tranche-operator:0.1.0 .
+
+FROM python:3.13-slim AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+# What changes seldom comes first: the layer of the dependencies is kept while only our own code changes.
+COPY requirements/build.txt requirements/runtime.txt requirements/
+RUN python -m venv /build-env \
+    && /build-env/bin/pip install --require-hashes -r requirements/build.txt \
+    && python -m venv --without-pip /opt/tranche \
+    && pip --python /opt/tranche/bin/python install --require-hashes --only-binary :all: -r requirements/runtime.txt
+COPY . .
+# Without build isolation nothing is downloaded here: the build tools are those pinned above.
+RUN /build-env/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /opt/tranche/bin/python install --no-deps --no-index /wheels/*.whl \
+    && python -m compileall -q -j 0 /opt/tranche/lib
+
+FROM python:3.13-slim AS runtime
+# Nothing is written outside /tmp, so the root file system may be read-only.
+ENV PATH=/opt/tranche/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=build /opt/tranche /opt/tranche
+USER 65532:65532
+WORKDIR /tmp
+
+FROM runtime AS scheduler
+LABEL org.opencontainers.image.title="tranche-scheduler" \
+      org.opencontainers.image.description="Planner and kube-scheduler extender of tranche" \
+      org.opencontainers.image.licenses="Apache-2.0"
+EXPOSE 10262
+ENTRYPOINT ["tranche"]
+CMD ["scheduler"]
+
+FROM runtime AS operator
+LABEL org.opencontainers.image.title="tranche-operator" \
+      org.opencontainers.image.description="Operator of tranche: creates, evicts and resumes training pods" \
+      org.opencontainers.image.licenses="Apache-2.0"
+EXPOSE 8081
+ENTRYPOINT ["tranche-operator"]

@@ -1,0 +1,278 @@
+"""Executes the actions of reconcile through the API server. Every step is idempotent and may be the last one.
+
+What is gone already is no error (404, or 409 for another UID); what the API server refuses for good becomes a condition
+and an event; any other failure is raised when all other actions have been tried, so that the queue backs off.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tranche.kube.clients import ApiClient, ApiError, Unreachable
+from tranche.kube.names import FINALIZER_LEDGER, OPERATOR_MANAGER
+from tranche.kube.resources import API_VERSION, TrainingJob
+
+from tranche_operator import paths
+from tranche_operator.actions import (
+    Action,
+    CheckTemplate,
+    CreatePod,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    EvictPod,
+    ReleasePod,
+    RequeueAfter,
+    UngatePod,
+    WriteStatus,
+)
+from tranche_operator.creations import Refusal, check_template, create_pods
+from tranche_operator.events import EventRecorder
+from tranche_operator.memories import Memory
+from tranche_operator.observations import Observed
+from tranche_operator.pods import GANG_GATE
+from tranche_operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+PARALLEL = 16
+"""Requests under way for one job."""
+CHANGED_SECONDS = 0.5
+"""Pause before another look when an object is not what it was when it was read."""
+_JSON_PATCH = "application/json-patch+json"
+_CHANGED = frozenset({409, 422})
+"""A UID or the value of a JSON patch's ``test`` is another meanwhile."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One execution of a job's actions."""
+
+    observed: Observed
+    limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL))
+    failures: list[ApiError] = field(default_factory=list)
+    again_in: float | None = None
+
+    @property
+    def key(self) -> str:
+        return self.observed.key
+
+    @property
+    def namespace(self) -> str:
+        return self.observed.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        return self.observed.key.partition("/")[2]
+
+    @property
+    def job(self) -> TrainingJob:
+        if self.observed.job is None:
+            raise ValueError(f"{self.key}: this action needs the job, which is gone")
+        return self.observed.job
+
+    def wish(self, seconds: float) -> None:
+        """Look again after so many seconds at the latest."""
+        self.again_in = seconds if self.again_in is None else min(self.again_in, seconds)
+
+
+class Applier:
+    """Executes actions."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        memory: Memory,
+        recorder: EventRecorder,
+        settings: Settings,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._memory = memory
+        self._recorder = recorder
+        self._settings = settings
+        self._clock = clock
+
+    async def apply(self, observed: Observed, actions: list[Action]) -> float | None:
+        """Execute actions of one job in the given order, those of one kind side by side.
+
+        Returns:
+            Seconds after which the job wants to be looked at again, or None.
+
+        Raises:
+            ApiError: the first failure, when everything has been tried; at once if the API server cannot be reached.
+        """
+        run = _Pass(observed)
+        for kind, group in itertools.groupby(actions, key=type):
+            if kind is CreatePod:
+                await self._create_pods(run, [action for action in group if isinstance(action, CreatePod)])
+            else:
+                await asyncio.gather(*(self._try(run, action) for action in group))
+            for failure in run.failures:
+                if isinstance(failure, Unreachable):
+                    raise failure
+        if run.failures:
+            raise run.failures[0]
+        return run.again_in
+
+    async def _try(self, run: _Pass, action: Action) -> None:
+        async with run.limit:
+            try:
+                await self._one(run, action)
+            except ApiError as error:
+                run.failures.append(error)
+
+    async def _one(self, run: _Pass, action: Action) -> None:
+        match action:
+            case ReleasePod():
+                await self._release(run, action)
+            case EvictPod():
+                await self._evict(run, action)
+            case DeletePod():
+                await self._delete_pod(run, action)
+            case CreateService():
+                await self._create_service(run, action)
+            case UngatePod():
+                await self._ungate(run, action)
+            case CheckTemplate():
+                self._memory.verdicts[run.key] = await check_template(self._client, run.job, action)
+                run.wish(0.0)
+            case WriteStatus():
+                await self._write_status(run, action)
+            case EmitEvent():
+                await self._recorder.emit(run.job, action)
+            case DeleteJob():
+                await self._delete_job(run, action)
+            case RequeueAfter():
+                run.wish(action.seconds)
+
+    async def _release(self, run: _Pass, action: ReleasePod) -> None:
+        left = [finalizer for finalizer in action.finalizers if finalizer != FINALIZER_LEDGER]
+        patch: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/uid", "value": action.uid},
+            {"op": "test", "path": "/metadata/finalizers", "value": list(action.finalizers)},
+            {"op": "replace", "path": "/metadata/finalizers", "value": left},
+        ]
+        if await self._patch_pod(run, action.name, patch):
+            logger.info("%s: released pod %s", run.key, action.name)
+
+    async def _ungate(self, run: _Pass, action: UngatePod) -> None:
+        gate = f"/spec/schedulingGates/{action.gate}"
+        patch: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/uid", "value": action.uid},
+            {"op": "test", "path": f"{gate}/name", "value": GANG_GATE},
+            {"op": "remove", "path": gate},
+        ]
+        if await self._patch_pod(run, action.name, patch):
+            logger.info("%s: pod %s may be scheduled, the gang is complete", run.key, action.name)
+
+    async def _patch_pod(self, run: _Pass, name: str, patch: list[dict[str, Any]]) -> bool:
+        path = paths.pod(run.namespace, name)
+        return await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
+
+    async def _evict(self, run: _Pass, action: EvictPod) -> None:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": action.name, "namespace": run.namespace},
+            "deleteOptions": {"gracePeriodSeconds": action.grace_seconds, "preconditions": {"uid": action.uid}},
+        }
+        try:
+            evicted = await self._send(run, "POST", f"{paths.pod(run.namespace, action.name)}/eviction", body)
+        except ApiError as error:
+            if error.status == 429:
+                message = f"pod {action.name} cannot be stopped yet: {error.message}"
+                await self._recorder.emit(run.job, EmitEvent("Warning", "EvictionRefused", message, action.name))
+            raise
+        if evicted:
+            grace = action.grace_seconds
+            logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
+            message = f"pod {action.name} is stopped within {grace} s: {action.why}"
+            await self._recorder.emit(run.job, EmitEvent("Normal", "Preempting", message, action.name))
+
+    async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
+        if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
+            logger.info("%s: deleted pod %s", run.key, action.name)
+
+    async def _delete_job(self, run: _Pass, action: DeleteJob) -> None:
+        if await self._delete(run, paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
+            logger.info("%s: deleted the job, ttlSecondsAfterFinished has passed", run.key)
+
+    async def _delete(self, run: _Pass, path: str, uid: str, **options: str) -> bool:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, **options}
+        return await self._send(run, "DELETE", path, body)
+
+    async def _create_service(self, run: _Pass, action: CreateService) -> None:
+        try:
+            params = {"fieldManager": OPERATOR_MANAGER}
+            path = paths.services(run.namespace)
+            await self._client.request("POST", path, body=action.manifest, params=params)
+        except ApiError as error:
+            if error.status == 409:
+                return
+            if error.status in (403, 422):
+                await self._recorder.emit(run.job, EmitEvent("Warning", "ServiceRejected", error.message))
+            raise
+        logger.info("%s: created service %s", run.key, run.name)
+
+    async def _create_pods(self, run: _Pass, actions: list[CreatePod]) -> None:
+        creation = await create_pods(self._client, run.job, actions)
+        for action in creation.created:
+            name = action.manifest["metadata"]["name"]
+            logger.info("%s: created pod %s (%s)", run.key, name, action.what)
+            await self._recorder.emit(run.job, EmitEvent("Normal", action.reason, action.what, name))
+        if creation.error is not None:
+            run.failures.append(creation.error)
+        if creation.refusal is not None:
+            await self._note_refusal(run, creation.refusal)
+        elif creation.error is None:
+            self._memory.rejections.pop(run.key, None)
+
+    async def _note_refusal(self, run: _Pass, refusal: Refusal) -> None:
+        pod, reason, message = refusal.pod, refusal.reason, refusal.message
+        rejection = self._memory.reject(run.key, pod, reason, message, self._settings, self._clock())
+        pause = (rejection.until - self._clock()).total_seconds()
+        logger.warning("%s: pod %s refused (%s), again in %.0f s: %s", run.key, pod, reason, pause, message)
+        await self._recorder.emit(run.job, EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
+        run.wish(0.0)
+
+    async def _write_status(self, run: _Pass, action: WriteStatus) -> None:
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": "TrainingJob",
+            "metadata": {"name": run.name, "namespace": run.namespace, "uid": action.uid},
+            "status": action.status,
+        }
+        try:
+            await self._client.apply(f"{paths.job(run.namespace, run.name)}/status", document, OPERATOR_MANAGER)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            run.wish(CHANGED_SECONDS)
+            return
+        before, phase = run.job.status.phase, action.status["phase"]
+        if before != phase:
+            logger.info("%s: phase %s", run.key, f"{before} -> {phase}" if before else phase)
+
+    async def _send(
+        self, run: _Pass, method: str, path: str, body: object, content_type: str = "application/json"
+    ) -> bool:
+        """Whether the request was carried out; not if its object is gone, or another one than was read.
+
+        Raises:
+            ApiError: if it failed for any other reason.
+        """
+        try:
+            await self._client.request(method, path, body=body, content_type=content_type)
+        except ApiError as error:
+            if error.status in _CHANGED:
+                run.wish(CHANGED_SECONDS)
+            elif error.status != 404:
+                raise
+            return False
+        return True

@@ -1,0 +1,42 @@
+"""One reconcile of one job: read, decide, execute."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from tranche_operator.applies import Applier
+from tranche_operator.memories import Memory
+from tranche_operator.readings import Reader
+from tranche_operator.reconciles import reconcile
+from tranche_operator.settings import Settings
+
+
+class Controller:
+    """Brings jobs to what their plans say."""
+
+    def __init__(
+        self, reader: Reader, applier: Applier, memory: Memory, settings: Settings, clock: Callable[[], datetime]
+    ) -> None:
+        self._reader = reader
+        self._applier = applier
+        self._memory = memory
+        self._settings = settings
+        self._clock = clock
+
+    async def run(self, key: str) -> float | None:
+        """Reconcile a job once.
+
+        Args:
+            key: ``namespace/name``; there need not be such a job.
+
+        Returns:
+            Seconds after which it wants to be reconciled again, or None.
+
+        Raises:
+            ApiError: if the API server refuses a request that should succeed, or cannot be reached.
+            ValueError: if an object cannot be read.
+        """
+        observed = await self._reader.observe(key)
+        if observed.job is None and not observed.pods:
+            self._memory.forget(key)
+            return None
+        return await self._applier.apply(observed, reconcile(observed, self._settings, self._clock()))

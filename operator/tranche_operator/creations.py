@@ -1,0 +1,118 @@
+"""Creating pods, and asking by a dry run whether they could be created."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, OPERATOR_MANAGER
+from tranche.kube.resources import TrainingJob
+
+from tranche_operator import paths
+from tranche_operator.actions import CheckTemplate, CreatePod, Manifest
+from tranche_operator.observations import TemplateVerdict
+from tranche_operator.statuses import Finding, Truth
+from tranche_operator.views import OwnedMetadata, owner_uid
+
+LARGEST_BATCH = 32
+_MALFORMED = frozenset({400, 413, 422})
+_REFUSED = _MALFORMED | {403}
+"""Statuses of a create that say no to this pod; a repetition helps only when something else has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server does not take a pod."""
+
+    pod: str
+    reason: str
+    """CamelCase, for a condition."""
+    message: str
+
+
+@dataclass(slots=True)
+class Creation:
+    """What has become of some pods that were to be created."""
+
+    created: list[CreatePod] = field(default_factory=list)
+    """Those that did not exist before."""
+    refusal: Refusal | None = None
+    """The first one that was refused, if any; what came after its batch was not tried."""
+    error: ApiError | None = None
+    """The first request that failed otherwise, if any; the same."""
+
+
+async def create_pods(client: ApiClient, job: TrainingJob, actions: Sequence[CreatePod]) -> Creation:
+    """Create pods in batches of 1, 2, 4, …: an exhausted quota costs a few requests, not one a pod."""
+    creation = Creation()
+    position, size = 0, 1
+    while position < len(actions) and creation.refusal is None and creation.error is None:
+        batch = actions[position : position + size]
+        await asyncio.gather(*(_create(client, job, action, creation) for action in batch))
+        position, size = position + size, min(2 * size, LARGEST_BATCH)
+    return creation
+
+
+async def check_template(client: ApiClient, job: TrainingJob, action: CheckTemplate) -> TemplateVerdict:
+    """Ask whether the API server would take the job's pods.
+
+    A 403 (quota, admission webhook, pod security) depends on more than the template: it says Unknown, and is met again
+    when the pod is really created.
+
+    Raises:
+        ApiError: if a request fails otherwise.
+    """
+    for manifest in action.manifests:
+        try:
+            await _post(client, job, manifest, dry_run=True)
+        except ApiError as error:
+            if error.status not in _REFUSED:
+                raise
+            role = manifest["metadata"]["labels"][LABEL_ROLE]
+            message = f"template of role {role}: {error.message}"
+            if error.status in _MALFORMED:
+                return _verdict(action, "True", "TemplateRejected", message)
+            return _verdict(action, "Unknown", "NotChecked", message)
+    return _verdict(action, "False", "TemplateAccepted", "")
+
+
+def _verdict(action: CheckTemplate, status: Truth, reason: str, message: str) -> TemplateVerdict:
+    return TemplateVerdict(action.generation, Finding(CONDITION_INVALID_TEMPLATE, status, reason, message))
+
+
+async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creation: Creation) -> None:
+    name = action.manifest["metadata"]["name"]
+    try:
+        await _post(client, job, action.manifest)
+        creation.created.append(action)
+    except ApiError as error:
+        try:
+            refusal = await _explain(client, job, name, error)
+        except ApiError as other:
+            creation.error = creation.error or other
+        else:
+            creation.refusal = creation.refusal or refusal
+
+
+async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiError) -> Refusal | None:
+    """Why a pod was not created; None if it exists or its predecessor of the same name is still going.
+
+    Raises:
+        ApiError: if it is not the API server's decision about this pod.
+    """
+    if error.status in _REFUSED:
+        reason = "QuotaExceeded" if "exceeded quota" in error.message else re.sub(r"[^A-Za-z]", "", error.reason)
+        return Refusal(name, reason or "Refused", error.message)
+    if error.status != 409:
+        raise error
+    found = await client.request("GET", paths.pod(job.metadata.namespace, name))
+    if owner_uid(msgspec.convert(found.get("metadata"), OwnedMetadata).owner_references) is not None:
+        return None
+    return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to a TrainingJob: delete it")
+
+
+async def _post(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> None:
+    params = {"fieldManager": OPERATOR_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+    await client.request("POST", paths.pods(job.metadata.namespace), body=manifest, params=params)

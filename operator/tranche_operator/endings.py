@@ -1,0 +1,99 @@
+"""When pods are stopped, released from the ledger's finalizer, and deleted. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from tranche.kube import names
+from tranche.kube.resources import TrainingJob
+
+from tranche_operator.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
+from tranche_operator.observations import PodView
+from tranche_operator.plans import Entry, is_current, is_newer, is_open
+from tranche_operator.settings import Settings
+
+
+def abandon(pods: Iterable[PodView]) -> list[Action]:
+    """Let go of pods whose job is gone or going: nobody counts them any more.
+
+    A pod that no TrainingJob controls (``kubectl delete --cascade=orphan`` leaves such ones) is not ours to delete, but
+    our finalizer on it is ours to remove.
+    """
+    return [action for pod in pods for action in (*_release(pod), *(_delete(pod) if pod.owner is not None else ()))]
+
+
+def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry], settings: Settings) -> list[Action]:
+    """Release the pods whose end is counted, and delete them but for the last few.
+
+    A plan for another generation counts as well: the planner wrote it together with the ledger. Without any plan
+    nothing is known to be counted.
+    """
+    if job.status.plan is None:
+        return []
+    counted = sorted(
+        (pod for pod in pods if pod.over and pod.name not in entries and not is_newer(pod, job)),
+        key=lambda pod: (pod.attempt, pod.name),
+    )
+    inspectable = [pod for pod in counted if not pod.terminating]
+    surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
+    return [action for pod in counted for action in _release(pod)] + [
+        action for pod in surplus for action in _delete(pod)
+    ]
+
+
+def evict(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[Action]:
+    """Stop the pods that are closing or that the plan does not know (any more)."""
+    if not is_current(job):
+        return []
+    actions: list[Action] = []
+    for pod in pods:
+        if pod.over or pod.terminating or is_newer(pod, job):
+            continue
+        entry = entries.get(pod.name)
+        if entry is None or not is_open(entry):
+            why = "its window is closing" if entry else "it is no longer planned"
+            actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why))
+    return actions
+
+
+def finish(
+    job: TrainingJob,
+    phase: str,
+    pods: tuple[PodView, ...],
+    entries: Mapping[str, Entry],
+    settings: Settings,
+    now: datetime,
+) -> list[Action]:
+    """Clean up after a job that is over, as runPolicy says.
+
+    For `Settings.ledger_patience` seconds the planner may still count the last pods, workers of a job that succeeded
+    may end by themselves, and its parameter servers outlive them. After that nothing is waited for.
+    """
+    policy = job.spec.run_policy
+    since = now - (job.status.completion_time or now)
+    patient = since < timedelta(seconds=settings.ledger_patience)
+    actions: list[Action] = []
+    if patient:
+        actions.append(RequeueAfter(settings.ledger_patience - since.total_seconds()))
+    training = any(pod.role == names.ROLE_WORKER and not pod.over for pod in pods)
+    for pod in pods:
+        entry = entries.get(pod.name)
+        if pod.over:
+            if entry is None or not patient:
+                actions += _release(pod)
+                actions += _delete(pod) if policy.clean_pod_policy == "All" else ()
+        elif policy.clean_pod_policy != "None":
+            needed = training if pod.role == names.ROLE_SERVER else entry is not None and is_open(entry)
+            if not (phase == "Succeeded" and patient and needed):
+                actions += _delete(pod)
+    if policy.ttl_seconds_after_finished is not None:
+        left = policy.ttl_seconds_after_finished - since.total_seconds()
+        actions.append(RequeueAfter(left) if left > 0 else DeleteJob(job.metadata.uid))
+    return actions
+
+
+def _release(pod: PodView) -> tuple[Action, ...]:
+    return (ReleasePod(pod.name, pod.uid, pod.finalizers),) if names.FINALIZER_LEDGER in pod.finalizers else ()
+
+
+def _delete(pod: PodView) -> tuple[Action, ...]:
+    return () if pod.terminating else (DeletePod(pod.name, pod.uid),)

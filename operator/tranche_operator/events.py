@@ -1,0 +1,89 @@
+"""Kubernetes events about jobs: applied under names that repeat, so that equal ones are counted and not multiplied."""
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.names import OPERATOR_MANAGER
+from tranche.kube.resources import API_VERSION, TrainingJob
+
+from tranche_operator import paths
+from tranche_operator.actions import EmitEvent
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED = 4096
+QUIET_SECONDS = 10.0
+"""An event that repeats within so many seconds is counted, and written with its next occurrence after that."""
+_LONGEST_MESSAGE = 1024
+
+
+@dataclass(slots=True)
+class _Series:
+    first: datetime
+    count: int = 0
+    written: datetime | None = None
+
+
+class EventRecorder:
+    """Writes events; a failure to do so is logged and otherwise ignored."""
+
+    def __init__(self, client: ApiClient, clock: Callable[[], datetime]) -> None:
+        self._client = client
+        self._clock = clock
+        self._series: OrderedDict[str, _Series] = OrderedDict()
+
+    async def emit(self, job: TrainingJob, event: EmitEvent) -> None:
+        """Write an event about a job, or count it."""
+        now, name = self._clock(), _name(job, event)
+        series = self._series.pop(name, None) or _Series(now)
+        self._series[name] = series
+        while len(self._series) > REMEMBERED:
+            self._series.popitem(last=False)
+        series.count += 1
+        if series.written is not None and (now - series.written).total_seconds() < QUIET_SECONDS:
+            return
+        series.written = now
+        path = paths.event(job.metadata.namespace, name)
+        try:
+            await self._client.apply(path, _document(job, event, name, series, now), OPERATOR_MANAGER)
+        except ApiError as error:
+            logger.warning("%s: event %s could not be written: %s", job.key, event.reason, error)
+
+
+def _name(job: TrainingJob, event: EmitEvent) -> str:
+    identity = "\0".join((job.metadata.uid, event.type, event.reason, event.subject))
+    return f"{job.metadata.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+def _document(job: TrainingJob, event: EmitEvent, name: str, series: _Series, now: datetime) -> dict[str, Any]:
+    metadata = job.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": metadata.namespace},
+        "involvedObject": {
+            "apiVersion": API_VERSION,
+            "kind": "TrainingJob",
+            "namespace": metadata.namespace,
+            "name": metadata.name,
+            "uid": metadata.uid,
+        },
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message[:_LONGEST_MESSAGE],
+        "source": {"component": OPERATOR_MANAGER},
+        "reportingComponent": OPERATOR_MANAGER,
+        "firstTimestamp": _timestamp(series.first),
+        "lastTimestamp": _timestamp(now),
+        "count": series.count,
+    }
+
+
+def _timestamp(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

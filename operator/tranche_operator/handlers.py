@@ -1,0 +1,118 @@
+"""Kopf: watches jobs and their pods, and does nothing but say whose news there are.
+
+No index (its start-up is quadratic), no handler that needs a finalizer or an annotation, no Kubernetes events of Kopf's
+own. Kopf runs in a thread with an event loop of its own, its documented way of being embedded: when it stops or fails,
+it cancels whatever tasks it finds on its loop.
+"""
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+import aiohttp
+import kopf
+from tranche.kube.credentials import Credentials
+from tranche.kube.names import LABEL_JOB
+from tranche.kube.resources import GROUP, VERSION
+
+CONVENTION = f"operator.{GROUP}"
+"""Prefix of what Kopf would write on objects; none of our handlers makes it do so."""
+LOGIN_RETRY_SECONDS = 5.0
+
+
+class Backoffs:
+    """Pauses between Kopf's tries of one request: for ever, so that an absent API server is waited for."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((0.5, 1.0, 2.0, 4.0), itertools.repeat(8.0))
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Remembers nothing of objects: ``on.event`` handlers need no differences, and copies of every object cost."""
+
+    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
+        """Nothing."""
+        return kopf.BodyEssence({})
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        """Nothing."""
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing."""
+
+
+def make_settings() -> kopf.OperatorSettings:
+    """Kopf's settings; kubernetes.md, section 4, has the measurements."""
+    settings = kopf.OperatorSettings()
+    settings.process.ultimate_exiting_timeout = None  # it would kill our whole process
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.scanning.disabled = True  # needs no access to namespaces and CRDs
+    settings.watching.label_selectors["", "v1", "pods"] = LABEL_JOB
+    settings.queueing.exit_timeout = 0.2
+    settings.queueing.idle_timeout = 1.0
+    settings.networking.request_timeout = 30.0
+    settings.networking.connect_timeout = 10.0
+    settings.networking.error_backoffs = Backoffs()
+    settings.persistence.finalizer = f"{CONVENTION}/finalizer"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=CONVENTION)
+    settings.persistence.diffbase_storage = NoDiffBase()
+    return settings
+
+
+def make_registry(
+    kubeconfig: str | None, on_news: Callable[[str], None], on_listing: Callable[[], None]
+) -> kopf.OperatorRegistry:
+    """The handlers.
+
+    Args:
+        kubeconfig: As for `Credentials.load`.
+        on_news: Called with the key of a job that has changed, or one of whose pods has.
+        on_listing: Called when a watch begins anew with a list: events may have been missed.
+    """
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry, backoff=LOGIN_RETRY_SECONDS)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return await open_session(kubeconfig)
+
+    @kopf.on.event(GROUP, VERSION, "trainingjobs", registry=registry)
+    async def note_job(event: kopf.RawEvent, namespace: str | None, name: str, **_: Any) -> None:
+        if event["type"] is None:
+            on_listing()
+        else:
+            on_news(f"{namespace}/{name}")
+
+    @kopf.on.event("", "v1", "pods", labels={LABEL_JOB: kopf.PRESENT}, registry=registry)
+    async def note_pod(event: kopf.RawEvent, namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
+        if event["type"] is None:
+            on_listing()
+        else:
+            on_news(f"{namespace}/{labels[LABEL_JOB]}")
+
+    return registry
+
+
+async def open_session(kubeconfig: str | None) -> kopf.AiohttpSession:
+    """Kopf's connection, with the same credentials as our own; Kopf asks for a new one after a 401.
+
+    Raises:
+        Unreachable: if there are no usable credentials.
+    """
+    credentials = await Credentials.load(kubeconfig)
+    connection = credentials.connection
+
+    async def authorize(
+        request: aiohttp.ClientRequest,
+        send: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
+    ) -> aiohttp.ClientResponse:
+        request.headers.update(await credentials.headers())
+        request.server_hostname = connection.get("server_hostname")
+        return await send(request)
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=connection.get("ssl", True)),
+        proxy=connection.get("proxy"),
+        middlewares=(authorize,),
+    )
+    return kopf.AiohttpSession(server=credentials.host, aiohttp_session=session)

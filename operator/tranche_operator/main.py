@@ -1,0 +1,76 @@
+"""The command ``tranche-operator``."""
+
+import asyncio
+import logging
+import signal
+import sys
+
+import click
+from tranche import __version__
+from tranche.kube.clients import ApiClient, Unreachable
+
+from tranche_operator.healths import serve_health
+from tranche_operator.operators import Operator
+from tranche_operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command(context_settings={"show_default": True, "auto_envvar_prefix": "TRANCHE_OPERATOR"})
+@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, the pod's service account, ~/.kube/config.")
+@click.option("--namespace", metavar="NAME|all", default="all", help="The only namespace to serve, or all.")
+@click.option("--health-port", metavar="PORT", type=click.IntRange(1, 65535), help="Serve /healthz and /readyz here.")
+@click.option(
+    "--checkpoint-dir", metavar="PATH", default=Settings().checkpoint_directory, help="Mount checkpoints here."
+)
+@click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Least severity of log lines.")
+@click.version_option(__version__, prog_name="tranche-operator")
+def main(kubeconfig: str | None, namespace: str, health_port: int | None, checkpoint_dir: str, log_level: str) -> None:
+    """Create, evict and resume the pods of TrainingJobs as tranche-scheduler has planned them.
+
+    Only one should run at a time; two are harmless. All it knows is in the API server, so it may be killed at any
+    moment.
+    """
+    configure_logging(log_level)
+    settings = Settings(checkpoint_directory=checkpoint_dir.rstrip("/") or "/")
+    try:
+        asyncio.run(run(kubeconfig, None if namespace == "all" else namespace, health_port, settings))
+    except Unreachable as error:
+        raise click.ClickException(f"no credentials for an API server: {error.message}") from error
+
+
+async def run(kubeconfig: str | None, namespace: str | None, health_port: int | None, settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        Unreachable: if there are no usable credentials.
+        OSError: if the health port is taken.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with ApiClient.connect(kubeconfig) as client:
+        operator = Operator(client, settings, kubeconfig, namespace)
+        async with serve_health(health_port, lambda: operator.obstacle):
+            serving = asyncio.create_task(operator.serve())
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not stopping.done():
+                stopping.cancel()
+                serving.result()
+            logger.info("stopping")
+            serving.cancel()
+            await asyncio.wait([serving])
+
+
+def configure_logging(level: str) -> None:
+    """One line a fact, to stderr; Kopf's own lines only from warnings on, unless everything is asked for."""
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
+    if level != "debug":
+        logging.getLogger("kopf").setLevel(max(logging.WARNING, getattr(logging, level.upper())))
+    # It warns that signals do not reach it: they reach us, and we stop it.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

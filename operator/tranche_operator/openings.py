@@ -1,0 +1,118 @@
+"""Which pods are to be created now, and when a gang's pods may be scheduled. Pure."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from tranche.kube import names
+from tranche.kube.resources import PlannedWindow, TrainingJob
+
+from tranche_operator import pods as manifests
+from tranche_operator.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
+from tranche_operator.observations import Observed, PodView, Rejection, ServiceState
+from tranche_operator.plans import Entry, is_current, is_open
+from tranche_operator.settings import Settings
+from tranche_operator.statuses import Finding, condition_of
+
+STALE_SERVICE_SECONDS = 5.0
+"""Pause for the garbage collector to remove the Service of an earlier job of the same name."""
+
+
+def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Planned pods that should exist and do not, by name.
+
+    A name that another object holds (a pod of a deleted job of the same name) is not missing yet: its end is an event.
+    """
+    if not is_current(job) or job.spec.suspend or _is_invalid(job):
+        return {}
+    taken = {pod.name for pod in observed.pods}
+    return {name: entry for name, entry in entries.items() if is_open(entry) and name not in taken}
+
+
+def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> list[Action]:
+    """Create the Service of a job that has pods planned."""
+    if not is_current(job) or job.spec.suspend or not any(is_open(entry) for entry in entries.values()):
+        return []
+    match observed.service:
+        case ServiceState.ABSENT:
+            return [CreateService(manifests.service(job))]
+        case ServiceState.STALE:
+            return [RequeueAfter(STALE_SERVICE_SECONDS)]
+        case ServiceState.FOREIGN:
+            message = f"Service {job.metadata.name} belongs to something else: the job's pods cannot find each other"
+            return [EmitEvent("Warning", "ServiceNameTaken", message)]
+        case ServiceState.OWN:
+            return []
+
+
+def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry], settings: Settings) -> list[Action]:
+    """Create the missing pods."""
+    actions: list[Action] = []
+    for name, entry in missing.items():
+        labels = observed.site_labels.get(entry.site)
+        if entry.node is None and labels is None:
+            message = f"pod {name} waits: it is planned at site {entry.site}, and there is no such Site"
+            actions.append(EmitEvent("Warning", "SiteMissing", message))
+        elif isinstance(entry, PlannedWindow):
+            pod = manifests.worker_pod(job, entry, settings, labels)
+            actions.append(CreatePod(pod, "WindowOpened", _describe(entry)))
+        else:
+            pod = manifests.server_pod(job, entry, settings, labels)
+            actions.append(CreatePod(pod, "ParameterServerOpened", _describe(entry)))
+    return actions
+
+
+def standing_rejection(observed: Observed, missing: Mapping[str, Entry]) -> Rejection | None:
+    """The last refusal, as long as it is about a pod that is still to be created."""
+    rejection = observed.rejection
+    return rejection if rejection is not None and rejection.pod in missing else None
+
+
+def pause(rejection: Rejection | None, now: datetime) -> list[Action]:
+    """How long creations rest after a refusal."""
+    if rejection is None or now >= rejection.until:
+        return []
+    return [RequeueAfter((rejection.until - now).total_seconds())]
+
+
+def rejection_findings(job: TrainingJob, rejection: Rejection | None, missing: Mapping[str, Entry]) -> list[Finding]:
+    """Condition PodsRejected: True while a planned pod is refused, False once no planned pod is missing."""
+    if rejection is not None:
+        message = f"{rejection.pod}: {rejection.message}"
+        return [Finding(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
+    before = condition_of(job, names.CONDITION_PODS_REJECTED)
+    if before is not None and before.status == "True" and not missing:
+        return [Finding(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "every planned pod exists")]
+    return []
+
+
+def ungate(job: TrainingJob, own: tuple[PodView, ...], entries: Mapping[str, Entry]) -> list[Action]:
+    """Let a gang start: as soon as the pods of all open entries exist, and not before."""
+    gated = [pod for pod in own if manifests.GANG_GATE in pod.gates and not pod.terminating]
+    if not gated or not is_current(job) or job.spec.suspend:
+        return []
+    existing = {pod.name for pod in own}
+    planned = {name for name, entry in entries.items() if is_open(entry)}
+    if not planned <= existing:
+        return []
+    return [UngatePod(pod.name, pod.uid, pod.gates.index(manifests.GANG_GATE)) for pod in gated if pod.name in planned]
+
+
+def _is_invalid(job: TrainingJob) -> bool:
+    condition = condition_of(job, names.CONDITION_INVALID_TEMPLATE)
+    return (
+        condition is not None
+        and condition.status == "True"
+        and condition.observed_generation == job.metadata.generation
+    )
+
+
+def _describe(entry: Entry) -> str:
+    place = f"at site {entry.site}" + (f", node {entry.node}" if entry.node else "")
+    if isinstance(entry, PlannedWindow):
+        return f"worker {entry.index}, attempt {entry.attempt}, {place}: chunks {_chunks(entry.chunks)}"
+    return f"parameter server {entry.index}, attempt {entry.attempt}, {place}"
+
+
+def _chunks(chunks: list[int]) -> str:
+    shown = ",".join(map(str, chunks[:20]))
+    return f"{shown}, … ({len(chunks)} in all)" if len(chunks) > 20 else shown

@@ -1,0 +1,117 @@
+"""The whole operator, put together: watches, queue, reconcile, resync, probes."""
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+
+from tranche.kube.clients import ApiClient, ApiError
+
+from tranche_operator import paths
+from tranche_operator.applies import Applier
+from tranche_operator.controllers import Controller
+from tranche_operator.events import EventRecorder
+from tranche_operator.memories import Memory
+from tranche_operator.queues import Runner
+from tranche_operator.readings import Reader
+from tranche_operator.resyncs import Resync
+from tranche_operator.settings import Settings
+from tranche_operator.watches import Watches
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0
+"""Between two looks whether TrainingJobs are served."""
+REMIND_SECONDS = 30.0
+"""Between two log lines about the same obstacle."""
+RESTART_SECONDS = 2.0
+"""Pause before the watches start again after they failed."""
+
+
+class Operator:
+    """Follows the plans of all TrainingJobs, or of one namespace's."""
+
+    def __init__(
+        self, client: ApiClient, settings: Settings, kubeconfig: str | None = None, namespace: str | None = None
+    ) -> None:
+        """Put together; nothing runs before `serve`.
+
+        Args:
+            client: For everything but the watches.
+            settings: The operator's settings.
+            kubeconfig: For the watches; as for `Credentials.load`.
+            namespace: The only one to serve; None: all.
+        """
+        self._client = client
+        self._namespace = namespace
+        memory = Memory()
+        reader = Reader(client, memory)
+        applier = Applier(client, memory, EventRecorder(client, _now), settings, _now)
+        controller = Controller(reader, applier, memory, settings, _now)
+        self._runner = Runner(
+            controller.run,
+            clock=time.monotonic,
+            parallel=settings.workers,
+            settle=settings.settle,
+            expected=(ApiError, ValueError),
+        )
+        self._resync = Resync(reader, self._runner.add, settings, _now, namespace)
+        self._watches = Watches(kubeconfig, namespace, self._runner.add, self._resync.request)
+        self._obstacle = "starting"
+
+    @property
+    def obstacle(self) -> str:
+        """What is waited for before plans can be followed; empty if nothing."""
+        return self._obstacle or ("" if self._resync.last else "the first look at all jobs is not done")
+
+    async def serve(self) -> None:
+        """Run until cancelled; waits, as long as it takes, for the API server and for the CRD."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._runner.serve(), name="queue")
+            tasks.create_task(self._follow(), name="watches")
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wait_until_served()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._resync.serve(), name="resync")
+                    tasks.create_task(self._watches.serve(), name="kopf")
+            except* Exception as group:
+                reasons = "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions)
+                logger.warning("the watches have failed and start again: %s", reasons)
+            self._obstacle = "the watches start again"
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _wait_until_served(self) -> None:
+        told_at = float("-inf")
+        while True:
+            obstacle = await self._find_obstacle()
+            if obstacle != self._obstacle or (obstacle and time.monotonic() - told_at >= REMIND_SECONDS):
+                told_at = time.monotonic()
+                logger.info("waiting: %s", obstacle) if obstacle else logger.info(
+                    "following the plans of %s", self._scope
+                )
+            self._obstacle = obstacle
+            if not obstacle:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _find_obstacle(self) -> str:
+        try:
+            answer = await self._client.request("GET", paths.RESOURCES, timeout=10.0)
+        except ApiError as error:
+            if error.status == 404:
+                return "the CRD trainingjobs.tranche.dev is not installed (kubectl apply -f manifests/crds)"
+            return f"the API server does not answer as it should: {error}"
+        if not any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ())):
+            return "the CRD trainingjobs.tranche.dev is not served yet"
+        return ""
+
+    @property
+    def _scope(self) -> str:
+        return f"namespace {self._namespace}" if self._namespace else "all namespaces"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,126 @@
+"""Reads from the API server what one reconcile looks at; always afresh, so that no cache can show what is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.names import LABEL_JOB
+from tranche.kube.resources import SiteObject, TrainingJob
+
+from tranche_operator import paths
+from tranche_operator.memories import Memory
+from tranche_operator.observations import Observed, PodView, ServiceState
+from tranche_operator.openings import missing_pods
+from tranche_operator.plans import entries_of
+from tranche_operator.views import OwnedMetadata, OwnedPod, owner_uid, read_pods, view
+
+PAGE = 500
+
+
+class Reader:
+    """Reads jobs and their pods."""
+
+    def __init__(self, client: ApiClient, memory: Memory) -> None:
+        self._client = client
+        self._memory = memory
+
+    async def observe(self, key: str) -> Observed:
+        """Everything that reconcile needs to know of a job.
+
+        Raises:
+            ApiError: if the API server refuses or cannot be reached.
+            ValueError: if what it answers is not what it should be.
+        """
+        namespace, _, name = key.partition("/")
+        job, pods = await asyncio.gather(self._job(namespace, name), self._pods(namespace, name))
+        if job is None:
+            return Observed(key, None, pods)
+        observed = self.recall(key, job, pods)
+        entries = entries_of(job)
+        if not entries or job.metadata.deletion_timestamp is not None:
+            return observed
+        nameless = {entry.site for entry in missing_pods(observed, job, entries).values() if entry.node is None}
+        labels = {site: await self._site_labels(site) for site in sorted(nameless)}
+        return Observed(
+            key,
+            job,
+            pods,
+            service=await self._service(job),
+            site_labels={site: found for site, found in labels.items() if found is not None},
+            verdict=observed.verdict,
+            rejection=observed.rejection,
+        )
+
+    def recall(self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...]) -> Observed:
+        """A job and pods that were read already, with what is remembered of them."""
+        memory = self._memory
+        return Observed(key, job, pods, verdict=memory.verdicts.get(key), rejection=memory.rejections.get(key))
+
+    async def all_jobs(self, namespace: str | None) -> AsyncIterator[dict[str, Any]]:
+        """All TrainingJobs, page by page, as they came.
+
+        Raises:
+            ApiError: as in `observe`.
+        """
+        path, page = paths.jobs(namespace) if namespace else paths.ALL_JOBS, ""
+        while True:
+            answer = await self._client.request("GET", path, params={"limit": PAGE, "continue": page})
+            for item in answer.get("items", ()):
+                yield item
+            page = answer.get("metadata", {}).get("continue", "")
+            if not page:
+                return
+
+    async def all_pods(self, namespace: str | None) -> AsyncIterator[OwnedPod]:
+        """All pods with the label of a job.
+
+        Raises:
+            ApiError: as in `observe`.
+        """
+        path, page = paths.pods(namespace) if namespace else paths.ALL_PODS, ""
+        while True:
+            params: dict[str, str | int] = {"labelSelector": LABEL_JOB, "limit": PAGE, "continue": page}
+            answer = read_pods(await self._client.get(path, **params))
+            for pod in answer.items:
+                yield pod
+            page = answer.metadata.next_page
+            if not page:
+                return
+
+    async def _job(self, namespace: str, name: str) -> TrainingJob | None:
+        try:
+            return TrainingJob.model_validate(await self._client.request("GET", paths.job(namespace, name)))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            # Without the CRD the answer is another 404. To take that for a deleted job would delete its pods.
+            if f'"{name}" not found' in error.message:
+                return None
+            raise ApiError(error.status, "NotServed", f"TrainingJobs are not served: {error.message}") from error
+
+    async def _pods(self, namespace: str, name: str) -> tuple[PodView, ...]:
+        raw = await self._client.get(paths.pods(namespace), labelSelector=f"{LABEL_JOB}={name}")
+        return tuple(view(pod) for pod in read_pods(raw).items)
+
+    async def _service(self, job: TrainingJob) -> ServiceState:
+        path = f"{paths.services(job.metadata.namespace)}/{job.metadata.name}"
+        try:
+            found = msgspec.convert((await self._client.request("GET", path)).get("metadata"), OwnedMetadata)
+        except ApiError as error:
+            if error.status == 404:
+                return ServiceState.ABSENT
+            raise
+        owner = owner_uid(found.owner_references)
+        if owner is None:
+            return ServiceState.FOREIGN
+        return ServiceState.OWN if owner == job.metadata.uid else ServiceState.STALE
+
+    async def _site_labels(self, site: str) -> dict[str, str] | None:
+        try:
+            return SiteObject.model_validate(await self._client.request("GET", paths.site(site))).spec.node_selector
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise

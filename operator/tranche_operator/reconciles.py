@@ -1,0 +1,133 @@
+"""The operator's decision: what is observed of one job in, a list of actions out. Pure: no I/O, no clock, no memory.
+
+Rules (architecture.md, section 2): pods of open windows and of parameter servers exist; what is closing or no longer
+planned is evicted; a pod that is over keeps its finalizer until the planner has counted it, that is until the plan has
+no entry for it any more. A plan for another generation of the spec creates and evicts nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from tranche.kube import names
+from tranche.kube.resources import TrainingJob
+
+from tranche_operator import endings, openings, transitions
+from tranche_operator.actions import Action, CheckTemplate, RequeueAfter, WriteStatus, in_order
+from tranche_operator.observations import Observed, PodView
+from tranche_operator.plans import Entry, entries_of
+from tranche_operator.pods import checked_pods
+from tranche_operator.settings import Settings
+from tranche_operator.statuses import (
+    TERMINAL,
+    Finding,
+    Judgement,
+    Tally,
+    condition_of,
+    deadline_of,
+    judge,
+    new_status,
+    own_status,
+)
+
+
+def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Action]:
+    """What is to be done so that the cluster follows the plan.
+
+    Args:
+        observed: The job, its pods and what is remembered.
+        settings: The operator's settings.
+        now: Time zone aware.
+
+    Returns:
+        Actions in the order in which they are to be executed; at most one RequeueAfter, at the end.
+
+    Raises:
+        ValueError: if the planner's part of the status cannot be read.
+    """
+    job = observed.job
+    if job is None or job.metadata.deletion_timestamp is not None:
+        return in_order(endings.abandon(observed.pods))
+    own = tuple(pod for pod in observed.pods if pod.owner == job.metadata.uid)
+    strangers = [pod for pod in observed.pods if pod.owner != job.metadata.uid]
+    entries = entries_of(job)
+    tally = _tally(own, entries)
+    judgement = judge(job, tally, now)
+    actions = endings.abandon(strangers)
+    findings: list[Finding] = []
+    if judgement.phase in TERMINAL:
+        actions += endings.finish(job, judgement.phase, own, entries, settings, now)
+    else:
+        more, findings = _steer(observed, job, own, entries, settings, now)
+        actions += more
+    actions += _report(job, tally, judgement, findings, now)
+    return _with_one_requeue(in_order(actions))
+
+
+def _steer(
+    observed: Observed,
+    job: TrainingJob,
+    own: tuple[PodView, ...],
+    entries: Mapping[str, Entry],
+    settings: Settings,
+    now: datetime,
+) -> tuple[list[Action], list[Finding]]:
+    """Follow the plan of a job that is not over."""
+    missing = openings.missing_pods(observed, job, entries)
+    rejection = openings.standing_rejection(observed, missing)
+    rest = openings.pause(rejection, now)
+    actions = [
+        *endings.settle(job, own, entries, settings),
+        *endings.evict(job, own, entries),
+        *openings.open_service(observed, job, entries),
+        *(rest or openings.open_pods(observed, job, missing, settings)),
+        *openings.ungate(job, own, entries),
+    ]
+    findings = openings.rejection_findings(job, rejection, missing)
+    verdict = observed.verdict
+    if not _is_checked(job):
+        if verdict is None or verdict.generation != job.metadata.generation:
+            actions.append(CheckTemplate(job.metadata.generation, checked_pods(job, settings)))
+        else:
+            findings.append(verdict.finding)
+            actions += transitions.verdict_events(verdict)
+    deadline = deadline_of(job)
+    if deadline is not None:
+        actions.append(RequeueAfter((deadline - now).total_seconds()))
+    return actions, findings
+
+
+def _report(
+    job: TrainingJob, tally: Tally, judgement: Judgement, findings: list[Finding], now: datetime
+) -> list[Action]:
+    """Write the status if it changes, and tell of the change."""
+    status = new_status(job, tally, judgement, findings, now)
+    if status == own_status(job.status):
+        return []
+    return [WriteStatus(job.metadata.uid, status), *transitions.phase_events(job, judgement)]
+
+
+def _is_checked(job: TrainingJob) -> bool:
+    """Whether the status holds a verdict on the template of this generation."""
+    condition = condition_of(job, names.CONDITION_INVALID_TEMPLATE)
+    return condition is not None and condition.observed_generation == job.metadata.generation
+
+
+def _tally(own: Iterable[PodView], entries: Mapping[str, Entry]) -> Tally:
+    workers = [pod for pod in own if pod.role == names.ROLE_WORKER]
+    active = [pod for pod in own if not pod.over]
+    return Tally(
+        active_workers=sum(not pod.over for pod in workers),
+        running_workers=sum(not pod.over and pod.phase == "Running" for pod in workers),
+        active_servers=sum(pod.role == names.ROLE_SERVER for pod in active),
+        started=any(pod.phase in ("Running", "Succeeded", "Failed") for pod in workers),
+        sites=tuple(sorted({entries[pod.name].site for pod in active if pod.name in entries})),
+    )
+
+
+def _with_one_requeue(actions: list[Action]) -> list[Action]:
+    """The earliest of several wishes to look again."""
+    wishes = [action.seconds for action in actions if isinstance(action, RequeueAfter)]
+    once: list[Action] = [action for action in actions if not isinstance(action, RequeueAfter)]
+    if wishes:
+        once.append(RequeueAfter(max(0.0, min(wishes))))
+    return once

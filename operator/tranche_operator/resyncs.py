@@ -1,0 +1,117 @@
+"""A look at everything, at the start, every minute and on request: finds what no event told of.
+
+That are events lost between two watches, timers lost in a restart, and pods whose job was deleted while nobody watched.
+Jobs and pods are listed once; only the keys for which the listed state asks for an action are reconciled.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from tranche.kube.clients import ApiError
+from tranche.kube.names import LABEL_JOB
+from tranche.kube.resources import TrainingJob
+
+from tranche_operator.actions import RequeueAfter
+from tranche_operator.observations import Observed, PodView
+from tranche_operator.readings import Reader
+from tranche_operator.reconciles import reconcile
+from tranche_operator.settings import Settings
+from tranche_operator.views import view
+
+logger = logging.getLogger(__name__)
+
+REQUEST_DELAY_SECONDS = 1.0
+"""Pause between a request and the look: the listings of both watches come together."""
+RETRY_SECONDS = 5.0
+"""Pause after a failed look."""
+_YIELD_EVERY = 50
+"""Jobs between two moments in which the event loop may do something else."""
+
+
+class Resync:
+    """Looks at everything from time to time and adds the keys that need a reconcile."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        add: Callable[[str, float], None],
+        settings: Settings,
+        clock: Callable[[], datetime],
+        namespace: str | None,
+    ) -> None:
+        self._reader = reader
+        self._add = add
+        self._settings = settings
+        self._clock = clock
+        self._namespace = namespace
+        self._wanted = asyncio.Event()
+        self.last: datetime | None = None
+        """When everything was last looked at successfully."""
+
+    def request(self) -> None:
+        """Look soon; in the event loop's own thread."""
+        self._wanted.set()
+
+    async def serve(self) -> None:
+        """Look now and then until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except (ApiError, ValueError) as error:
+                logger.warning("cannot list jobs and pods, again in %.0f s: %s", RETRY_SECONDS, error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.resync_interval):
+                    await self._wanted.wait()
+                    await asyncio.sleep(REQUEST_DELAY_SECONDS)
+            self._wanted.clear()
+
+    async def look(self) -> int:
+        """List everything and add the keys that need a reconcile.
+
+        Returns:
+            How many were added.
+
+        Raises:
+            ApiError: if the API server refuses or cannot be reached.
+            ValueError: if what it answers is not what it should be.
+        """
+        pods: defaultdict[str, list[PodView]] = defaultdict(list)
+        async for pod in self._reader.all_pods(self._namespace):
+            pods[f"{pod.metadata.namespace}/{pod.metadata.labels.get(LABEL_JOB, '')}"].append(view(pod))
+        seen = added = 0
+        async for item in self._reader.all_jobs(self._namespace):
+            added += self._judge_listed(item, pods)
+            seen += 1
+            if seen % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        for key, orphans in pods.items():
+            added += self._judge(Observed(key, None, tuple(orphans)))
+        self.last = self._clock()
+        logger.debug("looked at %d jobs and %d keys without a job, %d to be reconciled", seen, len(pods), added)
+        return added
+
+    def _judge_listed(self, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
+        metadata = item["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        own = tuple(pods.pop(key, ()))
+        try:
+            return self._judge(self._reader.recall(key, TrainingJob.model_validate(item), own))
+        except ValueError as error:
+            logger.warning("%s: the job cannot be read: %s", key, " ".join(str(error).split()))
+            return False
+
+    def _judge(self, observed: Observed) -> bool:
+        """Add the key if the listed state asks for anything."""
+        actions = reconcile(observed, self._settings, self._clock())
+        if not actions:
+            return False
+        first = actions[0]
+        self._add(observed.key, first.seconds if isinstance(first, RequeueAfter) else 0.0)
+        return True

@@ -1,0 +1,104 @@
+"""From the API server's pods to what reconcile needs to know of them."""
+
+import re
+
+import msgspec
+from tranche.kube import names
+from tranche.kube.objects import is_over
+from tranche.kube.resources import GROUP
+from tranche.kube.structs import Metadata, Narrow, Pod, PodSpec
+
+from tranche_operator.observations import PodView
+
+_PLAN = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
+_DEFAULT_GRACE_SECONDS = 30
+
+
+class Owner(Narrow, frozen=True):
+    """OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class OwnedMetadata(Metadata, frozen=True):
+    """ObjectMeta with owners."""
+
+    owner_references: tuple[Owner, ...] = ()
+
+
+class Gate(Narrow, frozen=True):
+    """A scheduling gate."""
+
+    name: str = ""
+
+
+class GatedSpec(PodSpec, frozen=True):
+    """A pod's spec with its scheduling gates."""
+
+    scheduling_gates: tuple[Gate, ...] = ()
+
+
+class OwnedPod(Pod, frozen=True):
+    """A pod with what the operator needs besides."""
+
+    metadata: OwnedMetadata = OwnedMetadata()
+    spec: GatedSpec = GatedSpec()
+
+
+class ListMetadata(Narrow, frozen=True):
+    """ListMeta."""
+
+    # The field's own name clashes with the keyword.
+    next_page: str = msgspec.field(name="continue", default="")
+
+
+class PodList(Narrow, frozen=True):
+    """One page of pods."""
+
+    metadata: ListMetadata = ListMetadata()
+    items: tuple[OwnedPod, ...] = ()
+
+
+_PODS = msgspec.json.Decoder(PodList)
+
+
+def read_pods(raw: bytes) -> PodList:
+    """Decode a page of pods.
+
+    Raises:
+        msgspec.DecodeError: if it is none.
+    """
+    return _PODS.decode(raw)
+
+
+def owner_uid(owners: tuple[Owner, ...]) -> str | None:
+    """UID of the TrainingJob that controls an object, or None."""
+    for owner in owners:
+        if owner.controller and owner.kind == "TrainingJob" and owner.api_version.partition("/")[0] == GROUP:
+            return owner.uid
+    return None
+
+
+def view(pod: OwnedPod) -> PodView:
+    """What reconcile needs to know."""
+    metadata, labels = pod.metadata, pod.metadata.labels
+    attempt = labels.get(names.LABEL_ATTEMPT, "")
+    plan = _PLAN.fullmatch(metadata.annotations.get(names.ANNOTATION_PLAN, ""))
+    grace = pod.spec.termination_grace_period_seconds
+    return PodView(
+        name=metadata.name,
+        uid=metadata.uid,
+        owner=owner_uid(metadata.owner_references),
+        role=labels.get(names.LABEL_ROLE, ""),
+        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
+        phase=pod.status.phase,
+        over=is_over(pod),
+        terminating=metadata.deletion_timestamp is not None,
+        finalizers=metadata.finalizers,
+        gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
+        grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else grace,
+        plan=(int(plan[1]), int(plan[2])) if plan else None,
+    )

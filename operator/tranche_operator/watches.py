@@ -1,0 +1,114 @@
+"""Runs Kopf in a thread beside our own event loop, and brings its news over."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import kopf
+
+from tranche_operator.handlers import make_registry, make_settings
+
+STOP_SECONDS = 1.2
+"""How long Kopf may take to stop; its thread dies with the process anyway."""
+
+
+class Watches:
+    """Kopf's watches of jobs and pods."""
+
+    def __init__(
+        self,
+        kubeconfig: str | None,
+        namespace: str | None,
+        on_news: Callable[[str], None],
+        on_listing: Callable[[], None],
+    ) -> None:
+        """Set up; nothing runs before `serve`.
+
+        Args:
+            kubeconfig: As for `Credentials.load`.
+            namespace: The only one to watch; None: all.
+            on_news: Called, in the event loop of `serve`, with the key of a job of which there are news.
+            on_listing: Called there when a watch begins anew with a list.
+        """
+        self._kubeconfig = kubeconfig
+        self._namespace = namespace
+        self._on_news = on_news
+        self._on_listing = on_listing
+
+    async def serve(self) -> None:
+        """Watch until cancelled.
+
+        Raises:
+            Exception: whatever made Kopf stop by itself, for instance that the CRD was deleted.
+        """
+        home = asyncio.get_running_loop()
+        thread = _LoopThread(lambda stop: self._watch(home, stop))
+        try:
+            await asyncio.wait([thread.ended])
+            raise thread.ended.result() or RuntimeError("Kopf has stopped without saying why")
+        finally:
+            thread.stop()
+            await asyncio.wait([thread.ended], timeout=STOP_SECONDS)
+
+    async def _watch(self, home: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+        """Run Kopf; in the thread."""
+        registry = make_registry(
+            self._kubeconfig,
+            on_news=lambda key: _call(home, self._on_news, key),
+            on_listing=lambda: _call(home, self._on_listing),
+        )
+        await kopf.operator(
+            registry=registry,
+            settings=make_settings(),
+            clusterwide=self._namespace is None,
+            namespaces=[] if self._namespace is None else [self._namespace],
+            standalone=True,
+            stop_flag=stop,
+        )
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function in another thread's event loop, unless that is closed already."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
+
+
+class _LoopThread:
+    """A coroutine function in a thread with an event loop of its own, started at once."""
+
+    def __init__(self, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+        """Start it; ``main`` gets the event that asks it to stop."""
+        self._main = main
+        self._home = asyncio.get_running_loop()
+        self._stopping = threading.Event()
+        self._inside: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self.ended: asyncio.Future[BaseException | None] = self._home.create_future()
+        """Done when the thread is; the result is the error that ended it, if any."""
+        threading.Thread(target=self._run, name="kopf", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask it to stop; harmless when it has."""
+        self._stopping.set()
+        if self._inside is not None:
+            loop, stop = self._inside
+            _call(loop, stop.set)
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(self._enter())
+        except BaseException as caught:
+            error = caught
+        _call(self._home, self._finish, error)
+
+    async def _enter(self) -> None:
+        stop = asyncio.Event()
+        self._inside = asyncio.get_running_loop(), stop
+        if not self._stopping.is_set():
+            await self._main(stop)
+
+    def _finish(self, error: BaseException | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)

@@ -1,0 +1,232 @@
+"""What each node has, what runs there and what plans have reserved there; kept as watches report changes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tranche.kube.identities import Identity, identity, plan_stamp
+from tranche.kube.names import PRIORITIES, ROLE_SERVER, ROLE_WORKER, pod_name
+from tranche.kube.objects import NodeObject, Pod, is_over, node_allocatable, pod_requests, template_shape
+from tranche.kube.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.model import Resources
+
+NOTHING = Resources()
+Entry = PlannedWindow | PlannedParameterServer
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A place that a plan holds for a pod that is not bound yet."""
+
+    node: str
+    requests: Resources
+    priority: int
+
+
+@dataclass(slots=True)
+class NodeUse:
+    """One node."""
+
+    capacity: Resources | None = None
+    """None: the node is not known here."""
+    used: Resources = NOTHING
+    pods: set[str] = field(default_factory=set)
+    """Keys of the pods that are bound to it and not over."""
+    claims: dict[str, Claim] = field(default_factory=dict)
+    """By the pod that they are for."""
+
+    @property
+    def free(self) -> Resources:
+        """What kube-scheduler may still give away."""
+        return (self.capacity or NOTHING) - self.used
+
+
+class Reservations:
+    """An index over the stores of pods, nodes and jobs; a question costs what its answer is about."""
+
+    def __init__(self, pods: Mapping[str, Pod], jobs: Mapping[str, TrainingJob], gpu_resource: str) -> None:
+        self._pods = pods
+        self._jobs = jobs
+        self._gpu_resource = gpu_resource
+        self._nodes: dict[str, NodeUse] = {}
+        self._placed: dict[str, tuple[str, Resources]] = {}
+        self._planned: dict[str, dict[str, Claim]] = {}
+        """Claims of a job's plan, by the keys of its pods."""
+        self._claims: dict[str, Claim] = {}
+        self._shapes: dict[str, tuple[str, int, Resources, Resources]] = {}
+        self._unknown = NodeUse()
+
+    # ---- changes in
+
+    def note_node(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
+        """A node has changed."""
+        use = self._use(name)
+        use.capacity = node_allocatable(new, self._gpu_resource) if new is not None else None
+        self._tidy(name)
+
+    def note_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        """A pod has changed."""
+        after = None
+        if new is not None and new.spec.node_name and not is_over(new):
+            after = (new.spec.node_name, pod_requests(new, self._gpu_resource))
+        before = self._placed.pop(key, None)
+        if after is not None:
+            self._placed[key] = after
+        if before != after:
+            if before is not None:
+                use = self._use(before[0])
+                use.used -= before[1]
+                use.pods.discard(key)
+                self._tidy(before[0])
+            if after is not None:
+                use = self._use(after[0])
+                use.used += after[1]
+                use.pods.add(key)
+        claim = self._claims.get(key)
+        if claim is not None:
+            self._hold(key, claim)
+
+    def note_job(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
+        """A job, most often its plan, has changed."""
+        before = self._planned.pop(key, {})
+        after = self._wanted(key, new) if new is not None else {}
+        for pod, claim in before.items():
+            if after.get(pod) != claim:
+                self._claims.pop(pod, None)
+                self._use(claim.node).claims.pop(pod, None)
+                self._tidy(claim.node)
+        for pod, claim in after.items():
+            if before.get(pod) != claim:
+                self._claims[pod] = claim
+                self._hold(pod, claim)
+        if after:
+            self._planned[key] = after
+        if new is None:
+            self._shapes.pop(key, None)
+
+    # ---- questions
+
+    def node(self, name: str) -> NodeUse:
+        """What is known of a node; one without capacity if nothing is."""
+        return self._nodes.get(name, self._unknown)
+
+    def objection(self, name: str, pod: str, requests: Resources) -> str:
+        """Why this pod may not take a place on a node that kube-scheduler offers; empty if it may.
+
+        Args:
+            name: Of the node.
+            pod: Key of the pod; what is reserved for itself does not count against it.
+            requests: What it asks for.
+        """
+        use = self.node(name)
+        if use.capacity is None:
+            return f"{name} is not known to tranche yet"
+        room, holder = use.free, ""
+        if not requests.fits(room):
+            return f"{name} has not enough room left"
+        for other, claim in use.claims.items():
+            if other != pod:
+                room, holder = room - claim.requests, holder or other
+        return "" if requests.fits(room) else f"{name} is reserved for {holder}"
+
+    def protection(self, name: str, priority: int) -> tuple[int, str]:
+        """GPUs of a node that plans of at least this priority wait for, and one of the pods that they are for."""
+        gpus, holder = 0, ""
+        for pod, claim in self.node(name).claims.items():
+            if claim.priority >= priority and claim.requests.gpus:
+                gpus, holder = gpus + claim.requests.gpus, holder or pod
+        return gpus, holder
+
+    def leaving(self, name: str) -> str:
+        """A training pod that is about to leave a node, by its key; empty if there is none."""
+        for key in self.node(name).pods:
+            pod = self._pods.get(key)
+            who = identity(pod) if pod is not None else None
+            if pod is None or who is None:
+                continue
+            if pod.metadata.deletion_timestamp is not None or self._unwanted(pod, who):
+                return key
+        return ""
+
+    def entry(self, who: Identity) -> Entry | None:
+        """What the plan says of one of our pods, as far as we have seen the plan."""
+        job = self._jobs.get(who.job)
+        return find_entry(job.status.plan, who) if job is not None and job.status.plan is not None else None
+
+    # ---- inside
+
+    def _unwanted(self, pod: Pod, who: Identity) -> bool:
+        job = self._jobs.get(who.job)
+        if job is None or job.status.plan is None or plan_stamp(pod) > (job.status.plan.term, job.status.plan.revision):
+            return False
+        entry = find_entry(job.status.plan, who)
+        return entry is None or is_closing(entry)
+
+    def _wanted(self, key: str, job: TrainingJob) -> dict[str, Claim]:
+        plan, over = job.status.plan, job.status.phase in ("Succeeded", "Failed")
+        if plan is None or over or job.metadata.deletion_timestamp is not None:
+            return {}
+        entries = [(role, entry) for role, entry in _entries(plan) if entry.node and not is_closing(entry)]
+        if not entries:
+            return {}
+        try:
+            requests = dict(zip((ROLE_WORKER, ROLE_SERVER), self._requests(key, job), strict=True))
+        except ValueError:  # such a job gets no plan; this one is from before its template was changed
+            return {}
+        priority = PRIORITIES[job.spec.priority_class_name]
+        name = job.metadata.name
+        return {
+            f"{job.metadata.namespace}/{pod_name(name, role, entry.index, entry.attempt)}": Claim(
+                entry.node or "", requests[role], priority
+            )
+            for role, entry in entries
+        }
+
+    def _requests(self, key: str, job: TrainingJob) -> tuple[Resources, Resources]:
+        """Of a worker and of a parameter server; read once a generation."""
+        known = self._shapes.get(key)
+        if known is None or known[:2] != (job.metadata.uid, job.metadata.generation):
+            worker = template_shape(job.spec.workers.template, self._gpu_resource).requests
+            servers = job.spec.parameter_servers
+            server = template_shape(servers.template, self._gpu_resource).requests if servers else NOTHING
+            known = self._shapes[key] = (job.metadata.uid, job.metadata.generation, worker, server)
+        return known[2:]
+
+    def _hold(self, key: str, claim: Claim) -> None:
+        """A claim counts until its pod is bound, wherever that is."""
+        pod = self._pods.get(key)
+        if pod is None or not (pod.spec.node_name or is_over(pod)):
+            self._use(claim.node).claims[key] = claim
+        else:
+            self._use(claim.node).claims.pop(key, None)
+            self._tidy(claim.node)
+
+    def _use(self, name: str) -> NodeUse:
+        return self._nodes.setdefault(name, NodeUse())
+
+    def _tidy(self, name: str) -> None:
+        """Forget a node that is gone once nothing refers to it."""
+        use = self._nodes[name]
+        if use.capacity is None and not use.pods and not use.claims:
+            del self._nodes[name]
+
+
+def find_entry(plan: Plan, who: Identity) -> Entry | None:
+    """The window or parameter server that a pod belongs to."""
+    entries: Iterator[Entry] = iter(())
+    if who.role == ROLE_WORKER:
+        entries = iter(plan.workers)
+    elif who.role == ROLE_SERVER:
+        entries = iter(plan.parameter_servers)
+    return next((e for e in entries if e.attempt == who.attempt and e.index == who.index), None)
+
+
+def is_closing(entry: Entry) -> bool:
+    """Whether the entry's pod is to be stopped."""
+    return isinstance(entry, PlannedWindow) and entry.state == "Closing"
+
+
+def _entries(plan: Plan) -> Iterator[tuple[str, Entry]]:
+    for window in plan.workers:
+        yield ROLE_WORKER, window
+    for server in plan.parameter_servers:
+        yield ROLE_SERVER, server

@@ -1,0 +1,85 @@
+"""What the verbs look at: the stores of four watches and an index over them."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from tranche.extender.reservations import Reservations
+from tranche.kube.memberships import site_of
+from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.objects import NodeObject, Pod
+from tranche.kube.reflectors import Stats
+from tranche.kube.resources import SiteObject, TrainingJob
+
+T = TypeVar("T")
+
+
+class Watch(Protocol[T]):
+    """The part of a reflector that is used."""
+
+    @property
+    def store(self) -> dict[str, T]:
+        """Objects, by key."""
+
+    @property
+    def stats(self) -> Stats:
+        """Counters."""
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server last said anything."""
+
+    def subscribe(self, callback: Callable[[str, T | None, T | None], None]) -> None:
+        """Call back for every object that is there, and at every change."""
+
+
+class Watches(Protocol):
+    """The four of them."""
+
+    @property
+    def pods(self) -> Watch[Pod]:
+        """All pods, of all namespaces."""
+
+    @property
+    def nodes(self) -> Watch[NodeObject]:
+        """All nodes."""
+
+    @property
+    def jobs(self) -> Watch[TrainingJob]:
+        """All TrainingJobs."""
+
+    @property
+    def sites(self) -> Watch[SiteObject]:
+        """All Sites."""
+
+
+class View:
+    """Read-only; as new as the watches."""
+
+    def __init__(self, watches: Watches, gpu_resource: str = GPU_RESOURCE) -> None:
+        self.gpu_resource = gpu_resource
+        self.pods: Mapping[str, Pod] = watches.pods.store
+        self.nodes: Mapping[str, NodeObject] = watches.nodes.store
+        self.jobs: Mapping[str, TrainingJob] = watches.jobs.store
+        self.sites: Mapping[str, SiteObject] = watches.sites.store
+        self.reservations = Reservations(self.pods, self.jobs, gpu_resource)
+        self._site_of: dict[str, str | None] = {}
+        watches.nodes.subscribe(self.reservations.note_node)
+        watches.pods.subscribe(self.reservations.note_pod)
+        watches.jobs.subscribe(self.reservations.note_job)
+        watches.nodes.subscribe(self._forget_node)
+        watches.sites.subscribe(self._forget_sites)
+
+    def site_of(self, name: str) -> str | None:
+        """The site of a node; None if it has none or is not known."""
+        if name not in self._site_of:
+            node = self.nodes.get(name)
+            if node is None:
+                return None
+            self._site_of[name] = site_of(node.metadata.labels, self.sites)
+        return self._site_of[name]
+
+    def _forget_node(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
+        self._site_of.pop(name, None)
+
+    def _forget_sites(self, name: str, old: SiteObject | None, new: SiteObject | None) -> None:
+        self._site_of.clear()

@@ -1,0 +1,135 @@
+"""The extender's wire format: Go types without JSON tags, so UpperCamel names; lower case is accepted too."""
+
+from typing import TypeVar
+
+import msgspec
+
+from tranche.kube.structs import Pod
+
+T = TypeVar("T")
+
+
+class MalformedError(ValueError):
+    """A body that is not what kube-scheduler sends; the text says what is wrong."""
+
+
+class Names(msgspec.Struct, frozen=True):
+    """A request to filter or prioritize."""
+
+    pod: Pod
+    nodes: list[str]
+
+
+class MetaPod(msgspec.Struct, frozen=True):
+    """A victim."""
+
+    uid: str = msgspec.field(name="UID", default="")
+
+
+class MetaVictims(msgspec.Struct, frozen=True, rename="pascal"):
+    """The pods that would have to go from one node."""
+
+    pods: list[MetaPod] = []
+    pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """A request to preempt: victims by node."""
+
+    pod: Pod
+    victims: dict[str, MetaVictims]
+
+
+class FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """Every input node stands in exactly one of the two; a node rejected here is no candidate for preemption."""
+
+    node_names: list[str] = []
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
+    """A score from 0 to 10."""
+
+    host: str
+    score: int
+
+
+class PreemptResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """The nodes where preemption may go on."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims]
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+_Fields = dict[str, msgspec.Raw]
+_FIELDS = msgspec.json.Decoder(_Fields)
+_POD = msgspec.json.Decoder(Pod)
+_NAMES = msgspec.json.Decoder(list[str] | None)
+_TABLE = msgspec.json.Decoder(dict[str, _Fields | None] | None)
+_PODS = msgspec.json.Decoder(list[_Fields | None] | None)
+_COUNT = msgspec.json.Decoder(int)
+_TEXT = msgspec.json.Decoder(str)
+_METADATA = msgspec.json.Decoder(_Metadata)
+_NULL = msgspec.Raw(b"null")
+
+
+def decode_names(body: bytes) -> Names:
+    """Read the body of filter or prioritize.
+
+    Raises:
+        MalformedError: if it is none.
+    """
+    fields = _lower(_read(_FIELDS, body, "the body"))
+    names = _read(_NAMES, fields.get("nodenames", _NULL), "NodeNames")
+    if names is None:
+        whole = fields.get("nodes", _NULL) != _NULL
+        raise MalformedError("Nodes instead of NodeNames: set nodeCacheCapable" if whole else "NodeNames is missing")
+    return Names(_pod(fields), names)
+
+
+def decode_candidates(body: bytes) -> Candidates:
+    """Read the body of preempt, with whole victims or only their UIDs.
+
+    Raises:
+        MalformedError: if it is none.
+    """
+    fields = _lower(_read(_FIELDS, body, "the body"))
+    victims: dict[str, MetaVictims] = {}
+    for name in ("nodenametovictims", "nodenametometavictims"):
+        for node, found in (_read(_TABLE, fields.get(name, _NULL), name) or {}).items():
+            victims[node] = _meta(_lower(found or {}))
+    return Candidates(_pod(fields), victims)
+
+
+def _pod(fields: _Fields) -> Pod:
+    raw = fields.get("pod", _NULL)
+    if raw == _NULL:
+        raise MalformedError("Pod is missing")
+    return _read(_POD, raw, "Pod")
+
+
+def _meta(victims: _Fields) -> MetaVictims:
+    pods = [_uid(_lower(pod or {})) for pod in _read(_PODS, victims.get("pods", _NULL), "Pods") or []]
+    count = victims.get("numpdbviolations")
+    return MetaVictims([MetaPod(uid) for uid in pods], _read(_COUNT, count, "NumPDBViolations") if count else 0)
+
+
+def _uid(pod: _Fields) -> str:
+    if "uid" in pod:
+        return _read(_TEXT, pod["uid"], "UID")
+    return _read(_METADATA, pod["metadata"], "metadata").uid if "metadata" in pod else ""
+
+
+def _lower(fields: _Fields) -> _Fields:
+    return {name.lower(): value for name, value in fields.items()}
+
+
+def _read(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, what: str) -> T:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(f"{what}: {error}") from error

@@ -1,0 +1,107 @@
+"""Record what a real kube-scheduler sends to an extender: ``python tests/contract/record.py`` rewrites ``*.json`` here.
+
+A pod with a short list is filtered and prioritized; then one that fits nowhere asks whom it may evict.
+"""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tranche_testcluster import Cluster
+
+HERE = Path(__file__).parent
+VERBS = ("filter", "prioritize", "preempt")
+PODS = "/api/v1/namespaces/default/pods"
+GPU = "nvidia.com/gpu"
+SECONDS = 60
+
+
+class Recorder(ThreadingHTTPServer):
+    """An extender that agrees with everything and keeps the first body of each verb."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.bodies: dict[str, bytes] = {}
+        self.complete = threading.Event()
+
+    def answer(self, verb: str, raw: bytes) -> Any:
+        """Note the body, and say yes."""
+        self.bodies.setdefault(verb, raw)
+        if set(self.bodies) == set(VERBS):
+            self.complete.set()
+        body = json.loads(raw)
+        match verb:
+            case "filter":
+                return {"NodeNames": body["NodeNames"]}
+            case "prioritize":
+                return [{"Host": name, "Score": 1} for name in body["NodeNames"]]
+            case _:
+                return {"NodeNameToMetaVictims": body["NodeNameToMetaVictims"]}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Recorder
+
+    def do_POST(self) -> None:  # noqa: N802 (the base class's name)
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        answer = json.dumps(self.server.answer(self.path.rsplit("/", 1)[-1], raw)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
+        """Say nothing."""
+
+
+def config(port: int) -> dict[str, Any]:
+    """Of the kube-scheduler under observation."""
+    verbs = {f"{'filter' if verb == 'filter' else verb}Verb": verb for verb in VERBS}
+    extender = {"urlPrefix": f"http://127.0.0.1:{port}", "weight": 1, "nodeCacheCapable": True, **verbs}
+    return {"profiles": [{"schedulerName": "tranche"}], "extenders": [extender]}
+
+
+def pod(name: str, gpus: int, priority_class: str, nodes: list[str]) -> dict[str, Any]:
+    """A pod as the operator makes it."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    labels = {"tranche.dev/job": "cats", "tranche.dev/role": "worker", "tranche.dev/index": "0", "tranche.dev/attempt": "1"}
+    limits = {GPU: str(gpus), "cpu": "500m", "memory": "64Mi"}
+    return {
+        "metadata": {"name": name, "labels": labels, "annotations": {"tranche.dev/plan": "1.7"}},
+        "spec": {
+            "schedulerName": "tranche",
+            "priorityClassName": priority_class,
+            "containers": [{"name": "main", "image": "trainer", "resources": {"requests": limits, "limits": limits}}],
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+            },
+        },
+    }
+
+
+def main() -> None:
+    """Record."""
+    recorder = Recorder()
+    threading.Thread(target=recorder.serve_forever, daemon=True).start()
+    with Cluster() as cluster:
+        nodes = cluster.add_site("edge-a", nodes=3, gpus=2)
+        for name, value in (("low", -10), ("high", 10)):
+            priority = {"metadata": {"name": name}, "value": value}
+            assert cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority)[0] == 201
+        cluster.start_scheduler(config(recorder.server_port))
+        for number, node in enumerate(nodes):
+            assert cluster.request("POST", PODS, pod(f"cats-worker-{number}-1", 2, "low", [node, nodes[0]]))[0] == 201
+        cluster.kubectl("wait", "pod", "--all", "--for=condition=PodScheduled", f"--timeout={SECONDS}s")
+        assert cluster.request("POST", PODS, pod("evictor", 2, "high", nodes))[0] == 201
+        assert recorder.complete.wait(SECONDS), f"only {sorted(recorder.bodies)}"
+        version = cluster.request("GET", "/version")[1]["gitVersion"]
+    for verb, raw in recorder.bodies.items():
+        file = HERE / f"{verb}-{version}.json"
+        file.write_text(json.dumps(json.loads(raw), indent=1) + "\n")
+        print(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Single actions on a real API server, also late ones: what is not as it was read is left alone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from operator_lab import SITE, TEMPLATE, Lab, server, window
+from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.resources import TrainingJob
+from tranche_operator import pods as manifests
+from tranche_operator.actions import (
+    Action,
+    CheckTemplate,
+    CreatePod,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    EvictPod,
+    ReleasePod,
+    UngatePod,
+    WriteStatus,
+)
+from tranche_operator.applies import CHANGED_SECONDS, Applier
+from tranche_operator.events import EventRecorder
+from tranche_operator.memories import Memory
+from tranche_operator.observations import Observed, PodView, ServiceState
+from tranche_operator.readings import Reader
+from tranche_operator.settings import Settings
+from tranche_operator.statuses import Tally, judge, new_status
+
+SETTINGS = Settings()
+WRONG = "00000000-0000-0000-0000-000000000000"
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def with_client(lab: Lab, use: Callable[[ApiClient], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        kubeconfig = lab.cluster.service_account_kubeconfig("tranche-system", "tranche-operator")
+        async with ApiClient.connect(str(kubeconfig)) as client:
+            return await use(client)
+
+    return asyncio.run(main())
+
+
+def observe(lab: Lab, memory: Memory | None = None) -> Observed:
+    found = with_client(lab, lambda client: Reader(client, memory or Memory()).observe(f"{lab.namespace}/cats"))
+    assert isinstance(found, Observed)
+    return found
+
+
+def apply(lab: Lab, *actions: Action, seen: Observed | None = None, memory: Memory | None = None) -> float | None:
+    seen, memory = seen or observe(lab), memory or Memory()
+
+    def use(client: ApiClient) -> Awaitable[float | None]:
+        return Applier(client, memory, EventRecorder(client, now), SETTINGS, now).apply(seen, list(actions))
+
+    wish: float | None = with_client(lab, use)
+    return wish
+
+
+def make_pod(lab: Lab, **spec: Any) -> PodView:
+    """Job cats with one window, and its pod."""
+    lab.create(**spec)
+    lab.plan(window(0, 1))
+    job = observe(lab).job
+    assert job is not None
+    assert job.status.plan is not None
+    assert apply(lab, CreatePod(manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS), "R", "w")) is None
+    (pod,) = observe(lab).pods
+    return pod
+
+
+class TestPods:
+    def test_creating_twice_is_harmless(self, lab: Lab) -> None:
+        make_pod(lab)
+        job = observe(lab).job
+        assert job is not None
+        assert job.status.plan is not None
+        create = CreatePod(manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS), "R", "w")
+        memory = Memory()
+        assert apply(lab, create, memory=memory) is None
+        assert not memory.rejections
+        assert list(lab.pods()) == ["cats-worker-0-1"]
+
+    def test_a_late_eviction_does_not_hit_the_successor(self, lab: Lab) -> None:
+        pod = make_pod(lab)
+        assert apply(lab, EvictPod(pod.name, WRONG, 1, "late")) == CHANGED_SECONDS
+        assert apply(lab, DeletePod(pod.name, WRONG)) == CHANGED_SECONDS
+        assert not observe(lab).pods[0].terminating
+
+    @pytest.mark.parametrize("finalizers", [(), ("example.com/other", "tranche.dev/ledger")])
+    def test_a_release_of_what_has_changed_does_nothing(self, lab: Lab, finalizers: tuple[str, ...]) -> None:
+        pod = make_pod(lab)
+        assert apply(lab, ReleasePod(pod.name, pod.uid, finalizers)) == CHANGED_SECONDS
+        assert apply(lab, ReleasePod(pod.name, WRONG, pod.finalizers)) == CHANGED_SECONDS
+        assert observe(lab).pods[0].finalizers == ("tranche.dev/ledger",)
+        assert apply(lab, ReleasePod(pod.name, pod.uid, pod.finalizers)) is None
+        assert observe(lab).pods[0].finalizers == ()
+
+    def test_only_our_gate_is_removed(self, lab: Lab) -> None:
+        pod = make_pod(lab, chunks=None, workers=2)
+        assert pod.gates == ("tranche.dev/gang",)
+        assert apply(lab, UngatePod(pod.name, WRONG, 0)) == CHANGED_SECONDS
+        assert apply(lab, UngatePod(pod.name, pod.uid, 0)) is None
+        assert apply(lab, UngatePod(pod.name, pod.uid, 0)) == CHANGED_SECONDS
+        assert observe(lab).pods[0].gates == ()
+
+    def test_what_is_gone_is_no_error(self, lab: Lab) -> None:
+        lab.create()
+        late = (
+            EvictPod("x", WRONG, 1, "w"),
+            DeletePod("x", WRONG),
+            ReleasePod("x", WRONG, ()),
+            UngatePod("x", WRONG, 0),
+        )
+        assert apply(lab, *late) is None
+
+
+class TestJobs:
+    def status(self, job: TrainingJob) -> dict[str, Any]:
+        return new_status(job, Tally(), judge(job, Tally(), now()), (), now())
+
+    def test_a_status_for_an_earlier_job_of_the_name_is_not_written(self, lab: Lab) -> None:
+        lab.create()
+        seen = observe(lab)
+        assert seen.job is not None
+        status = self.status(seen.job)
+        assert apply(lab, WriteStatus(WRONG, status), seen=seen) == CHANGED_SECONDS
+        assert "phase" not in lab.status()
+        assert apply(lab, WriteStatus(seen.job.metadata.uid, status), seen=seen) is None
+        assert lab.status()["phase"] == "Waiting"
+
+    def test_a_status_for_a_job_that_is_gone_is_not_written(self, lab: Lab) -> None:
+        lab.create()
+        seen = observe(lab)
+        assert seen.job is not None
+        lab.ask("DELETE", lab.path("cats"))
+        write = WriteStatus(seen.job.metadata.uid, self.status(seen.job))
+        assert apply(lab, write, seen=seen) == CHANGED_SECONDS
+        assert observe(lab).job is None
+
+    def test_writing_the_status_leaves_the_planners_part_alone(self, lab: Lab) -> None:
+        lab.create()
+        lab.plan(window(0, 1), progress={"done": "3", "failures": 2})
+        seen = observe(lab)
+        assert seen.job is not None
+        apply(lab, WriteStatus(seen.job.metadata.uid, self.status(seen.job)), seen=seen)
+        status = lab.status()
+        assert status["plan"]["workers"][0]["attempt"] == 1
+        assert status["progress"] == {"done": "3", "failures": 2}
+        lab.plan(progress={"done": "3"})
+        assert lab.status()["phase"] == "Waiting"
+
+    def test_only_the_job_that_was_read_is_deleted(self, lab: Lab) -> None:
+        uid = lab.create()["metadata"]["uid"]
+        assert apply(lab, DeleteJob(WRONG)) == CHANGED_SECONDS
+        assert observe(lab).job is not None
+        assert apply(lab, DeleteJob(uid)) is None
+        assert observe(lab).job is None
+
+    def test_equal_events_are_one_event_with_a_count(self, lab: Lab) -> None:
+        lab.create()
+        times = iter([datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC) for second in (0, 1, 2, 20, 21)])
+        seen = observe(lab)
+        assert seen.job is not None
+        job = seen.job
+
+        async def use(client: ApiClient) -> None:
+            recorder = EventRecorder(client, lambda: next(times))
+            for number in range(5):
+                await recorder.emit(job, EmitEvent("Warning", "PodsRejected", f"used: {number}"))
+
+        with_client(lab, use)
+        event = lab.events()["PodsRejected"]
+        assert event["count"] == 4, "the fifth is counted and will be written with the next"
+        assert event["message"] == "used: 3"
+        assert (event["firstTimestamp"], event["lastTimestamp"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:20Z")
+
+
+class TestServices:
+    def test_it_is_known_whose_the_service_is(self, lab: Lab) -> None:
+        lab.create()
+        lab.plan(window(0, 1))
+        seen = observe(lab)
+        assert seen.job is not None
+        assert seen.service is ServiceState.ABSENT
+        assert apply(lab, CreateService(manifests.service(seen.job)), seen=seen) is None
+        assert apply(lab, CreateService(manifests.service(seen.job)), seen=seen) is None
+        assert observe(lab).service is ServiceState.OWN
+        owner = [{"op": "replace", "path": "/metadata/ownerReferences/0/uid", "value": WRONG}]
+        lab.ask("PATCH", lab.core("services", "cats"), owner, "application/json-patch+json")
+        assert observe(lab).service is ServiceState.STALE
+        nobody = [{"op": "remove", "path": "/metadata/ownerReferences"}]
+        lab.ask("PATCH", lab.core("services", "cats"), nobody, "application/json-patch+json")
+        assert observe(lab).service is ServiceState.FOREIGN
+
+
+class TestReading:
+    def test_a_job_that_does_not_exist_is_none(self, lab: Lab) -> None:
+        assert observe(lab) == Observed(f"{lab.namespace}/cats", None)
+
+    def test_an_api_that_does_not_serve_jobs_says_nothing_of_a_job(self, lab: Lab, monkeypatch: Any) -> None:
+        monkeypatch.setattr("tranche_operator.paths.RESOURCES", "/apis/not.served/v1")
+        with pytest.raises(ApiError, match="not served"):
+            observe(lab)
+
+    def test_everything_is_listed_page_by_page(self, lab: Lab, monkeypatch: Any) -> None:
+        monkeypatch.setattr("tranche_operator.readings.PAGE", 2)
+        names = {f"job-{number}" for number in range(5)}
+        for name in names:
+            lab.create(name)
+
+        async def use(client: ApiClient) -> set[str]:
+            return {job["metadata"]["name"] async for job in Reader(client, Memory()).all_jobs(lab.namespace)}
+
+        assert with_client(lab, use) == names
+
+
+CONTAINERS = [
+    {"name": "train", "image": "t:1", "env": [{"name": "TRANCHE_ATTEMPT", "value": "mine"}], "ports": []},
+    {"name": "side", "image": "s:1", "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]},
+]
+RICH = {
+    "metadata": {"labels": {"team": "a"}, "annotations": {"k": "v"}},
+    "spec": {
+        "containers": CONTAINERS,
+        "initContainers": [{"name": "fetch", "image": "f:1"}],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]},
+                        {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["bad"]}]},
+                    ]
+                }
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("gang", [False, True])
+@pytest.mark.parametrize("template", [TEMPLATE, RICH], ids=["plain", "rich"])
+@pytest.mark.parametrize("node", [f"{SITE}-0", None])
+def test_the_api_server_accepts_our_pods(lab: Lab, gang: bool, template: dict[str, Any], node: str | None) -> None:
+    servers = {} if gang else {"parameterServers": {"replicas": 1, "template": template}}
+    checkpoint = {"volume": {"hostPath": {"path": "/var/ckpt", "type": "DirectoryOrCreate"}}}
+    lab.create(chunks=None if gang else 4, template=template, checkpoint=checkpoint, **servers)
+    lab.plan(window(0, 1, node=node), servers=[] if gang else [server(0, 2)])
+    seen = observe(lab)
+    job = seen.job
+    assert job is not None
+    assert job.status.plan is not None
+    labels = {"pool": "burst"}
+    pods = [manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS, labels)]
+    pods += [manifests.server_pod(job, entry, SETTINGS, labels) for entry in job.status.plan.parameter_servers]
+    memory = Memory()
+    apply(lab, CheckTemplate(1, (*pods, *manifests.checked_pods(job, SETTINGS))), seen=seen, memory=memory)
+    finding = memory.verdicts[seen.key].finding
+    assert (finding.status, finding.message) == ("False", "")
+    apply(lab, *(CreatePod(pod, "R", "w") for pod in pods), seen=seen, memory=memory)
+    assert len(lab.pods()) == len(pods)
+    terms = lab.pods()["cats-worker-0-1"]["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
+    assert len(terms) == (2 if node else 1) * (2 if template is RICH else 1)

@@ -1,0 +1,95 @@
+"""The operator may end at any moment; all that it knows is in the API server."""
+
+import random
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from operator_lab import SITE, Lab, Process, eventually, operator_command, window
+from tranche_testcluster import Cluster
+
+HEALTH_PORT = 18081
+
+
+@pytest.fixture
+def process(cluster: Cluster, nodes: list[str]) -> Iterator[Process]:
+    command = operator_command(cluster, "--health-port", str(HEALTH_PORT))
+    process = Process(command, cluster.directory / "operator-restarts.log")
+    yield process
+    if process.process.poll() is None:
+        process.kill()
+
+
+def probe(path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{HEALTH_PORT}/{path}", timeout=2) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return int(error.code)
+    except OSError:
+        return 0
+
+
+def test_it_stops_within_two_seconds_when_asked_to(lab: Lab, process: Process) -> None:
+    eventually(lambda: probe("readyz") == 200)
+    assert probe("healthz") == 200
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    code, seconds = process.terminate()
+    assert code == 0, process.said()
+    assert seconds < 2
+    assert "Traceback" not in process.said()
+
+
+def test_what_happened_while_it_was_away_is_made_up_for(lab: Lab, process: Process) -> None:
+    for name in ("cats", "dogs", "owls"):
+        lab.create(name)
+        lab.plan(window(0, 1), window(1, 2), name=name)
+        lab.has_pods(f"{name}-worker-0-1", f"{name}-worker-1-2", job=name)
+        lab.bind(f"{name}-worker-0-1")
+    process.kill()
+    lab.plan(window(1, 2), window(0, 1, "Closing"), window(2, 3), name="cats")
+    lab.ask("DELETE", lab.path("dogs"))
+    lab.plan(window(0, 1), name="owls", progress={"done": "0-3"})
+    process.start()
+    eventually(lambda: "deletionTimestamp" in lab.pods("cats")["cats-worker-0-1"]["metadata"])
+    assert "cats-worker-2-3" in lab.pods("cats")
+    lab.has_pods(job="dogs")
+    eventually(lambda: lab.status("owls").get("phase") == "Succeeded")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_at_any_moment_it_converges(lab: Lab, process: Process, seed: int) -> None:
+    chance = random.Random(seed)
+    workers = 12
+    lab.create(chunks=workers, workers=workers)
+    attempts = 0
+    open_: dict[int, int] = {}
+    closing: dict[int, int] = {}
+    for _ in range(4):
+        # The planner's turn: forget what has ended, close some windows, open as many as are free.
+        existing = lab.pods()
+        closing = {i: a for i, a in closing.items() if not _has_ended(existing.get(f"cats-worker-{i}-{a}"))}
+        for index in [i for i in sorted(open_) if i not in closing and chance.random() < 0.4]:
+            closing[index] = open_.pop(index)
+        for index in range(workers):
+            if index not in open_ and index not in closing:
+                attempts += 1
+                open_[index] = attempts
+        windows = [window(i, a) for i, a in open_.items()] + [window(i, a, "Closing") for i, a in closing.items()]
+        lab.plan(*windows)
+        time.sleep(chance.uniform(0.5, 2.0))
+        process.kill()
+        process.start()
+    counted = {f"cats-worker-{index}-{attempt}" for index, attempt in closing.items()}
+    eventually(lambda: all(_has_ended(lab.pods().get(name)) for name in counted), 30)
+    lab.plan(*(window(i, a) for i, a in open_.items()))
+    lab.has_pods(*(f"cats-worker-{index}-{attempt}" for index, attempt in open_.items()))
+    eventually(lambda: lab.status().get("activeWorkers") == len(open_))
+    assert not lab.status().get("sites") or lab.status()["sites"] == SITE
+
+
+def _has_ended(pod: dict[str, dict[str, str]] | None) -> bool:
+    return pod is None or "deletionTimestamp" in pod["metadata"]

@@ -1,0 +1,239 @@
+import json
+from typing import Any
+
+import pytest
+from extender_objects import Stores, stranger, window, worker
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tranche.extender.apps import LARGEST_BODY, create_app
+from tranche.kube.metrics import Metrics
+
+POD = {
+    "metadata": {
+        "name": "cats-worker-0-1",
+        "namespace": "ns",
+        "labels": {
+            "tranche.dev/job": "cats",
+            "tranche.dev/role": "worker",
+            "tranche.dev/index": "0",
+            "tranche.dev/attempt": "1",
+        },
+        "annotations": {"tranche.dev/plan": "1.1"},
+    },
+    "spec": {"containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
+}
+
+
+class Running:
+    """The application over stores that a test fills."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.stores = Stores(nodes)
+        self.metrics = Metrics()
+        self.waiting: list[str] = []
+        self.client = TestClient(create_app(self.stores, self.metrics, lambda: self.waiting))
+
+    def ask(self, verb: str, names: list[str], pod: dict[str, Any] = POD) -> Any:
+        response = self.client.post(f"/{verb}", json={"Pod": pod, "Nodes": None, "NodeNames": names})
+        assert response.status_code == 200, response.text
+        return response.json()
+
+
+def test_filter_answers_in_the_wire_format() -> None:
+    app = Running("n1", "n2")
+    app.stores.add_job("cats", window(0, 1, "n1"))
+    assert app.ask("filter", ["n1", "n2"]) == {
+        "NodeNames": ["n1"],
+        "FailedAndUnresolvableNodes": {"n2": "planned for n1"},
+        "Error": "",
+    }
+
+
+def test_prioritize_answers_a_bare_list() -> None:
+    app = Running("n1", "n2")
+    app.stores.add_job("cats", window(0, 1, "n1"))
+    first, second = app.ask("prioritize", ["n1", "n2"])
+    assert first == {"Host": "n1", "Score": 10}
+    assert set(second) == {"Host", "Score"}
+
+
+def test_preempt_answers_uids_by_node() -> None:
+    app = Running("n1", "n2")
+    app.stores.add_job("cats", window(0, 1, "n1"))
+    victims = {name: {"Pods": [{"UID": f"u-{name}"}], "NumPDBViolations": 0} for name in ("n1", "n2", "absent")}
+    response = app.client.post("/preempt", json={"Pod": POD, "NodeNameToMetaVictims": victims})
+    assert response.json() == {"NodeNameToMetaVictims": {"n1": victims["n1"]}}
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+def test_a_malformed_body_is_400_with_a_reason(verb: str) -> None:
+    response = Running().client.post(f"/{verb}", content=b"{")
+    assert response.status_code == 400
+    assert "the body: " in response.json()["error"]
+
+
+def test_too_large_a_body_is_413_whether_or_not_it_says_its_length() -> None:
+    app = Running()
+    piece = b" " * (LARGEST_BODY // 4)
+    assert app.client.post("/filter", content=piece * 4 + b" ").status_code == 413
+    assert app.client.post("/filter", content=iter([piece] * 5)).status_code == 413
+    assert app.client.post("/filter", content=iter([piece] * 4)).status_code == 400
+
+
+def test_ready_says_what_it_waits_for() -> None:
+    app = Running()
+    assert app.client.get("/readyz").text == "ok\n"
+    app.waiting = ["pods", "jobs"]
+    response = app.client.get("/readyz")
+    assert (response.status_code, response.text) == (503, "waiting for pods, jobs\n")
+    assert app.client.get("/healthz").status_code == 200
+
+
+def test_metrics_tell_of_requests_watches_and_jobs() -> None:
+    app = Running("n1", "n2")
+    app.stores.add_job("cats", window(0, 1, "n1"), phase="Running")
+    app.stores.pods.stats.events = 5
+    app.ask("filter", ["n1", "n2"])
+    app.metrics.count_status_write("written")
+    app.metrics.count_preemption("Preempted")
+    with app.metrics.time_plan():
+        pass
+    text = app.client.get("/metrics").text
+    for line in (
+        'tranche_extender_nodes_total{result="passed",verb="filter"} 1.0',
+        'tranche_extender_nodes_total{result="rejected",verb="filter"} 1.0',
+        'tranche_extender_request_seconds_count{verb="filter"} 1.0',
+        'tranche_jobs{phase="Running"} 1.0',
+        'tranche_jobs{phase="Failed"} 0.0',
+        'tranche_watch_objects{kind="nodes"} 2.0',
+        'tranche_watch_events_total{kind="pods"} 5.0',
+        'tranche_watch_age_seconds{kind="pods"} 0.0',
+        'tranche_watch_relists_total{kind="sites"} 0.0',
+        'tranche_watch_errors_total{kind="jobs"} 0.0',
+        'tranche_status_writes_total{result="written"} 1.0',
+        'tranche_preemptions_total{reason="Preempted"} 1.0',
+        "tranche_plan_seconds_count 1.0",
+        'tranche_job_completion_seconds_bucket{le="524288.0"} 0.0',
+        "tranche_build_info{",
+    ):
+        assert line in text
+
+
+def test_a_finished_job_is_observed_from_its_creation() -> None:
+    app = Running()
+    job = app.stores.add_job("cats", creationTimestamp="2026-01-01T00:00:00Z")
+    app.metrics.observe_completion(job)
+    status = job.status.model_copy(update={"completion_time": job.metadata.creation_timestamp})
+    app.metrics.observe_completion(job.model_copy(update={"status": status}))
+    assert "tranche_job_completion_seconds_count 1.0" in app.client.get("/metrics").text
+
+
+class TestReads:
+    def test_jobs_are_listed_a_page_at_a_time(self) -> None:
+        app = Running()
+        for name in ("cats", "ants", "bees"):
+            app.stores.add_job(name, window(0, 1, "n1"))
+        first = app.client.get("/v1/jobs", params={"limit": 2}).json()
+        assert [job["name"] for job in first["jobs"]] == ["ants", "bees"]
+        rest = app.client.get("/v1/jobs", params={"limit": 2, "after": first["next"]}).json()
+        assert [job["name"] for job in rest["jobs"]] == ["cats"]
+        assert rest["next"] is None
+
+    def test_jobs_are_chosen_by_namespace_and_phase(self) -> None:
+        app = Running()
+        app.stores.add_job("cats", phase="Running")
+        app.stores.add_job("dogs")
+        assert [j["name"] for j in app.client.get("/v1/jobs?phase=Waiting").json()["jobs"]] == ["dogs"]
+        assert app.client.get("/v1/jobs?namespace=other").json()["jobs"] == []
+
+    def test_one_job_is_told_with_its_plan(self) -> None:
+        app = Running()
+        app.stores.add_job("cats", window(0, 1, "n1", "n2"), homes={"edge-a": "0-3"}, phase="Running")
+        told = app.client.get("/v1/jobs/ns/cats").json()
+        assert (told["phase"], told["plan"]) == ("Running", "1.1")
+        assert told["homes"] == {"edge-a": "0-3"}
+        assert told["windows"] == [
+            {
+                "index": 0,
+                "attempt": 1,
+                "site": "edge-a",
+                "node": "n1",
+                "fallbacks": ["n2"],
+                "chunks": [0],
+                "state": "Open",
+            }
+        ]
+
+    def test_a_job_that_has_not_been_planned_is_told_too(self) -> None:
+        app = Running()
+        app.stores.add_job("cats", planned=False)
+        told = app.client.get("/v1/jobs/ns/cats").json()
+        assert (told["phase"], told["plan"], told["windows"], told["plannedStart"]) == ("Waiting", "", [], None)
+
+    def test_an_unknown_job_is_404(self) -> None:
+        response = Running().client.get("/v1/jobs/ns/cats")
+        assert (response.status_code, response.json()) == (404, {"error": "there is no TrainingJob ns/cats"})
+
+    @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "namespace=" + "x" * 64])
+    def test_a_query_out_of_bounds_is_refused(self, query: str) -> None:
+        assert Running().client.get(f"/v1/jobs?{query}").status_code == 422
+
+    def test_sites_tell_what_they_have_use_and_hold(self) -> None:
+        app = Running()
+        for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+            app.stores.add_node(name, gpus=4, ready=name != "a2", zone=zone)
+        app.stores.add_site("a", zone="a")
+        app.stores.add_pod(stranger("web", "a1", gpus=3))
+        app.stores.add_job("cats", window(0, 1, "a1"), window(1, 2, "a2"))
+        app.stores.add_pod(worker("cats", 1, 2, "a2"))
+        assert app.client.get("/v1/sites").json()["sites"] == [
+            {"name": "a", "tier": "Edge", "unlimited": False, "nodes": 2, "readyNodes": 1, "gpus": 8, "usedGpus": 4,
+             "reservedGpus": 1}
+        ]  # fmt: skip
+
+    def test_without_sites_all_nodes_are_one(self) -> None:
+        sites = Running("n1", "n2").client.get("/v1/sites").json()["sites"]
+        assert [(site["name"], site["nodes"]) for site in sites] == [("cluster", 2)]
+
+    def test_the_api_describes_itself(self) -> None:
+        assert "/v1/jobs" in Running().client.get("/openapi.json").json()["paths"]
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+TEXTS = st.text(max_size=10) | st.sampled_from(["0", "1", "cats", "worker", "ps", "1.1", "9.9", "1" * 5000])
+LIKE_OURS = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {
+                "namespace": st.just("ns"),
+                "labels": st.fixed_dictionaries(
+                    {f"tranche.dev/{name}": TEXTS for name in ("job", "role", "index", "attempt")}
+                ),
+                "annotations": st.dictionaries(st.just("tranche.dev/plan"), TEXTS),
+            }
+        ),
+        "spec": st.fixed_dictionaries({"overhead": st.dictionaries(st.sampled_from(["cpu", "memory"]), TEXTS)}),
+    }
+)
+FUZZED = Running("n1", "n2")
+FUZZED.stores.add_job("cats", window(0, 1, "n1", "n2"), window(1, 1, None), servers=[window(0, 1, "n2")])
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+@settings(deadline=None)
+@given(pod=ANY_JSON | LIKE_OURS, names=ANY_JSON | st.lists(TEXTS, max_size=3), victims=ANY_JSON)
+def test_no_json_makes_a_verb_fail(verb: str, pod: Any, names: Any, victims: Any) -> None:
+    content = json.dumps({"Pod": pod, "NodeNames": names, "NodeNameToVictims": victims})
+    assert FUZZED.client.post(f"/{verb}", content=content).status_code in (200, 400)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+@settings(deadline=None)
+@given(content=st.binary(max_size=50) | ANY_JSON.map(lambda value: json.dumps(value).encode()))
+def test_no_bytes_make_a_verb_fail(verb: str, content: bytes) -> None:
+    assert FUZZED.client.post(f"/{verb}", content=content).status_code in (200, 400)
