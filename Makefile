@@ -50,7 +50,7 @@ bench: binaries  ## figures of docs/results.md
 	$(BIN)/python benchmarks/extender_filter.py
 
 generate: binaries  ## CRDs and chart files from the pydantic models and the API server's own schemas
-	$(BIN)/python -m tranche_testcluster run -- $(BIN)/python -m tranche.kube.crds
+	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
 
 lock: setup  ## new versions into requirements/*.txt
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv

@@ -74,7 +74,9 @@ class CheckTemplate:
 class WriteStatus:
     """Apply the operator's part of the status."""
 
-    uid: str
+    resource_version: str
+    """Of the job as it was read: a status must not reach a later job of the same name, and the API server does not look
+    at the UID when the status subresource is applied."""
     status: dict[str, Any]
 
 

@@ -245,7 +245,11 @@ class Applier:
         document = {
             "apiVersion": API_VERSION,
             "kind": "TrainingJob",
-            "metadata": {"name": run.name, "namespace": run.namespace, "uid": action.uid},
+            "metadata": {
+                "name": run.name,
+                "namespace": run.namespace,
+                "resourceVersion": action.resource_version,
+            },
             "status": action.status,
         }
         try:

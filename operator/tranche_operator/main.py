@@ -67,10 +67,19 @@ async def run(kubeconfig: str | None, namespace: str | None, health_port: int | 
 
 def configure_logging(level: str) -> None:
     """One line a fact, to stderr; Kopf's own lines only from warnings on, unless everything is asked for."""
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True
-    )
-    if level != "debug":
-        logging.getLogger("kopf").setLevel(max(logging.WARNING, getattr(logging, level.upper())))
+    form = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form, force=True)
+    if level == "debug":
+        return
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
     # It warns that signals do not reach it: they reach us, and we stop it.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_without_kopfs_traceback)
+
+
+def _without_kopfs_traceback(record: logging.LogRecord) -> bool:
+    """Keep Kopf's lines to lines: when its watches fail, they start again, and we say why."""
+    if record.name.startswith("kopf."):
+        record.exc_info = record.exc_text = None
+    return True

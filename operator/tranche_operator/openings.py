@@ -81,7 +81,7 @@ def rejection_findings(job: TrainingJob, rejection: Rejection | None, missing: M
         return [Finding(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
     before = condition_of(job, names.CONDITION_PODS_REJECTED)
     if before is not None and before.status == "True" and not missing:
-        return [Finding(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "every planned pod exists")]
+        return [Finding(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "no planned pod is missing")]
     return []
 
 

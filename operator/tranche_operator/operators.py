@@ -26,6 +26,7 @@ REMIND_SECONDS = 30.0
 """Between two log lines about the same obstacle."""
 RESTART_SECONDS = 2.0
 """Pause before the watches start again after they failed."""
+NO_CRD = "the CRD trainingjobs.tranche.dev is not installed (kubectl apply -f manifests/crds)"
 
 
 class Operator:
@@ -89,9 +90,7 @@ class Operator:
             obstacle = await self._find_obstacle()
             if obstacle != self._obstacle or (obstacle and time.monotonic() - told_at >= REMIND_SECONDS):
                 told_at = time.monotonic()
-                logger.info("waiting: %s", obstacle) if obstacle else logger.info(
-                    "following the plans of %s", self._scope
-                )
+                logger.info("waiting: %s" if obstacle else "following the plans of %s", obstacle or self._scope)
             self._obstacle = obstacle
             if not obstacle:
                 return
@@ -101,12 +100,9 @@ class Operator:
         try:
             answer = await self._client.request("GET", paths.RESOURCES, timeout=10.0)
         except ApiError as error:
-            if error.status == 404:
-                return "the CRD trainingjobs.tranche.dev is not installed (kubectl apply -f manifests/crds)"
-            return f"the API server does not answer as it should: {error}"
-        if not any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ())):
-            return "the CRD trainingjobs.tranche.dev is not served yet"
-        return ""
+            return NO_CRD if error.status == 404 else f"the API server does not answer as it should: {error}"
+        served = any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ()))
+        return "" if served else NO_CRD
 
     @property
     def _scope(self) -> str:

@@ -103,7 +103,7 @@ def _report(
     status = new_status(job, tally, judgement, findings, now)
     if status == own_status(job.status):
         return []
-    return [WriteStatus(job.metadata.uid, status), *transitions.phase_events(job, judgement)]
+    return [WriteStatus(job.metadata.resource_version, status), *transitions.phase_events(job, judgement)]
 
 
 def _is_checked(job: TrainingJob) -> bool:

@@ -1,7 +1,12 @@
-"""``python -m tranche_testcluster build``: make the binaries. ``… up``: run a cluster until Ctrl-C."""
+"""``python -m tranche_testcluster build``: make the binaries. ``… up``: run a cluster until Ctrl-C.
+
+``… run COMMAND``: run a command with ``KUBECONFIG`` set to a cluster that lives as long as the command.
+"""
 
 import argparse
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "build":
             for name, path in binaries.ensure(*options.names).items():
                 _say(f"{name:<24} {path}")
+        elif options.command == "run":
+            return _run(options.words)
         else:
             _up(options)
     except ClusterError as error:
@@ -32,6 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build the binaries that are missing and print where all of them are")
     build.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(binaries.NAMES)}")
+    run = commands.add_parser("run", help="run a command with a cluster of its own")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     up = commands.add_parser("up", help="run a cluster until Ctrl-C")
     up.add_argument("--sites", type=int, default=2, help="site-0, site-1, … (default: %(default)s)")
     up.add_argument("--nodes", type=int, default=2, help="of each site (default: %(default)s)")
@@ -52,6 +61,12 @@ def _up(options: argparse.Namespace) -> None:
         ends = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         signal.sigwait(ends)
+
+
+def _run(words: list[str]) -> int:
+    with Cluster() as cluster:
+        environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+        return subprocess.run(words, env=environment, check=False).returncode  # noqa: S603 - the user's own command
 
 
 def _say(text: str) -> None:

@@ -44,7 +44,7 @@ class Recorder(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Recorder
 
-    def do_POST(self) -> None:  # noqa: N802 (the base class's name)
+    def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["Content-Length"]))
         answer = json.dumps(self.server.answer(self.path.rsplit("/", 1)[-1], raw)).encode()
         self.send_response(200)
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def config(port: int) -> dict[str, Any]:
     """Of the kube-scheduler under observation."""
-    verbs = {f"{'filter' if verb == 'filter' else verb}Verb": verb for verb in VERBS}
+    verbs = {f"{verb}Verb": verb for verb in VERBS}
     extender = {"urlPrefix": f"http://127.0.0.1:{port}", "weight": 1, "nodeCacheCapable": True, **verbs}
     return {"profiles": [{"schedulerName": "tranche"}], "extenders": [extender]}
 
@@ -66,7 +66,12 @@ def config(port: int) -> dict[str, Any]:
 def pod(name: str, gpus: int, priority_class: str, nodes: list[str]) -> dict[str, Any]:
     """A pod as the operator makes it."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
-    labels = {"tranche.dev/job": "cats", "tranche.dev/role": "worker", "tranche.dev/index": "0", "tranche.dev/attempt": "1"}
+    labels = {
+        "tranche.dev/job": "cats",
+        "tranche.dev/role": "worker",
+        "tranche.dev/index": "0",
+        "tranche.dev/attempt": "1",
+    }
     limits = {GPU: str(gpus), "cpu": "500m", "memory": "64Mi"}
     return {
         "metadata": {"name": name, "labels": labels, "annotations": {"tranche.dev/plan": "1.7"}},
@@ -91,8 +96,8 @@ def main() -> None:
             priority = {"metadata": {"name": name}, "value": value}
             assert cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority)[0] == 201
         cluster.start_scheduler(config(recorder.server_port))
-        for number, node in enumerate(nodes):
-            assert cluster.request("POST", PODS, pod(f"cats-worker-{number}-1", 2, "low", [node, nodes[0]]))[0] == 201
+        for number in range(len(nodes)):  # each takes a node for itself
+            assert cluster.request("POST", PODS, pod(f"cats-worker-{number}-1", 2, "low", nodes))[0] == 201
         cluster.kubectl("wait", "pod", "--all", "--for=condition=PodScheduled", f"--timeout={SECONDS}s")
         assert cluster.request("POST", PODS, pod("evictor", 2, "high", nodes))[0] == 201
         assert recorder.complete.wait(SECONDS), f"only {sorted(recorder.bodies)}"
@@ -100,7 +105,6 @@ def main() -> None:
     for verb, raw in recorder.bodies.items():
         file = HERE / f"{verb}-{version}.json"
         file.write_text(json.dumps(json.loads(raw), indent=1) + "\n")
-        print(file)
 
 
 if __name__ == "__main__":

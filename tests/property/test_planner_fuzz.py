@@ -166,6 +166,6 @@ class FifoMachine(PlannerMachine):
 
 
 TestFaithfulPlanner = PlannerMachine.TestCase
-TestFaithfulPlanner.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+TestFaithfulPlanner.settings = settings(max_examples=300, stateful_step_count=40, deadline=None, derandomize=True)
 TestFifoPlanner = FifoMachine.TestCase
-TestFifoPlanner.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True)
+TestFifoPlanner.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)

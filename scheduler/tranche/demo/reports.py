@@ -21,7 +21,7 @@ class Outcome:
     """By job that succeeded."""
     preemptions: int
     start_seconds: float
-    """Mean time from the opening of a window to the start of its worker."""
+    """Mean time from the opening of a window on a free slot to the start of its worker."""
     jobs: tuple[Job, ...]
     """As the planner saw them, with the submission times of this run."""
     sites: tuple[Site, ...]

@@ -138,16 +138,14 @@ def _outcome(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float], 
 
 
 def _start_seconds(url: str) -> float:
-    """Mean of the scheduler's own histogram of window starts."""
+    """Mean time of a window's start without a hand-over, from the scheduler's own histogram."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=5) as reply:  # noqa: S310 - our own http address
         lines = reply.read().decode().splitlines()
-    values = {
-        name: float(value)
-        for name, value in (line.split(" ", 1) for line in lines if line.startswith("tranche_window_start_seconds_"))
-        if name.endswith(("_sum", "_count"))
-    }
-    count = values.get("tranche_window_start_seconds_count", 0.0)
-    return values.get("tranche_window_start_seconds_sum", 0.0) / count if count else 0.0
+    values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("tranche_window_start_seconds"))
+    total, count = (
+        float(values.get(f'tranche_window_start_seconds_{part}{{handover="no"}}', 0.0)) for part in ("sum", "count")
+    )
+    return total / count if count else 0.0
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:

@@ -1,6 +1,7 @@
 """What the demo shows while it runs: counts, GPUs by site, and the next jobs to complete."""
 
 import io
+import re
 import time
 from pathlib import Path
 from typing import Self
@@ -15,7 +16,10 @@ from tranche.demo.observations import Snapshot, age
 from tranche.kube.resources import SiteObject, TrainingJob
 
 SHOWN_JOBS = 8
-PICTURE_WIDTH = 118
+COLUMNS = (("next to complete", 17), ("phase", 8), ("chunks", 6), ("planned completion", 20), ("why", None))
+PICTURE_WIDTH = 132
+FONT_FACE = re.compile(r"@font-face \{.*?\}", re.S)
+"""Fonts from elsewhere; the picture does with those that are there."""
 LINE_SECONDS = 5.0
 """Between two lines where the output is not a terminal."""
 
@@ -73,7 +77,7 @@ class Screen:
         recorder = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
         recorder.print(self._picture(seconds, snapshot))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(recorder.export_svg(title="make demo"))
+        path.write_text(FONT_FACE.sub("", recorder.export_svg(title="make demo")))
 
     def _counts(self, seconds: float, snapshot: Snapshot) -> Text:
         phases = snapshot.phases
@@ -108,8 +112,8 @@ def _sites_line(sites: tuple[SiteObject, ...]) -> str:
 
 def _jobs(snapshot: Snapshot) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("next to complete", "phase", "chunks", "planned completion", "why"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == "why" else None)
+    for name, width in COLUMNS:
+        table.add_column(name, no_wrap=True, overflow="ellipsis", width=width, ratio=None if width else 1)
     for job in snapshot.next_completions(SHOWN_JOBS):
         table.add_row(*_job_row(job))
     for _ in range(SHOWN_JOBS - table.row_count):

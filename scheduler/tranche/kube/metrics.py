@@ -74,7 +74,8 @@ class Metrics:
         )
         self._starts = Histogram(
             "tranche_window_start_seconds",
-            "From the opening of a window to the start of its worker.",
+            "From the opening of a window to the start of its worker; handover: a preempted worker had to leave first.",
+            ["handover"],
             buckets=START_BUCKETS,
             registry=registry,
         )
@@ -117,9 +118,9 @@ class Metrics:
         """A worker was stopped before its end; the reason is one of a few words."""
         self._preemptions.labels(reason).inc()
 
-    def observe_window_start(self, seconds: float) -> None:
+    def observe_window_start(self, seconds: float, *, handover: bool) -> None:
         """A window's worker has started to train, so long after the window was opened."""
-        self._starts.observe(max(0.0, seconds))
+        self._starts.labels("yes" if handover else "no").observe(max(0.0, seconds))
 
     def observe_completion(self, job: TrainingJob) -> None:
         """A job has succeeded."""

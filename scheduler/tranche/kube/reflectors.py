@@ -22,7 +22,7 @@ INACTIVITY_SECONDS = 70.0
 WATCH_SECONDS = (240, 480)
 """The server is asked to end a watch after a time drawn from this range, so that clients do not return all at once."""
 FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 10.0
 LEAST_WATCH_SECONDS = 1.0
 """A watch that the server ended after less is not opened again at once."""
 BURST_SECONDS = 0.005

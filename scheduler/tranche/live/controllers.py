@@ -207,7 +207,7 @@ class Controller:
         state = self.planner.cluster.jobs.get(event.job)
         run = state.runs.get(event.attempt) if state else None
         if run is not None and run.started == event.at:
-            self.metrics.observe_window_start(event.at - run.opened)
+            self.metrics.observe_window_start(event.at - run.opened, handover=run.handover)
 
     def _pods_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         for name in self._book.note_pod(key, new):

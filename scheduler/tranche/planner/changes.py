@@ -266,16 +266,20 @@ def _node_changed(planner: Planner, node: Node) -> None:
     moved = known.node.site != node.site
     known.node = node
     cluster.nodes_changed()
-    gone = [entry for queue in known.queues[known.slots :] for entry in queue]
+    gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]
     unfit = [e for e in known.entries() if moved or known.objection(e.state.job.worker) is not None]
-    for entry in {id(e): e for e in (*gone, *unfit)}.values():
+    displaced: dict[int, tuple[JobState, Run]] = {}
+    for entry in (gone | {id(e): e for e in unfit}).values():
         run = entry.state.chunk_runs.get(entry.chunk)
-        if run is None or entry in gone:
+        if run is None or id(entry) in gone:
             _unbind(planner, entry.state, (entry.chunk,))
-        if run is not None and entry in gone:
-            arrivals.bind_window(planner, entry.state, run, run.window)
+        if run is not None and id(entry) in gone:
+            displaced[id(run)] = (entry.state, run)
     del known.queues[known.slots :]
+    for state, run in displaced.values():  # what runs goes on, on the slots that are left
+        run.home = run.home._replace(slots=())
+        arrivals.bind_window(planner, state, run, run.window)
     planner.dirty_nodes.add(node.name)
     planner.reconsider_unbound()
 

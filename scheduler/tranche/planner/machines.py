@@ -270,10 +270,16 @@ class Planner:
             start=now,
             end=now + state.job.restart_seconds + seconds,
         )
-        run = Run(window, home, now, per_batch)
+        run = Run(window, home, now, per_batch, handover=self._occupied(home))
         changes.attach(self, state, run)
         self.publish(state.job.key)
         self._out.append(OpenWindow(state.job.key, window, self._cause))
+
+    def _occupied(self, home: Home) -> bool:
+        """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
+        node = self.cluster.nodes.get(home.node or "")
+        leaving = [run.home.slots for _, run in node.runs.values() if run.closing] if node else []
+        return any(not home.slots or set(home.slots) & set(slots) for slots in leaving)
 
     def _fallbacks(self, state: JobState, home: Home, now: float) -> tuple[str, ...]:
         """Other nodes of the site with room that nothing has reserved, fullest first."""

@@ -65,7 +65,7 @@ class ChunkFaithful:
     preemptive = True
     strict = False
     plans_gangs = False
-    behind = "whose chunks are denser (more weight per second of work)"
+    behind = "whose chunks are denser"
 
     def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """Density γ = (1/D) / (g · E·B/n), densest first; ties first come, first served."""

@@ -46,6 +46,8 @@ class Run:
     home: Home
     opened: float
     batch_seconds: float
+    handover: bool = False
+    """Its slots were still in use by a worker that is to stop when the window opened."""
     started: float | None = None
     """When the worker began to train; None until its pod runs."""
 

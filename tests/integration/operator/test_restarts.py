@@ -2,8 +2,11 @@
 
 import random
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from operator_lab import SITE, Lab, Process, eventually, operator_command, window
@@ -91,5 +94,49 @@ def test_killed_at_any_moment_it_converges(lab: Lab, process: Process, seed: int
     assert not lab.status().get("sites") or lab.status()["sites"] == SITE
 
 
-def _has_ended(pod: dict[str, dict[str, str]] | None) -> bool:
+def test_two_at_once_do_no_harm(lab: Lab, process: Process, cluster: Cluster) -> None:
+    second = Process(process.command[:-2], cluster.directory / "operator-second.log")
+    try:
+        lab.create(chunks=9, workers=9)
+        eventually(lambda: "following" in second.said())
+        for attempt in range(0, 27, 9):
+            stopping = [window(index, attempt - 8 + index, "Closing") for index in range(9)] if attempt else []
+            lab.plan(*(window(index, attempt + 1 + index) for index in range(9)), *stopping)
+            wanted = {f"cats-worker-{index}-{attempt + 1 + index}" for index in range(9)}
+            eventually(partial(_are_there, lab, wanted))
+        assert not [pod for pod in lab.pods().values() if _has_ended(pod) and _attempt(pod) > 18]
+        lab.plan(*(window(index, 19 + index) for index in range(9)))
+        lab.has_pods(*(f"cats-worker-{index}-{19 + index}" for index in range(9)))
+        eventually(lambda: lab.status().get("activeWorkers") == 9)
+    finally:
+        second.kill()
+    assert "Traceback" not in second.said() + process.said()
+
+
+def test_one_namespace_can_be_served_alone(lab: Lab, cluster: Cluster) -> None:
+    command = operator_command(cluster, "--namespace", lab.namespace)
+    process = Process(command, cluster.directory / "operator-alone.log")
+    elsewhere = Lab(cluster, "default")
+    try:
+        for where in (elsewhere, lab):
+            where.create("alone")
+            where.plan(window(0, 1), name="alone")
+        lab.has_pods("alone-worker-0-1", job="alone")
+        lab.plan(window(0, 1), window(1, 2), name="alone")
+        lab.has_pods("alone-worker-0-1", "alone-worker-1-2", job="alone")
+        assert not elsewhere.pods("alone")
+    finally:
+        process.kill()
+        elsewhere.ask("DELETE", elsewhere.path("alone"))
+
+
+def _are_there(lab: Lab, names: set[str]) -> bool:
+    return names <= set(lab.pods())
+
+
+def _attempt(pod: dict[str, Any]) -> int:
+    return int(pod["metadata"]["labels"]["tranche.dev/attempt"])
+
+
+def _has_ended(pod: dict[str, Any] | None) -> bool:
     return pod is None or "deletionTimestamp" in pod["metadata"]

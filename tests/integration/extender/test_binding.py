@@ -1,0 +1,236 @@
+"""A real kube-scheduler asks our extender: who is bound where."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from live_extenders import PROFILE, LiveExtender
+from tranche_testcluster import Cluster
+
+GPU = "nvidia.com/gpu"
+PATIENCE_SECONDS = 20.0
+Until = Callable[[Callable[[], Any]], Any]
+
+
+class Lab:
+    """Jobs with plans of our own making, and the pods that an operator would create for them."""
+
+    def __init__(self, cluster: Cluster, extender: LiveExtender, namespace: str, until: Until) -> None:
+        self.cluster = cluster
+        self.extender = extender
+        self.namespace = namespace
+        self.until = until
+
+    def plan(self, job: str, *windows: dict[str, Any], gpus: int = 1, stamp: tuple[int, int] = (1, 1)) -> None:
+        """Write a job with this plan and wait until the extender has seen it."""
+        template = {"spec": {"containers": [container(gpus)]}}
+        whole = {
+            "apiVersion": "tranche.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": job, "namespace": self.namespace},
+        }
+        spec = {"data": {"chunks": 8}, "workers": {"maxReplicas": 8, "template": template}}
+        plan = {"term": stamp[0], "revision": stamp[1], "observedGeneration": 1, "workers": windows}
+        path = f"/apis/tranche.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs/{job}"
+        self._apply(path, {**whole, "spec": spec})
+        self._apply(f"{path}/status", {**whole, "status": {"plan": plan}})
+        self.until(lambda: self.extender.plan_seen(self.namespace, job) == f"{stamp[0]}.{stamp[1]}")
+
+    def worker(self, job: str, index: int, attempt: int, nodes: Sequence[str], gpus: int = 1, plan: str = "1.1") -> str:
+        """Create the pod of a window, with its short list."""
+        labels = {
+            "tranche.dev/job": job,
+            "tranche.dev/role": "worker",
+            "tranche.dev/index": str(index),
+            "tranche.dev/attempt": str(attempt),
+        }
+        metadata = {"labels": labels, "annotations": {"tranche.dev/plan": plan}}
+        return self.pod(f"{job}-worker-{index}-{attempt}", nodes, gpus, "tranche-normal", metadata)
+
+    def pod(
+        self, name: str, nodes: Sequence[str], gpus: int, priority: str = "", metadata: dict[str, Any] | None = None
+    ) -> str:
+        """Create a pod that may run on these nodes."""
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        spec = {
+            "schedulerName": PROFILE,
+            "priorityClassName": priority,
+            "containers": [container(gpus)],
+            "affinity": {"nodeAffinity": required},
+            "terminationGracePeriodSeconds": 1,
+        }
+        status, answer = self.cluster.request(
+            "POST", self._pods, {"metadata": {"name": name, **(metadata or {})}, "spec": spec}
+        )
+        assert status == 201, answer
+        return name
+
+    def node_of(self, name: str) -> str:
+        """Where a pod is bound; empty while it is not."""
+        status, answer = self.cluster.request("GET", f"{self._pods}/{name}")
+        assert status == 200, answer
+        return str(answer["spec"].get("nodeName", ""))
+
+    def bound(self, name: str) -> str:
+        """Wait until a pod is bound and return where."""
+        return str(self.until(lambda: self.node_of(name)))
+
+    def running(self, *names: str) -> None:
+        """Wait until pods run, so that nothing of them changes any more."""
+        for name in names:
+            self.until(partial(self._runs, name))
+
+    def reason(self, name: str) -> str:
+        """Wait until kube-scheduler says why a pod is not bound."""
+        return str(self.until(lambda: self._message(name)))
+
+    def names(self) -> set[str]:
+        """All pods that nobody has deleted."""
+        pods = self.cluster.request("GET", self._pods)[1]["items"]
+        return {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+
+    def remove(self, name: str) -> None:
+        """Delete a pod."""
+        assert self.cluster.request("DELETE", f"{self._pods}/{name}")[0] == 200
+
+    def alone(self) -> None:
+        """Wait until no other pods are left: kube-scheduler tries rejected pods again at every event of any pod."""
+        self.until(lambda: not [p for p in self._everywhere() if p["metadata"]["namespace"] != self.namespace])
+
+    def _everywhere(self) -> list[dict[str, Any]]:
+        return list(self.cluster.request("GET", "/api/v1/pods")[1]["items"])
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def _runs(self, name: str) -> bool:
+        return bool(self.cluster.request("GET", f"{self._pods}/{name}")[1]["status"].get("phase") == "Running")
+
+    def _message(self, name: str) -> str:
+        conditions = self.cluster.request("GET", f"{self._pods}/{name}")[1]["status"].get("conditions", [])
+        return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
+
+    def _apply(self, path: str, body: dict[str, Any]) -> None:
+        path += "?fieldManager=tranche-scheduler&force=true"
+        status, answer = self.cluster.request("PATCH", path, body, "application/apply-patch+yaml")
+        assert status in (200, 201), answer
+
+
+def container(gpus: int) -> dict[str, Any]:
+    limits = {"cpu": "100m", **({GPU: str(gpus)} if gpus else {})}
+    return {"name": "main", "image": "trainer", "resources": {"requests": limits, "limits": limits}}
+
+
+def window(index: int, attempt: int, node: str | None, *fallbacks: str, state: str = "Open") -> dict[str, Any]:
+    where = {"site": "edge-a", "fallbacks": fallbacks, **({"node": node} if node else {})}
+    return {"index": index, "attempt": attempt, "chunks": [index], "state": state, **where}
+
+
+@pytest.fixture
+def lab(cluster: Cluster, extender: LiveExtender, namespace: str, until: Until) -> Lab:
+    return Lab(cluster, extender, namespace, until)
+
+
+def priority_class(cluster: Cluster, name: str, value: int) -> str:
+    """A class of ordinary pods, which may preempt."""
+    made = {"metadata": {"name": name}, "value": value}
+    assert cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)[0] in (201, 409)
+    return name
+
+
+def test_pods_are_bound_to_their_planned_nodes(lab: Lab, site: str) -> None:
+    nodes = lab.cluster.add_site(site, nodes=4, gpus=1)
+    planned = [2, 0, 3, 1]
+    lab.plan("cats", *(window(i, i + 1, nodes[n], nodes[n - 1], nodes[n - 2]) for i, n in enumerate(planned)))
+    pods = [lab.worker("cats", i, i + 1, [nodes[n], nodes[n - 1], nodes[n - 2]]) for i, n in enumerate(planned)]
+    assert [lab.bound(pod) for pod in pods] == [nodes[n] for n in planned]
+
+
+def test_a_window_of_an_unlimited_site_is_bound_to_any_node_of_it(lab: Lab, site: str) -> None:
+    nodes = lab.cluster.add_site(site, nodes=2, gpus=1)
+    lab.plan("cats", window(0, 1, None))
+    assert lab.bound(lab.worker("cats", 0, 1, nodes)) in nodes
+
+
+def test_two_jobs_whose_short_lists_overlap_both_get_bound(lab: Lab, site: str) -> None:
+    first, second = lab.cluster.add_site(site, nodes=2, gpus=8)
+    lab.bound(lab.pod("guest", [second], 8))
+    lab.plan("large", window(0, 1, first), gpus=8)
+    lab.plan("small", window(0, 1, second, first), gpus=1)
+
+    small = lab.worker("small", 0, 1, [second, first])
+    assert f"reserved for {lab.namespace}/large-worker-0-1" in lab.reason(small)
+    assert lab.bound(lab.worker("large", 0, 1, [first], gpus=8)) == first
+    assert lab.node_of(small) == ""
+    lab.remove("guest")
+    assert lab.bound(small) == second
+
+
+def test_a_pod_takes_its_fallback_when_the_planned_node_is_full(lab: Lab, site: str) -> None:
+    first, second = lab.cluster.add_site(site, nodes=2, gpus=1)
+    lab.bound(lab.pod("guest", [first], 1))
+    lab.plan("cats", window(0, 1, first, second))
+    assert lab.bound(lab.worker("cats", 0, 1, [first, second])) == second
+
+
+def test_a_pod_waits_for_its_own_victim_and_then_takes_its_place(lab: Lab, site: str) -> None:
+    first, second = lab.cluster.add_site(site, nodes=2, gpus=1)
+    lab.plan("dogs", window(0, 1, first))
+    victim = lab.worker("dogs", 0, 1, [first])
+    lab.bound(victim)
+    lab.plan("dogs", window(0, 1, first, state="Closing"), stamp=(1, 2))
+    lab.plan("cats", window(0, 1, first, second))
+    successor = lab.worker("cats", 0, 1, [first, second])
+    assert f"waits for {lab.namespace}/dogs-worker-0-1 to leave {first}" in lab.reason(successor)
+    lab.remove(victim)
+    assert lab.bound(successor) == first
+
+
+def test_a_pod_newer_than_the_plan_that_was_seen_is_let_through(lab: Lab, site: str) -> None:
+    nodes = lab.cluster.add_site(site, nodes=1, gpus=1)
+    lab.plan("cats", stamp=(2, 5))
+    assert lab.bound(lab.worker("cats", 0, 9, nodes, plan="2.6")) == nodes[0]
+
+
+def test_a_rejected_pod_costs_two_calls_at_most_and_evicts_nobody(lab: Lab, site: str) -> None:
+    first, second = lab.cluster.add_site(site, nodes=2, gpus=4)
+    lowest = priority_class(lab.cluster, "extender-test-lowest", -1000)
+    victims = {lab.pod(f"victim-{i}", [(first, second)[i % 2]], 1, lowest) for i in range(6)}
+    lab.running(*victims)
+    lab.alone()
+    lab.plan("cats", stamp=(1, 7))
+
+    before = lab.extender.calls("filter")
+    rejected = lab.worker("cats", 0, 1, [first, second])
+    assert "window 0 (attempt 1)" in lab.reason(rejected)
+    time.sleep(PATIENCE_SECONDS)
+    assert lab.extender.calls("filter") - before <= 2
+    assert lab.node_of(rejected) == ""
+    assert lab.names() == {*victims, rejected}
+
+
+def test_a_stranger_does_not_evict_where_a_plan_waits(lab: Lab, site: str) -> None:
+    (node,) = lab.cluster.add_site(site, nodes=1, gpus=2)
+    lowest = priority_class(lab.cluster, "extender-test-lowest", -1000)
+    equal = priority_class(lab.cluster, "extender-test-equal", -9)
+    lab.running(lab.pod("victim", [node], 1, lowest))
+    lab.plan("cats", window(0, 1, node))
+    asked = lab.extender.calls("preempt")
+    stranger = lab.pod("stranger", [node], 2, equal)
+    lab.until(lambda: lab.extender.calls("preempt") > asked)
+    assert "preemption" in lab.reason(stranger)
+    assert lab.names() == {"victim", "stranger"}
+    assert lab.bound(lab.worker("cats", 0, 1, [node])) == node
+
+
+def test_what_a_user_reads_of_a_waiting_pod_names_the_reason(lab: Lab, site: str) -> None:
+    nodes = lab.cluster.add_site(site, nodes=1, gpus=1)
+    lab.plan("cats", window(0, 1, nodes[0], state="Closing"), stamp=(3, 4))
+    message = lab.reason(lab.worker("cats", 0, 1, nodes, plan="3.4"))
+    assert f"window 0 (attempt 1) of {lab.namespace}/cats was closed by plan 3.4" in message
+    assert "Internal" not in json.dumps(message)

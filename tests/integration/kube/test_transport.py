@@ -1,0 +1,181 @@
+"""Client, reflector and lease against a real API server, which is also stopped and started."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from tranche.kube.clients import ApiClient, ApiError, Unreachable
+from tranche.kube.leases import take_term
+from tranche.kube.objects import NodeObject, Pod
+from tranche.kube.reflectors import Reflector
+from tranche_testcluster import Cluster
+
+PODS = "/api/v1/namespaces/default/pods"
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class ConfigMap(msgspec.Struct):
+    metadata: dict[str, Any]
+    data: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Cluster]:
+    """A control plane that may be stopped without harm to other tests."""
+    with Cluster() as made:
+        yield made
+
+
+def run(cluster: Cluster, scene: Callable[[ApiClient], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with ApiClient.connect(str(cluster.kubeconfig)) as client, asyncio.timeout(90):
+            await scene(client)
+
+    asyncio.run(whole())
+
+
+@asynccontextmanager
+async def following(
+    client: ApiClient, path: str, decode: Callable[[bytes], Any], **more: Any
+) -> AsyncIterator[Reflector[Any]]:
+    reflector: Reflector[Any] = Reflector(client, path, decode, **more)
+    task = asyncio.create_task(reflector.run())
+    try:
+        await reflector.synced()
+        yield reflector
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(reached: Callable[[], Any], seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        await asyncio.sleep(0.02)
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def test_refusals_carry_what_the_api_server_says(own: Cluster) -> None:
+    async def scene(client: ApiClient) -> None:
+        with pytest.raises(ApiError) as caught:
+            await client.request("GET", f"{MAPS}/absent")
+        assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+        assert caught.value.message == 'configmaps "absent" not found'
+        await client.request("POST", MAPS, body=config_map("twice"))
+        with pytest.raises(ApiError, match="AlreadyExists"):
+            await client.request("POST", MAPS, body=config_map("twice"))
+        with pytest.raises(ApiError, match="422 Invalid"):
+            await client.request("POST", MAPS, body=config_map("No_Name"))
+
+    run(own, scene)
+
+
+def test_apply_creates_changes_and_takes_over(own: Cluster) -> None:
+    async def scene(client: ApiClient) -> None:
+        await client.apply(f"{MAPS}/applied", config_map("applied", a="1"), "one")
+        changed = await client.apply(f"{MAPS}/applied", config_map("applied", a="2"), "two")
+        assert changed["data"] == {"a": "2"}
+
+    run(own, scene)
+
+
+def test_a_service_account_token_is_enough_and_says_what_is_forbidden(own: Cluster) -> None:
+    config = own.service_account_kubeconfig("default", "default")
+
+    async def scene() -> None:
+        async with ApiClient.connect(str(config)) as client:
+            assert (await client.get("/livez")) == b"ok"
+            with pytest.raises(ApiError, match="403 Forbidden"):
+                await client.get(PODS)
+
+    asyncio.run(scene())
+
+
+def test_pods_and_nodes_are_followed(own: Cluster) -> None:
+    async def scene(client: ApiClient) -> None:
+        (name,) = await asyncio.to_thread(own.add_site, "followed", 1, 4)
+        async with (
+            following(client, "/api/v1/pods", msgspec.json.Decoder(Pod).decode) as pods,
+            following(client, "/api/v1/nodes", msgspec.json.Decoder(NodeObject).decode) as nodes,
+        ):
+            assert nodes.store[name].ready
+            assert nodes.store[name].metadata.labels["topology.kubernetes.io/zone"] == "followed"
+            container = {"name": "main", "image": "trainer"}
+            spec = {"nodeName": name, "containers": [container], "terminationGracePeriodSeconds": 1}
+            await client.request("POST", PODS, body={"metadata": {"name": "p"}, "spec": spec})
+            await until(lambda: "default/p" in pods.store and pods.store["default/p"].status.phase == "Running")
+            await client.request("DELETE", f"{PODS}/p")
+            await until(lambda: "default/p" not in pods.store)
+            assert pods.stats.relists == 1
+            assert pods.stats.errors == nodes.stats.errors == 0
+
+    run(own, scene)
+
+
+def test_a_collection_larger_than_a_page_is_followed_in_step(own: Cluster) -> None:
+    async def scene(client: ApiClient) -> None:
+        for number in range(25):
+            await client.request("POST", MAPS, body=config_map(f"many-{number}"))
+        decode = msgspec.json.Decoder(ConfigMap).decode
+        async with following(client, MAPS, decode, page_size=7) as maps:
+            assert sum(key.startswith("default/many-") for key in maps.store) == 25
+            await client.request("DELETE", f"{MAPS}/many-3")
+            await until(lambda: "default/many-3" not in maps.store)
+            assert maps.stats.relists == 1
+
+    run(own, scene)
+
+
+def test_changes_made_while_the_api_server_was_away_reach_the_store(own: Cluster) -> None:
+    async def scene(client: ApiClient) -> None:
+        decode = msgspec.json.Decoder(ConfigMap).decode
+        gone: list[str] = []
+        async with following(client, MAPS, decode) as maps:
+            maps.subscribe(lambda key, old, new: gone.append(key) if new is None else None)
+            await client.request("POST", MAPS, body=config_map("before", a="1"))
+            await until(lambda: "default/before" in maps.store)
+            await asyncio.to_thread(own.stop, "kube-apiserver")
+            with pytest.raises(Unreachable):
+                await client.get(MAPS)
+            await asyncio.to_thread(own.start, "kube-apiserver")
+            await client.request("DELETE", f"{MAPS}/before")
+            await client.request("POST", MAPS, body=config_map("after"))
+            await until(lambda: "default/after" in maps.store and "default/before" not in maps.store)
+            assert gone.count("default/before") == 1
+        await forgotten(client)
+
+    run(own, scene)
+
+
+async def forgotten(client: ApiClient) -> None:
+    """After its restart the server does not know the beginning any more: a watch from there starts with a list."""
+    async with client.stream(MAPS, {"watch": "true", "resourceVersion": "1"}) as lines:
+        event = msgspec.json.decode(await anext(lines))
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    maps: Reflector[Any] = Reflector(client, MAPS, msgspec.json.Decoder(ConfigMap).decode)
+    maps._version = "1"
+    task = asyncio.create_task(maps.run())
+    await maps.synced()
+    assert (maps.stats.relists, maps.stats.errors) == (1, 1)
+    task.cancel()
+
+
+def test_schedulers_that_start_together_get_different_terms(own: Cluster) -> None:
+    async def scene(client: ApiClient) -> None:
+        first = await asyncio.gather(*(take_term(client, "default", "terms", f"pod-{i}") for i in range(5)))
+        assert sorted(first) == [1, 2, 3, 4, 5]
+        assert await take_term(client, "default", "terms", "late") == 6
+        path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/terms"
+        assert (await client.request("GET", path))["spec"]["holderIdentity"] == "late"
+        await client.request("DELETE", path)
+        assert await take_term(client, "default", "terms", "later", above=6) == 7
+
+    run(own, scene)

@@ -1,0 +1,89 @@
+"""The extender's application with real watches, in a thread with its own event loop."""
+
+import asyncio
+import contextlib
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+from tranche.extender.apps import create_app
+from tranche.extender.servers import serve
+from tranche.kube.clients import ApiClient
+from tranche.kube.metrics import Metrics
+from tranche.live.views import Watches
+
+PROFILE = "tranche-extender-test"
+"""Name of the kube-scheduler's component and of its profile."""
+
+
+class LiveExtender:
+    """A context manager; ready inside."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self.metrics = Metrics()
+        self._kubeconfig = kubeconfig
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="extender")
+        self._fault: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._listening.wait(30)
+        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.client.close()
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+        assert self._fault is None
+
+    def scheduler_config(self, ignorable: bool = False) -> dict[str, Any]:
+        """A KubeSchedulerConfiguration that asks this extender, and fails pods when it does not answer."""
+        extender = {
+            "urlPrefix": f"http://127.0.0.1:{self.port}",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "weight": 20,
+            "nodeCacheCapable": True,
+            "ignorable": ignorable,
+            "httpTimeout": "1s",
+        }
+        return {"profiles": [{"schedulerName": PROFILE}], "extenders": [extender]}
+
+    def calls(self, verb: str) -> int:
+        """How often a verb has been answered."""
+        labels = {"verb": verb}
+        return int(self.metrics.registry.get_sample_value("tranche_extender_request_seconds_count", labels) or 0)
+
+    def plan_seen(self, namespace: str, name: str) -> str:
+        """Term and revision of a job's plan as the extender knows it."""
+        answer = self.client.get(f"/v1/jobs/{namespace}/{name}")
+        return str(answer.json()["plan"]) if answer.status_code == 200 else ""
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._serve())
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
+                await self._task
+            except Exception as error:
+                self._fault = error
+                self._listening.set()
+
+    async def _serve(self) -> None:
+        async with ApiClient.connect(self._kubeconfig) as client:
+            watches = Watches(client)
+            app = create_app(watches, self.metrics, watches.unsynced)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(watches.run())
+                await watches.synced()
+                group.create_task(serve(app, "127.0.0.1", 0, listening=self._listen))
+
+    def _listen(self, port: int) -> None:
+        self.port = port
+        self._listening.set()
