@@ -222,10 +222,12 @@ class Applier:
 
     async def _create_pods(self, run: _Pass, actions: list[CreatePod]) -> None:
         creation = await create_pods(self._client, run.job, actions)
+        events = []
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
             logger.info("%s: created pod %s (%s)", run.key, name, action.what)
-            await self._recorder.emit(run.job, EmitEvent("Normal", action.reason, action.what, name))
+            events.append(EmitEvent("Normal", action.reason, action.what, name))
+        await asyncio.gather(*(self._recorder.emit(run.job, event) for event in events))
         if creation.error is not None:
             run.failures.append(creation.error)
         if creation.refusal is not None:

@@ -29,7 +29,7 @@ class PodView:
     gates: tuple[str, ...] = ()
     """Scheduling gates."""
     grace_seconds: int = 30
-    plan: tuple[int, int] | None = None
+    plan: tuple[int, int] = (0, 0)
     """Term and revision of the plan that it was created from."""
 
 

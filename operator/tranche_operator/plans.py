@@ -38,4 +38,4 @@ def is_newer(pod: PodView, job: TrainingJob) -> bool:
     Only another operator process can have done that; its pods are then judged when the later plan has been read.
     """
     plan = job.status.plan
-    return pod.plan is not None and plan is not None and pod.plan > (plan.term, plan.revision)
+    return plan is not None and pod.plan > (plan.term, plan.revision)

@@ -1,16 +1,13 @@
 """From the API server's pods to what reconcile needs to know of them."""
 
-import re
-
 import msgspec
-from tranche.kube import names
+from tranche.kube.identities import identity, plan_stamp
 from tranche.kube.objects import is_over
 from tranche.kube.resources import GROUP
 from tranche.kube.structs import Metadata, Narrow, Pod, PodSpec
 
 from tranche_operator.observations import PodView
 
-_PLAN = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
 _DEFAULT_GRACE_SECONDS = 30
 
 
@@ -84,21 +81,19 @@ def owner_uid(owners: tuple[Owner, ...]) -> str | None:
 
 def view(pod: OwnedPod) -> PodView:
     """What reconcile needs to know."""
-    metadata, labels = pod.metadata, pod.metadata.labels
-    attempt = labels.get(names.LABEL_ATTEMPT, "")
-    plan = _PLAN.fullmatch(metadata.annotations.get(names.ANNOTATION_PLAN, ""))
+    metadata, who = pod.metadata, identity(pod)
     grace = pod.spec.termination_grace_period_seconds
     return PodView(
         name=metadata.name,
         uid=metadata.uid,
         owner=owner_uid(metadata.owner_references),
-        role=labels.get(names.LABEL_ROLE, ""),
-        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
+        role=who.role if who else "",
+        attempt=who.attempt if who else 0,
         phase=pod.status.phase,
         over=is_over(pod),
         terminating=metadata.deletion_timestamp is not None,
         finalizers=metadata.finalizers,
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else grace,
-        plan=(int(plan[1]), int(plan[2])) if plan else None,
+        plan=plan_stamp(pod),
     )

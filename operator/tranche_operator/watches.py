@@ -59,7 +59,8 @@ class Watches:
             on_news=lambda key: _call(home, self._on_news, key),
             on_listing=lambda: _call(home, self._on_listing),
         )
-        await kopf.operator(
+        before = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(
             registry=registry,
             settings=make_settings(),
             clusterwide=self._namespace is None,
@@ -67,12 +68,29 @@ class Watches:
             standalone=True,
             stop_flag=stop,
         )
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        # Kopf's own stop may wait for ever for a watch that asks for credentials which nobody provides any more.
+        stopping = asyncio.create_task(kopf.run_tasks(tasks, ignored=before))
+        await asyncio.wait([stopping], timeout=STOP_SECONDS / 2)
+        for task in ended:
+            task.result()
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
     """Call a function in another thread's event loop, unless that is closed already."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *arguments)
+
+
+def _abandon(loop: asyncio.AbstractEventLoop) -> None:
+    """Close an event loop; tasks that do not heed their cancellation within a moment are dropped, without a word."""
+    loop.set_exception_handler(lambda _loop, _context: None)
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=STOP_SECONDS / 4))
+    loop.close()
 
 
 class _LoopThread:
@@ -97,10 +115,13 @@ class _LoopThread:
 
     def _run(self) -> None:
         error: BaseException | None = None
+        loop = asyncio.new_event_loop()
         try:
-            asyncio.run(self._enter())
+            loop.run_until_complete(self._enter())
         except BaseException as caught:
             error = caught
+        finally:
+            _abandon(loop)
         _call(self._home, self._finish, error)
 
     async def _enter(self) -> None:

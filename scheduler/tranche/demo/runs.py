@@ -47,7 +47,7 @@ def run(
         with Step(console, "CRDs, RBAC, sites"):
             apply_manifests(cluster)
             create_sites(cluster)
-        options = ["--estimate-seconds", "1", "--seed", str(seed)]
+        options = ["--estimate-seconds", "3", "--seed", str(seed)]
         with Step(console, "scheduler, kube-scheduler, operator"):
             ours = stack.enter_context(Stack(cluster, policy, scheduler_options=options))
         outcome = _watch(console, cluster, ours, jobs, picture)

@@ -3,7 +3,8 @@
 Real: arrival, GPU count and duration of each job of the stretch. Drawn from a seed, since no real log has them: the
 number of chunks (GPUs × 1, 2 or 3, uniformly) and the edge site that holds the data. Set: a chunk is 1 MiB, gradients
 count as nothing (the simulated nodes have no network). The work of a job, GPUs × duration, is kept; all times are
-divided, and long jobs are cut, as `Compression` says.
+divided, and long jobs are cut, as `Compression` says. The stretch was chosen for its mix of sizes and a load near the
+capacity of the demo's cluster; what others would show, better and worse, benchmarks/demo_stretches.py prints.
 """
 
 from dataclasses import dataclass
@@ -89,10 +90,11 @@ class DemoJob:
 def load(seed: int, compression: Compression = Compression()) -> list[DemoJob]:
     """The jobs of the shipped stretch in order of arrival; the same seed draws the same jobs."""
     text = files("tranche.demo").joinpath("data", STRETCH).read_text()
-    return [_draw(row, seed, compression) for row in read_trace(text.splitlines())]
+    return [draw(row, seed, compression) for row in read_trace(text.splitlines())]
 
 
-def _draw(row: TraceRow, seed: int, compression: Compression) -> DemoJob:
+def draw(row: TraceRow, seed: int, compression: Compression) -> DemoJob:
+    """One job of the demo from one row of a log."""
     gpus = min(row.gpus, compression.most_gpus)
     work = gpus * min(row.duration_seconds / compression.divisor, compression.longest_seconds)
     wanted = gpus * choose((1, 2, 3), seed, row.job_id, "chunks")

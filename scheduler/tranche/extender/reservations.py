@@ -29,15 +29,17 @@ class NodeUse:
     capacity: Resources | None = None
     """None: the node is not known here."""
     used: Resources = NOTHING
+    free: Resources = NOTHING
+    """What kube-scheduler may still give away."""
     pods: set[str] = field(default_factory=set)
     """Keys of the pods that are bound to it and not over."""
     claims: dict[str, Claim] = field(default_factory=dict)
     """By the pod that they are for."""
 
-    @property
-    def free(self) -> Resources:
-        """What kube-scheduler may still give away."""
-        return (self.capacity or NOTHING) - self.used
+    def change(self, capacity: Resources | None, used: Resources) -> None:
+        """Note new amounts."""
+        self.capacity, self.used = capacity, used
+        self.free = (capacity or NOTHING) - used
 
 
 class Reservations:
@@ -59,8 +61,9 @@ class Reservations:
 
     def note_node(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
         """A node has changed."""
+        capacity = node_allocatable(new, self._gpu_resource) if new is not None else None
         use = self._use(name)
-        use.capacity = node_allocatable(new, self._gpu_resource) if new is not None else None
+        use.change(capacity, use.used)
         self._tidy(name)
 
     def note_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
@@ -74,12 +77,12 @@ class Reservations:
         if before != after:
             if before is not None:
                 use = self._use(before[0])
-                use.used -= before[1]
+                use.change(use.capacity, use.used - before[1])
                 use.pods.discard(key)
                 self._tidy(before[0])
             if after is not None:
                 use = self._use(after[0])
-                use.used += after[1]
+                use.change(use.capacity, use.used + after[1])
                 use.pods.add(key)
         claim = self._claims.get(key)
         if claim is not None:
@@ -131,7 +134,10 @@ class Reservations:
     def protection(self, name: str, priority: int) -> tuple[int, str]:
         """GPUs of a node that plans of at least this priority wait for, and one of the pods that they are for."""
         gpus, holder = 0, ""
-        for pod, claim in self.node(name).claims.items():
+        use = self._nodes.get(name)
+        if use is None or not use.claims:
+            return gpus, holder
+        for pod, claim in use.claims.items():
             if claim.priority >= priority and claim.requests.gpus:
                 gpus, holder = gpus + claim.requests.gpus, holder or pod
         return gpus, holder

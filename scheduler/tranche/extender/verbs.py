@@ -4,13 +4,13 @@ A pod of a plan goes to its planned node; a fallback is only taken where no othe
 may go anywhere, except that equal or lower ones do not take GPUs that a plan waits for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tranche.extender.reservations import Entry, is_closing
+from tranche.extender.reservations import Entry, NodeUse, is_closing
 from tranche.extender.views import View
 from tranche.extender.wires import FilterResult, HostPriority, MetaVictims
 from tranche.kube.identities import Identity, identity, plan_stamp
-from tranche.kube.names import ROLE_SERVER, ROLE_WORKER
+from tranche.kube.names import PRIORITIES, ROLE_SERVER, ROLE_WORKER
 from tranche.kube.objects import Pod, pod_requests
 from tranche.kube.resources import Plan
 from tranche.model import Resources
@@ -24,7 +24,7 @@ PACKING = 2
 
 def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
     """Name every input node once: as possible, or as rejected with a reason for people."""
-    offered = list(dict.fromkeys(names))
+    offered = dict.fromkeys(names, "")
     try:
         requests = pod_requests(pod, view.gpu_resource)
     except ValueError as error:
@@ -34,15 +34,16 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         return _filter_foreign(pod, offered, requests, view)
     plan = _plan(pod, who, view)
     if plan is None:
-        return FilterResult(offered)
+        return FilterResult(list(offered))
     entry = view.reservations.entry(who)
     if entry is None or is_closing(entry):
         return _none(offered, f"{_name(who)} was closed by plan {plan.term}.{plan.revision}")
     if entry.node is None:
-        return FilterResult(offered)
+        return FilterResult(list(offered))
     if entry.node in offered:
-        reason = f"planned for {entry.node}"
-        return FilterResult([entry.node], {name: reason for name in offered if name != entry.node})
+        others = dict.fromkeys(offered, f"planned for {entry.node}")
+        del others[entry.node]
+        return FilterResult([entry.node], others)
     if leaving := view.reservations.leaving(entry.node):
         return _none(offered, f"waits for {leaving} to leave {entry.node}")
     return _filter_fallbacks(pod, entry, offered, requests, view)
@@ -61,10 +62,8 @@ def prioritize(pod: Pod, names: Iterable[str], view: View) -> list[HostPriority]
     if who is None or plan is None or entry is None:
         # Whoever has no plan keeps off the nodes that plans wait for.
         return [HostPriority(name, 0 if view.reservations.node(name).claims else HIGHEST) for name in offered]
-    return [
-        HostPriority(name, HIGHEST if name == entry.node else _score(name, who, plan, requests, view))
-        for name in offered
-    ]
+    score = _scorer(who, plan, requests, view)
+    return [HostPriority(name, HIGHEST if name == entry.node else score(name)) for name in offered]
 
 
 def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View) -> dict[str, MetaVictims]:
@@ -94,30 +93,28 @@ def _name(who: Identity) -> str:
     return f"{what} {who.index} (attempt {who.attempt}) of {who.job}"
 
 
-def _none(offered: list[str], reason: str) -> FilterResult:
+def _none(offered: Iterable[str], reason: str) -> FilterResult:
     return FilterResult([], dict.fromkeys(offered, reason))
 
 
-def _filter_fallbacks(pod: Pod, entry: Entry, offered: list[str], requests: Resources, view: View) -> FilterResult:
+def _filter_fallbacks(pod: Pod, entry: Entry, offered: Iterable[str], requests: Resources, view: View) -> FilterResult:
     passed: list[str] = []
-    failed: dict[str, str] = {}
-    for name in offered:
-        reason = f"planned for {entry.node}, which cannot take it now; {name} is no fallback"
-        if name in entry.fallbacks:
-            reason = view.reservations.objection(name, pod.key, requests)
-        if reason:
-            failed[name] = reason
-        else:
-            passed.append(name)
+    failed = dict.fromkeys(offered, f"planned for {entry.node}, which cannot take it now; this one is no fallback")
+    for name in dict.fromkeys(entry.fallbacks):
+        if name in failed:
+            failed[name] = view.reservations.objection(name, pod.key, requests)
+            if not failed[name]:
+                del failed[name]
+                passed.append(name)
     return FilterResult(passed, failed)
 
 
-def _filter_foreign(pod: Pod, offered: list[str], requests: Resources, view: View) -> FilterResult:
-    if not requests.gpus:
-        return FilterResult(offered)
+def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view: View) -> FilterResult:
+    priority = pod.spec.priority or 0
+    if not requests.gpus or priority > max(PRIORITIES.values()):
+        return FilterResult(list(offered))
     passed: list[str] = []
     failed: dict[str, str] = {}
-    priority = pod.spec.priority or 0
     for name in offered:
         gpus, holder = view.reservations.protection(name, priority)
         if gpus and requests.gpus > view.reservations.node(name).free.gpus - gpus:
@@ -127,25 +124,29 @@ def _filter_foreign(pod: Pod, offered: list[str], requests: Resources, view: Vie
     return FilterResult(passed, failed)
 
 
-def _score(name: str, who: Identity, plan: Plan, requests: Resources, view: View) -> int:
+def _scorer(who: Identity, plan: Plan, requests: Resources, view: View) -> Callable[[str], int]:
     """Below the planned node: near the data, near the pods that it talks to, and where least is left over."""
-    site = view.site_of(name)
-    peers: list[Entry] = [*(plan.workers if who.role == ROLE_SERVER else plan.parameter_servers)]
-    near = 0
-    if any(peer.node == name for peer in peers):
-        near = SAME_NODE
-    elif any(peer.site == site for peer in peers):
-        near = SAME_SITE
-    return (LOCALITY if site in plan.homes else 0) + near + _packing(name, requests, view)
+    peers: Sequence[Entry] = plan.workers if who.role == ROLE_SERVER else plan.parameter_servers
+    nodes, sites = {peer.node for peer in peers}, {peer.site for peer in peers}
+
+    homes, node_of, site_of = plan.homes, view.reservations.node, view.site_of
+
+    def score(name: str) -> int:
+        site = site_of(name)
+        near = SAME_NODE if name in nodes else SAME_SITE if site in sites else 0
+        return (LOCALITY if site in homes else 0) + near + _packing(node_of(name), requests)
+
+    return score
 
 
-def _packing(name: str, requests: Resources, view: View) -> int:
-    use = view.reservations.node(name)
+def _packing(use: NodeUse, requests: Resources) -> int:
+    """0 where this pod would be alone, up to `PACKING` where it would leave nothing."""
     if use.capacity is None:
         return 0
-    whole, left = (
-        (use.capacity.gpus, use.free.gpus - requests.gpus)
-        if requests.gpus
-        else (use.capacity.cpu, use.free.cpu - requests.cpu)
-    )
-    return round(PACKING * (1 - max(0, min(left, whole)) / whole)) if whole else 0
+    if requests.gpus:
+        whole, left = use.capacity.gpus, use.free.gpus - requests.gpus
+    else:
+        whole, left = use.capacity.cpu, use.free.cpu - requests.cpu
+    if left <= 0 or whole <= 0:
+        return PACKING if whole > 0 else 0
+    return PACKING * max(0, whole - left) // whole

@@ -71,12 +71,14 @@ class View:
 
     def site_of(self, name: str) -> str | None:
         """The site of a node; None if it has none or is not known."""
-        if name not in self._site_of:
+        try:
+            return self._site_of[name]
+        except KeyError:
             node = self.nodes.get(name)
-            if node is None:
-                return None
-            self._site_of[name] = site_of(node.metadata.labels, self.sites)
-        return self._site_of[name]
+        if node is None:
+            return None
+        site = self._site_of[name] = site_of(node.metadata.labels, self.sites)
+        return site
 
     def _forget_node(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
         self._site_of.pop(name, None)

@@ -48,7 +48,7 @@ class FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
     error: str = ""
 
 
-class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
+class HostPriority(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """A score from 0 to 10."""
 
     host: str

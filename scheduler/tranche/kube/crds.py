@@ -119,7 +119,13 @@ async def fetch_schemas(kubeconfig: str) -> tuple[str, dict[str, Any]]:
 
 
 @click.command()
-@click.option("--kubeconfig", envvar="KUBECONFIG", required=True, type=click.Path(exists=True), help="API server to take the schemas from.")
+@click.option(
+    "--kubeconfig",
+    envvar="KUBECONFIG",
+    required=True,
+    type=click.Path(exists=True),
+    help="API server to take the schemas from.",
+)
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file differs.")
 @click.option("--root", default=REPOSITORY, type=click.Path(path_type=Path), help="Repository to write to.")
 def main(kubeconfig: str, check: bool, root: Path) -> None:

@@ -94,8 +94,7 @@ def _worker(
                 run.started = at
                 rest = sum(state.remaining_batches(c) for c in run.window.chunks) * run.batch_seconds
                 run.window = replace(run.window, start=at, end=at + rest)
-                planner.rejections.pop(event.job, None)
-                planner.publish(event.job)
+                planner.rejections.pop(event.job, None)  # nothing to publish: the pod itself says that it runs
         case WorkerEnded():
             _ended(planner, state, run, event, now)
         case WorkerUnschedulable():

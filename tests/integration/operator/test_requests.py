@@ -195,7 +195,9 @@ class TestServices:
         assert apply(lab, CreateService(manifests.service(seen.job)), seen=seen) is None
         assert apply(lab, CreateService(manifests.service(seen.job)), seen=seen) is None
         assert observe(lab).service is ServiceState.OWN
-        owner = [{"op": "replace", "path": "/metadata/ownerReferences/0/uid", "value": WRONG}]
+        other = lab.create("dogs")["metadata"]
+        reference = "/metadata/ownerReferences/0"
+        owner = [{"op": "replace", "path": f"{reference}/{field}", "value": other[field]} for field in ("name", "uid")]
         lab.ask("PATCH", lab.core("services", "cats"), owner, "application/json-patch+json")
         assert observe(lab).service is ServiceState.STALE
         nobody = [{"op": "remove", "path": "/metadata/ownerReferences"}]

@@ -58,7 +58,7 @@ def test_what_happened_while_it_was_away_is_made_up_for(lab: Lab, process: Proce
     lab.plan(window(0, 1), name="owls", progress={"done": "0-3"})
     process.start()
     eventually(lambda: "deletionTimestamp" in lab.pods("cats")["cats-worker-0-1"]["metadata"])
-    assert "cats-worker-2-3" in lab.pods("cats")
+    eventually(lambda: "cats-worker-2-3" in lab.pods("cats"))
     lab.has_pods(job="dogs")
     eventually(lambda: lab.status("owls").get("phase") == "Succeeded")
 

@@ -8,7 +8,7 @@ import pytest
 from extender_objects import Stores
 from fastapi import FastAPI
 from tranche.extender.apps import create_app
-from tranche.extender.servers import serve
+from tranche.extender.servers import listen, serve
 from tranche.kube.metrics import Metrics
 
 
@@ -93,3 +93,10 @@ def test_a_client_that_hangs_up_within_its_body_does_no_harm(caplog: pytest.LogC
 def test_a_port_in_use_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
         asyncio.run(serve(FastAPI(), "127.0.0.1", taken.getsockname()[1]))
+
+
+def test_no_answer_waits_for_an_acknowledgement() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as _client:
+        accepted, _address = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

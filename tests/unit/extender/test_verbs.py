@@ -68,7 +68,7 @@ class TestFallbacks:
         result = filter_nodes(worker("cats", 0, 1), ["n2", "n3"], stores.view)
         assert result.node_names == ["n2"]
         assert result.failed_and_unresolvable_nodes == {
-            "n3": "planned for n1, which cannot take it now; n3 is no fallback"
+            "n3": "planned for n1, which cannot take it now; this one is no fallback"
         }
 
     def test_a_fallback_that_another_plan_has_reserved_is_not(self) -> None:

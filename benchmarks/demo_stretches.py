@@ -1,0 +1,60 @@
+"""How much the demo's policy wins over FIFO on other stretches of the same log: simulated, the production planner.
+
+The demo shows one stretch of 40 jobs; this says what another choice would have shown. It reads ../shared/traces.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from tranche.demo import workloads
+from tranche.kube.converts import to_job
+from tranche.kube.resources import TrainingJob
+from tranche.model import Link, Node, Resources, Site
+from tranche.policies import get_policy
+from tranche.simulation import SimulationResult, TraceRow, read_trace, simulate
+
+TRACE = Path(__file__).resolve().parents[2] / "shared/traces/elasticflow_cluster06.csv"
+JOBS, SPAN_SECONDS, START_SECONDS = 40, 75.0, 0.4
+
+
+def run(rows: list[TraceRow], policy: str, seed: int) -> SimulationResult:
+    first = rows[0].submit_seconds
+    compression = workloads.Compression(divisor=(rows[-1].submit_seconds - first) / SPAN_SECONDS)
+    jobs = []
+    for row in rows:
+        moved = TraceRow(row.job_id, row.submit_seconds - first, row.gpus, row.duration_seconds)
+        drawn = workloads.draw(moved, seed, compression)
+        body = drawn.manifest("demo")
+        job = to_job(TrainingJob.model_validate(body))
+        jobs.append(replace(job, uid=drawn.name, submitted=drawn.arrival_seconds))
+    names = [site.name for site in workloads.SITES]
+    sites = [Site(name, links={o: Link(500e6, 0.02) for o in names if o != name}) for name in names]
+    nodes = [
+        Node(f"{site.name}-{i}", site.name, Resources(32_000, 128 * 2**30, site.gpus, 110))
+        for site in workloads.SITES
+        for i in range(site.nodes)
+    ]
+    return simulate(jobs, nodes, sites, get_policy(policy), restart_seconds=START_SECONDS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", type=Path, default=TRACE)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with options.trace.open() as lines:
+        rows = list(read_trace(lines))
+    ratios = []
+    print(f"average JCT in seconds, {JOBS} jobs each, seed {options.seed}\nfirst row   fifo  chunk-faithful  ratio")
+    for first in range(0, len(rows) - JOBS, 50):
+        part = rows[first : first + JOBS]
+        fifo, ours = (run(part, name, options.seed).average_jct_seconds for name in ("fifo", "chunk-faithful"))
+        ratios.append(ours / fifo)
+        print(f"{first:9d} {fifo:6.1f} {ours:15.1f} {ours / fifo:6.2f}", flush=True)
+    print(f"ratio: median {median(ratios):.2f}, least {min(ratios):.2f}, largest {max(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Pods as a watch keeps them: tens of thousands at a time, so equal parts are held once."""
+
+from sys import intern
+from typing import TypeVar
+
+import msgspec
+
+from tranche.kube.names import LABEL_JOB
+from tranche.kube.structs import Container, Metadata, Pod, PodSpec, PodStatus
+
+T = TypeVar("T")
+_POD = msgspec.json.Decoder(Pod)
+_encode = msgspec.json.Encoder().encode
+_CAPACITY = 10_000
+"""Different parts that are remembered; far more than there are templates."""
+_parts: dict[bytes, object] = {}
+
+
+def decode_pod(raw: bytes) -> Pod:
+    """Read a pod for the watch cache.
+
+    Of a pod that is not ours only that is kept what its node has to know: where it is bound, its requests and priority,
+    its phase and whether it is being deleted.
+
+    Raises:
+        msgspec.DecodeError: if it is not a pod.
+    """
+    pod = _POD.decode(raw)
+    if LABEL_JOB in pod.metadata.labels:
+        containers = shared(pod.spec.containers or ())
+        tolerations = shared(pod.spec.tolerations)
+        spec = msgspec.structs.replace(pod.spec, containers=containers, tolerations=tolerations)
+        return Pod(pod.metadata, spec, pod.status)
+    return Pod(_metadata(pod.metadata), _spec(pod.spec), PodStatus(phase=intern(pod.status.phase)))
+
+
+def _metadata(whole: Metadata) -> Metadata:
+    return Metadata(
+        name=whole.name,
+        namespace=intern(whole.namespace),
+        uid=whole.uid,
+        resource_version=whole.resource_version,
+        creation_timestamp=whole.creation_timestamp,
+        deletion_timestamp=whole.deletion_timestamp,
+        deletion_grace_period_seconds=whole.deletion_grace_period_seconds,
+    )
+
+
+def _spec(whole: PodSpec) -> PodSpec:
+    return PodSpec(
+        node_name=intern(whole.node_name),
+        scheduler_name=intern(whole.scheduler_name),
+        containers=shared(tuple(map(_asking, whole.containers or ()))),
+        init_containers=shared(tuple(map(_asking, whole.init_containers))),
+        overhead=shared(whole.overhead),
+        resources=shared(whole.resources),
+        priority=whole.priority,
+    )
+
+
+def _asking(container: Container) -> Container:
+    return Container(resources=container.resources, restart_policy=container.restart_policy)
+
+
+def shared(part: T) -> T:
+    """An equal part that is held already, or this one. Never to be changed."""
+    key = type(part).__name__.encode() + _encode(part)
+    known = _parts.get(key)
+    if known is None:
+        if len(_parts) >= _CAPACITY:
+            _parts.clear()
+        _parts[key] = known = part
+    return known  # type: ignore[return-value]

@@ -1,0 +1,64 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from tranche.kube import caches
+from tranche.kube.caches import decode_pod
+from tranche.kube.objects import Pod, is_over, pod_requests
+
+CONTAINER = {"name": "main", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "2"}}}
+INIT = {"name": "init", "restartPolicy": "Always", "resources": {"limits": {"memory": "1Gi"}}}
+
+
+def raw(labels: dict[str, str], **metadata: Any) -> bytes:
+    whole = {
+        "metadata": {
+            "name": "a",
+            "namespace": "ns",
+            "uid": "u",
+            "labels": labels,
+            "annotations": {"k": "v"},
+            **metadata,
+        },
+        "spec": {
+            "nodeName": "n1",
+            "containers": [CONTAINER],
+            "initContainers": [INIT],
+            "overhead": {"cpu": "250m"},
+            "resources": {"requests": {"memory": "2Gi"}},
+            "priority": 7,
+            "tolerations": [{"key": "edge"}],
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    return json.dumps(whole).encode()
+
+
+def test_a_pod_of_ours_is_kept_whole() -> None:
+    ours = raw({"tranche.dev/job": "cats"})
+    assert decode_pod(ours) == msgspec.json.decode(ours, type=Pod)
+
+
+def test_of_another_pod_what_it_takes_of_its_node_is_kept() -> None:
+    theirs = raw({"app": "web"}, deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=0)
+    whole, kept = msgspec.json.decode(theirs, type=Pod), decode_pod(theirs)
+    assert pod_requests(kept) == pod_requests(whole)
+    assert is_over(kept) is is_over(whole) is True
+    assert (kept.key, kept.spec.node_name, kept.spec.priority, kept.metadata.uid) == ("ns/a", "n1", 7, "u")
+    assert kept.metadata.labels == kept.metadata.annotations == {}
+    assert kept.status.conditions == ()
+    assert kept.spec.tolerations == ()
+
+
+@pytest.mark.parametrize("labels", [{"app": "web"}, {"tranche.dev/job": "cats"}])
+def test_equal_parts_are_held_once(labels: dict[str, str]) -> None:
+    one, other = decode_pod(raw(labels)), decode_pod(raw(labels, name="b"))
+    assert one.spec.containers is other.spec.containers
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "_CAPACITY", 3)
+    kept = [caches.shared((number,)) for number in range(10)]
+    assert kept == [(number,) for number in range(10)]
+    assert len(caches._parts) <= 3
