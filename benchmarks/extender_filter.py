@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
+
 from tranche.extender.apps import create_app
 from tranche.extender.servers import serve
 from tranche.kube.caches import decode_pod

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+
 from tranche.demo.stacks import Stack, apply_manifests
 from tranche_testcluster import Cluster
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
+
 from tranche.extender.views import View
 from tranche.kube.names import ROLE_WORKER, pod_name
 from tranche.kube.objects import NodeObject, Pod

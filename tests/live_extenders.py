@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx2
+
 from tranche.extender.apps import create_app
 from tranche.extender.servers import serve
 from tranche.kube.clients import ApiClient

@@ -15,7 +15,6 @@ from typing import Any
 from tranche.kube.clients import ApiClient, ApiError, Unreachable
 from tranche.kube.names import FINALIZER_LEDGER, OPERATOR_MANAGER
 from tranche.kube.resources import API_VERSION, TrainingJob
-
 from tranche_operator import paths
 from tranche_operator.actions import (
     Action,

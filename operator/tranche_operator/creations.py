@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, OPERATOR_MANAGER
 from tranche.kube.resources import TrainingJob
-
 from tranche_operator import paths
 from tranche_operator.actions import CheckTemplate, CreatePod, Manifest
 from tranche_operator.observations import TemplateVerdict

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from tranche.kube import names
 from tranche.kube.resources import TrainingJob
-
 from tranche_operator.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
 from tranche_operator.observations import PodView
 from tranche_operator.plans import Entry, is_current, is_newer, is_open

@@ -11,7 +11,6 @@ from typing import Any
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.names import OPERATOR_MANAGER
 from tranche.kube.resources import API_VERSION, TrainingJob
-
 from tranche_operator import paths
 from tranche_operator.actions import EmitEvent
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+
 from tranche.kube.credentials import Credentials
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import GROUP, VERSION

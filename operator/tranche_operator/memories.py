@@ -13,6 +13,8 @@ class Memory:
 
     verdicts: dict[str, TemplateVerdict] = field(default_factory=dict)
     rejections: dict[str, Rejection] = field(default_factory=dict)
+    services: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """UID of the job whose Service was seen, and when on the monotonic clock."""
 
     def reject(self, key: str, pod: str, reason: str, message: str, settings: Settings, now: datetime) -> Rejection:
         """Note that a pod was refused; the pause doubles with each refusal of the same pod."""
@@ -27,3 +29,4 @@ class Memory:
         """The job is gone."""
         self.verdicts.pop(key, None)
         self.rejections.pop(key, None)
+        self.services.pop(key, None)

@@ -7,7 +7,6 @@ from enum import Enum
 from types import MappingProxyType
 
 from tranche.kube.resources import TrainingJob
-
 from tranche_operator.statuses import Finding
 
 

@@ -5,7 +5,6 @@ from datetime import datetime
 
 from tranche.kube import names
 from tranche.kube.resources import PlannedWindow, TrainingJob
-
 from tranche_operator import pods as manifests
 from tranche_operator.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
 from tranche_operator.observations import Observed, PodView, Rejection, ServiceState

@@ -6,7 +6,6 @@ import time
 from datetime import UTC, datetime
 
 from tranche.kube.clients import ApiClient, ApiError
-
 from tranche_operator import paths
 from tranche_operator.applies import Applier
 from tranche_operator.controllers import Controller

@@ -2,7 +2,6 @@
 
 from tranche.kube import names
 from tranche.kube.resources import PlannedParameterServer, PlannedWindow, TrainingJob
-
 from tranche_operator.observations import PodView
 
 Entry = PlannedWindow | PlannedParameterServer

@@ -10,7 +10,6 @@ from typing import Any
 
 from tranche.kube import names
 from tranche.kube.resources import API_VERSION, PlannedParameterServer, PlannedWindow, TrainingJob
-
 from tranche_operator import affinities, environments
 from tranche_operator.settings import Settings
 

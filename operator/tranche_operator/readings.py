@@ -1,14 +1,15 @@
 """Reads from the API server what one reconcile looks at; always afresh, so that no cache can show what is gone."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import SiteObject, TrainingJob
-
 from tranche_operator import paths
 from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed, PodView, ServiceState
@@ -17,6 +18,8 @@ from tranche_operator.plans import entries_of
 from tranche_operator.views import OwnedMetadata, OwnedPod, owner_uid, read_pods, view
 
 PAGE = 500
+SERVICE_SECONDS = 60.0
+"""A Service that somebody deletes is missed after so long at the latest, when its job is next reconciled."""
 
 
 class Reader:
@@ -105,6 +108,16 @@ class Reader:
         return tuple(view(pod) for pod in read_pods(raw).items)
 
     async def _service(self, job: TrainingJob) -> ServiceState:
+        """The job's Service; one that was seen is not asked for again for a while."""
+        uid, at = self._memory.services.get(job.key, ("", 0.0))
+        if uid == job.metadata.uid and time.monotonic() - at < SERVICE_SECONDS:
+            return ServiceState.OWN
+        found = await self._read_service(job)
+        if found is ServiceState.OWN:
+            self._memory.services[job.key] = (job.metadata.uid, time.monotonic())
+        return found
+
+    async def _read_service(self, job: TrainingJob) -> ServiceState:
         path = f"{paths.services(job.metadata.namespace)}/{job.metadata.name}"
         try:
             found = msgspec.convert((await self._client.request("GET", path)).get("metadata"), OwnedMetadata)

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from tranche.kube import names
 from tranche.kube.resources import TrainingJob
-
 from tranche_operator import endings, openings, transitions
 from tranche_operator.actions import Action, CheckTemplate, RequeueAfter, WriteStatus, in_order
 from tranche_operator.observations import Observed, PodView

@@ -15,7 +15,6 @@ from typing import Any
 from tranche.kube.clients import ApiError
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import TrainingJob
-
 from tranche_operator.actions import RequeueAfter
 from tranche_operator.observations import Observed, PodView
 from tranche_operator.readings import Reader

@@ -1,7 +1,6 @@
 """Events that tell a job's users of its phases. Pure."""
 
 from tranche.kube.resources import TrainingJob
-
 from tranche_operator.actions import EmitEvent
 from tranche_operator.observations import TemplateVerdict
 from tranche_operator.statuses import Judgement

@@ -1,11 +1,11 @@
 """From the API server's pods to what reconcile needs to know of them."""
 
 import msgspec
+
 from tranche.kube.identities import identity, plan_stamp
 from tranche.kube.objects import is_over
 from tranche.kube.resources import GROUP
 from tranche.kube.structs import Metadata, Narrow, Pod, PodSpec
-
 from tranche_operator.observations import PodView
 
 _DEFAULT_GRACE_SECONDS = 30

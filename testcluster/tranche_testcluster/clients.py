@@ -42,7 +42,7 @@ class Client:
                 connection.request(method, path, body, {"Content-Type": content_type} if body is not None else {})
                 reply = connection.getresponse()
                 content = reply.read()
-            except (ConnectionError, http.client.HTTPException) as error:
+            except (ConnectionError, ssl.SSLError, http.client.HTTPException) as error:
                 connection.close()
                 if fresh:
                     raise ConnectionError(f"{method} {path}: {error!r}") from error

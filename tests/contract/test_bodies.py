@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extender_objects import Stores, job, window
 from fastapi.testclient import TestClient
+
+from extender_objects import Stores, job, window
 from tranche.extender.apps import create_app
 from tranche.extender.wires import decode_candidates, decode_names
 from tranche.kube.identities import Identity, identity, plan_stamp

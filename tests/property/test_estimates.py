@@ -1,9 +1,10 @@
 """Planned starts and completions against what the simulator then does."""
 
 import pytest
-from builders import job, node
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from builders import job, node
 from tranche.model import Job
 from tranche.planner import JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
 from tranche.policies import get_policy

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Sequence
 
 import pytest
-from builders import job, node
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from builders import job, node
 from tranche.model import Job, Site, Tier
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
 from tranche.policies import ClusterState, JobState, Placement

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from builders import job, node, planner, worker
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from builders import job, node, planner, worker
 from tranche.model import Job, Node, Preemption, Resources, WindowState
 from tranche.planner import (
     JobChanged,
@@ -137,8 +138,8 @@ class PlannerMachine(RuleBasedStateMachine):
         """Heal everything; then every job must run to its end."""
         if not hasattr(self, "planner"):
             return
-        for one in self.nodes.values():
-            self.planner.handle(NodeChanged(one), self.now)
+        for healthy in self.nodes.values():
+            self.planner.handle(NodeChanged(healthy), self.now)
         for key, one in self.jobs.items():
             healed = replace(one, suspended=False, generation=one.generation + 1, backoff_limit=10**6)
             self.planner.handle(JobChanged(healed), self.now)

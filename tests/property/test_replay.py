@@ -1,8 +1,9 @@
 """A planner that hears the same events decides the same: live decisions can be replayed offline."""
 
-from builders import job, node, worker
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from builders import job, node, worker
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.simulation import Simulation

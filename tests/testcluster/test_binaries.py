@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tranche_testcluster import BuildError, Meter, binaries, builds, ensure, toolchains
 
 MODULES = Path(builds.__file__).parent / "modules"

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tranche_testcluster
 import yaml
+
+import tranche_testcluster
 from tranche_testcluster import Cluster, ClusterError, annotations, sites
 from tranche_testcluster.workspaces import Workspace
 

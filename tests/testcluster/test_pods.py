@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+
 from tranche_testcluster import Cluster, annotations
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 import tranche_testcluster
 from tranche_testcluster import spawn, tethered
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 import tranche_testcluster
 from tranche_testcluster import ClusterError
 from tranche_testcluster.workspaces import Workspace

@@ -1,7 +1,7 @@
 """What runs inside a training container; standard library only.
 
-The least that training code needs to be preempted without losing work: `assignment` says which chunks to train and where
-to resume, `report` leaves what is durable for the scheduler. Save on SIGTERM, report, exit.
+The least that training code needs to be preempted without losing work: `assignment` says which chunks to train and
+where to resume, `report` leaves what is durable for the scheduler. Save on SIGTERM, report, exit.
 """
 
 from tranche_worker.assignments import Assignment, assignment

@@ -16,9 +16,8 @@ from tranche.policies import POLICIES
 @click.option("--picture", type=click.Path(path_type=Path), help="Write the terminal's picture at half-time as SVG.")
 def demo(policy: str, seed: int, keep: bool, directory: Path | None, picture: Path | None) -> None:
     """Run real jobs on a real Kubernetes control plane on this machine, about two minutes."""
-    from tranche_testcluster import ClusterError  # the test cluster is needed by this command only
-
     from tranche.demo.runs import run
+    from tranche_testcluster import ClusterError  # the test cluster is needed by this command only
 
     console = Console()
     try:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
-from tranche_testcluster import Cluster, ClusterError
 
 from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.objects import NodeObject
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.live.nodes import NodeBook
 from tranche.model import Node
+from tranche_testcluster import Cluster, ClusterError
 
 ENDED = ("Succeeded", "Failed")
 API = "/apis/tranche.dev/v1alpha1"

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from tranche_testcluster import Cluster, ClusterError, ensure
 
 from tranche.demo import workloads
 from tranche.demo.observations import API, Snapshot, observe, observe_nodes
@@ -16,6 +15,7 @@ from tranche.demo.screens import Screen, Step
 from tranche.demo.stacks import Stack, apply_manifests
 from tranche.kube.converts import to_job, to_site
 from tranche.model import Job
+from tranche_testcluster import Cluster, ClusterError, ensure
 
 NAMESPACE = "default"
 POLL_SECONDS = 0.5

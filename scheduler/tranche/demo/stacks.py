@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
-from tranche_testcluster import Cluster, ClusterError, spawn
 
 import tranche
+from tranche_testcluster import Cluster, ClusterError, spawn
 
 SYSTEM_NAMESPACE = "tranche-system"
 READY_SECONDS = 30.0

@@ -135,9 +135,10 @@ def read_progress(progress: Progress) -> JobProgress:
     )
 
 
-def plan_status(plan: JobPlan, term: int, revision: int) -> dict[str, Any]:
-    """status.plan as JSON."""
+def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, Any]:
+    """status.plan as JSON, for the job of that UID."""
     status: dict[str, Any] = {
+        "jobUid": uid,
         "term": term,
         "revision": revision,
         "observedGeneration": plan.generation,
@@ -202,14 +203,13 @@ def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition]
 
 
 def status_object(resource: TrainingJob, status: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a server-side apply to the job's status; the UID keeps it from a successor of the same name."""
+    """The body of a server-side apply to the job's status."""
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainingJob",
         "metadata": {
             "name": resource.metadata.name,
             "namespace": resource.metadata.namespace,
-            "uid": resource.metadata.uid,
         },
         "status": dict(status),
     }

@@ -96,7 +96,8 @@ PositiveDuration = Annotated[str, Field(max_length=32, json_schema_extra=rules(_
 """A duration above zero."""
 NodeName = Annotated[str, Field(max_length=253)]
 SiteName = Annotated[str, Field(max_length=MAX_SITE_NAME)]
-ChunkSet = Annotated[str, Field(max_length=16_384)]
+_CHUNKS = "[0-9]{1,4}(-[0-9]{1,4})?"
+ChunkSet = Annotated[str, Field(max_length=16_384, pattern=f"^({_CHUNKS}(,{_CHUNKS})*)?$")]
 """Chunk numbers as `tranche.model.chunksets` writes them: ``0-11,14``."""
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 

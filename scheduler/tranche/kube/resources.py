@@ -5,8 +5,9 @@ types stand beside the field that they are about; the docstrings are what ``kube
 """
 
 from datetime import datetime
+from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from tranche.kube.fields import (
     MAX_CHUNKS,
@@ -115,6 +116,18 @@ class TrainingJob(Resource):
     metadata: Metadata
     spec: TrainingJobSpec
     status: TrainingJobStatus = TrainingJobStatus()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _forget_what_was_written_for_a_namesake(cls, data: Any) -> Any:
+        """Drop plan and ledger that a late write has brought from a deleted job of the same name."""
+        if not isinstance(data, dict) or not isinstance(status := data.get("status"), dict):
+            return data
+        plan, metadata = status.get("plan"), data.get("metadata")
+        owner = plan.get("jobUid") if isinstance(plan, dict) else None
+        if owner is None or not isinstance(metadata, dict) or owner == metadata.get("uid"):
+            return data
+        return {**data, "status": {name: part for name, part in status.items() if name not in ("plan", "progress")}}
 
     @property
     def key(self) -> str:

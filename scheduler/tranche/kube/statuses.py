@@ -51,6 +51,8 @@ class Plan(Resource):
     """Lease transitions: which planner wrote it."""
     revision: int
     """Rises with every plan of the same term."""
+    job_uid: str | None = Field(None, max_length=64)
+    """metadata.uid of the job that the plan is for: a late write may hit a new job of the same name."""
     observed_generation: int
     """metadata.generation that the plan is for."""
     explanation: str = Field(default="", max_length=2048)

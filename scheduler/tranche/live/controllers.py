@@ -272,7 +272,7 @@ class Controller:
         self._published[key] = (plan.estimated_start, plan.estimated_completion)
         condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
         status = {
-            "plan": plan_status(plan, self.term, self._revision),
+            "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision),
             "progress": progress_status(progress, state.job.chunks),
             "conditions": [condition],
         }

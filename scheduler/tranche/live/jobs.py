@@ -50,8 +50,8 @@ def events_of(old: TrainingJob | None, new: TrainingJob | None, gpu_resource: st
         yield JobChanged(to_job(new, gpu_resource))
     before = None if replaced else old
     for kind, permanent in ((CONDITION_INVALID_TEMPLATE, True), (CONDITION_PODS_REJECTED, False)):
-        condition = _holds(new, kind)
-        if condition is not None and condition != _holds(before, kind):
+        condition, earlier = _holds(new, kind), _holds(before, kind)
+        if condition and (earlier is None or earlier.last_transition_time != condition.last_transition_time):
             yield WorkerRejected(new.key, condition.reason, condition.message, permanent)
 
 

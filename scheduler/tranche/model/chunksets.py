@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+LARGEST = 9999
+"""No job has as many chunks; a text from elsewhere must not make us count for ever."""
+
 
 def format_chunks(chunks: Iterable[int]) -> str:
     """Write chunk numbers as sorted ranges; the empty set is the empty string.
@@ -25,10 +28,13 @@ def parse_chunks(text: str) -> frozenset[int]:
     [0, 1, 2, 3, 14]
 
     Raises:
-        ValueError: if the text is not of that form.
+        ValueError: if the text is not of that form, or names a chunk above `LARGEST`.
     """
     chunks: set[int] = set()
     for part in filter(None, text.split(",")):
         first, dash, last = part.partition("-")
-        chunks.update(range(int(first), int(last if dash else first) + 1))
+        end = int(last if dash else first)
+        if end > LARGEST:
+            raise ValueError(f"chunk {end} in {text[:40]!r} is above {LARGEST}")
+        chunks.update(range(int(first), end + 1))
     return frozenset(chunks)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from live_extenders import PROFILE, LiveExtender
 from tranche_testcluster import Cluster
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+
 from live_extenders import PROFILE, LiveExtender
 from tranche_testcluster import Cluster
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tranche_testcluster import ensure
 
 ROOT = Path(__file__).resolve().parents[3]

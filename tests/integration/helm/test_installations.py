@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from tranche_testcluster import Cluster
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

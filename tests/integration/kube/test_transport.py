@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from tranche.kube.clients import ApiClient, ApiError, Unreachable
 from tranche.kube.leases import take_term
 from tranche.kube.objects import NodeObject, Pod

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tranche_testcluster import Cluster
 
 Object = dict[str, Any]

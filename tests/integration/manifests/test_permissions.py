@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from operator_lab import Lab, Process, eventually, operator_command, window
 from tranche.demo.stacks import apply_manifests, manifests
 from tranche_testcluster import Cluster

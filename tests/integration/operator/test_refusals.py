@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+
 from operator_lab import TEMPLATE, Lab, Process, eventually, window
 
 pytestmark = pytest.mark.usefixtures("operator")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from operator_lab import SITE, TEMPLATE, Lab, server, window
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.resources import TrainingJob

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+
 from operator_lab import SITE, Lab, Process, eventually, operator_command, window
 from tranche_testcluster import Cluster
 

@@ -2,10 +2,11 @@ import json
 from typing import Any
 
 import pytest
-from extender_objects import Stores, stranger, window, worker
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from extender_objects import Stores, stranger, window, worker
 from tranche.extender.apps import LARGEST_BODY, create_app
 from tranche.kube.metrics import Metrics
 

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
-from extender_objects import Stores
 from fastapi import FastAPI
+
+from extender_objects import Stores
 from tranche.extender.apps import create_app
 from tranche.extender.servers import listen, serve
 from tranche.kube.metrics import Metrics

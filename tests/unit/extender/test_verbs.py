@@ -1,9 +1,10 @@
 from typing import Any
 
 import pytest
-from extender_objects import Stores, stranger, window, worker
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from extender_objects import Stores, stranger, window, worker
 from tranche.extender.verbs import filter_nodes, preempt, prioritize
 from tranche.extender.wires import FilterResult, MetaPod, MetaVictims
 from tranche.kube.objects import Pod

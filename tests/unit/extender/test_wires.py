@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tranche.extender.wires import MalformedError, MetaPod, MetaVictims, decode_candidates, decode_names
 
 POD = {

@@ -3,6 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from tranche.kube import caches
 from tranche.kube.caches import decode_pod
 from tranche.kube.objects import Pod, is_over, pod_requests

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api_servers import FakeApi, kubeconfig, run
 from kubernetes.config import incluster_config
+
+from fake_api_servers import FakeApi, kubeconfig, run
 from tranche.kube.clients import ApiClient, ApiError, Unreachable
 from tranche.kube.credentials import REFRESH_SECONDS, Credentials
 from tranche_testcluster.certificates import Authority

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from tranche.kube.converts import (
     plan_status,
     planned_condition,
@@ -73,7 +74,7 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         ),
         servers=(PlannedServer(0, 5, "edge-a", "n1"),),
     )
-    again = read_plan(Plan.model_validate(plan_status(plan, 2, 9)))
+    again = read_plan(Plan.model_validate(plan_status(plan, "u", 2, 9)))
     assert (again.windows, again.servers, again.homes, again.attempts) == (
         plan.windows,
         plan.servers,
@@ -84,8 +85,17 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
     assert read_progress(Progress.model_validate(progress_status(progress, 6))) == progress
 
 
+def test_a_plan_that_was_written_for_a_deleted_namesake_is_not_read() -> None:
+    written = {"plan": plan_status(JobPlan(1, ""), "old", 1, 1), "progress": progress_status(JobProgress(), 4)}
+    body = resource().model_dump(by_alias=True, exclude_none=True, mode="json")
+    late = TrainingJob.model_validate({**body, "status": {**written, "phase": "Waiting"}})
+    assert (late.status.plan, late.status.progress, late.status.phase) == (None, None, "Waiting")
+    own = TrainingJob.model_validate({**body, "status": {"plan": plan_status(JobPlan(1, ""), "u", 1, 1)}})
+    assert own.status.plan is not None
+
+
 def test_an_emptied_map_is_left_out_because_server_side_apply_would_make_it_null() -> None:
-    assert "homes" not in plan_status(JobPlan(1, ""), 1, 1)
+    assert "homes" not in plan_status(JobPlan(1, ""), "u", 1, 1)
 
 
 def test_the_transition_time_of_planned_is_kept_while_its_status_stays() -> None:

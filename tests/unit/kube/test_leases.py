@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from fake_api_servers import FakeApi, run
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.leases import take_term

@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tranche.kube.quantities import parse_bytes, parse_duration, parse_millicores, parse_quantity
 
 BINARY = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]

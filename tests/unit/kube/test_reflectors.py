@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from fake_api_servers import FakeApi, run
 from tranche.kube.clients import ApiClient
 from tranche.kube.objects import Pod

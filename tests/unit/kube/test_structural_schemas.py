@@ -2,6 +2,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+
 from tranche.kube.fields import Quantity, Resource, rules
 from tranche.kube.structural_schemas import Schema, structural_schema
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from builders import job, node, planner
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.resources import SiteObject, TrainingJob

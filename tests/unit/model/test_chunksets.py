@@ -3,6 +3,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tranche.kube.fields import MAX_CHUNKS
 from tranche.model import format_chunks, parse_chunks
 

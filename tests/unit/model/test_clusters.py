@@ -4,6 +4,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tranche.model import Job, Link, Node, PodShape, Resources, Site
 
 amounts = st.builds(Resources, *[st.integers(0, 2**40) for _ in range(4)])

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from tranche.model import Constraints, Requirement, Taint, Toleration
 
 GPU = Taint("nvidia.com/gpu", "true")

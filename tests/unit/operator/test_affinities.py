@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tranche.kube.objects import pod_constraints, pod_of_template
 from tranche_operator import affinities
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import event, given
 from hypothesis import strategies as st
+
 from operator_objects import NOW, UID, observed, plan, pod, server, training_job, window
 from tranche.kube import names
 from tranche.kube.resources import TrainingJob

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+
 from operator_objects import UID, plan, server, training_job, window
 from tranche.kube.resources import TrainingJob
 from tranche_operator import pods

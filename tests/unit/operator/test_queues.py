@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tranche_operator.queues import EVENT_DELAY_AFTER_FAILURE, LONGEST_BACKOFF, KeyedQueue, Runner
 
 

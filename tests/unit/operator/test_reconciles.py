@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
+
 from operator_objects import ACCEPTED, NOW, UID, observed, plan, pod, server, training_job, window
 from tranche.kube import names
 from tranche.kube.resources import TrainingJob

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from operator_objects import NOW, training_job
 from tranche.kube.resources import TrainingJob
 from tranche_operator.statuses import Finding, Tally, judge, new_status, own_status

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tranche_operator.observations import PodView
 from tranche_operator.views import read_pods, view
 
