@@ -161,10 +161,12 @@ def test_a_silenced_node_is_lost_and_comes_back(cluster: Cluster) -> None:
 
     cluster.add_site("far")
     cluster.silence("far-0")
+    until(lambda: ready("far-0") == "Unknown", 40)
     on_it = pod("on-it")
     on_it["spec"]["nodeName"] = "far-0"
     create(cluster, on_it)
-    until(lambda: ready("far-0") == "Unknown", 40)
+    create(cluster, pod("elsewhere"))
+    until(lambda: phase(cluster, "elsewhere") == "Running")
     assert phase(cluster, "on-it") == "Pending"
     cluster.revive("far-0")
     until(lambda: ready("far-0") == "True" and phase(cluster, "on-it") == "Running")

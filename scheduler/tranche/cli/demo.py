@@ -17,12 +17,11 @@ from tranche.policies import POLICIES
 def demo(policy: str, seed: int, keep: bool, directory: Path | None, picture: Path | None) -> None:
     """Run real jobs on a real Kubernetes control plane on this machine, about two minutes."""
     from tranche.demo.runs import run
-    from tranche_testcluster import ClusterError  # the test cluster is needed by this command only
 
     console = Console()
     try:
         succeeded = run(console, policy=policy, seed=seed, keep=keep, directory=directory, picture=picture)
-    except ClusterError as error:
+    except DemoError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
         raise click.ClickException("stopped by Ctrl-C; everything that the demo started has been stopped") from None

@@ -23,6 +23,10 @@ GRACE_SECONDS = 120.0
 """After the last job could have ended in the worst order, the demo gives up."""
 
 
+class DemoError(Exception):
+    """The demo cannot go on; the text says why."""
+
+
 def run(
     console: Console, *, policy: str, seed: int, keep: bool, directory: Path | None = None, picture: Path | None = None
 ) -> bool:
@@ -35,7 +39,17 @@ def run(
         keep: Leave everything running until Ctrl-C.
         directory: For logs and data (default: a temporary folder).
         picture: Where to write what the terminal shows when half of the jobs are done.
+
+    Raises:
+        DemoError: if something does not start, ends too early or takes too long.
     """
+    try:
+        return _run(console, policy, seed, keep, directory, picture)
+    except ClusterError as error:
+        raise DemoError(str(error)) from error
+
+
+def _run(console: Console, policy: str, seed: int, keep: bool, directory: Path | None, picture: Path | None) -> bool:
     jobs = workloads.load(seed)
     console.print(
         f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log, compressed in time, on a real Kubernetes "

@@ -23,6 +23,7 @@ from tranche_testcluster import Cluster, ClusterError, spawn
 
 SYSTEM_NAMESPACE = "tranche-system"
 READY_SECONDS = 30.0
+RESOURCES = ("trainingjobs", "sites")
 STOP_SECONDS = 5.0
 
 
@@ -34,12 +35,19 @@ def manifests() -> Path:
 
 
 def apply_manifests(cluster: Cluster) -> None:
-    """Install CRDs, priority classes and RBAC, and wait until the API server serves the CRDs."""
+    """Install CRDs, priority classes and RBAC, and wait until the API server serves the CRDs.
+
+    Raises:
+        ClusterError: if something is refused, or the CRDs are not served in time.
+    """
     folder = manifests()
     cluster.kubectl("apply", "-f", str(folder / "crds"), "-f", str(folder / "priorityclasses.yaml"))
     cluster.kubectl("apply", "-f", str(folder / "rbac.yaml"))
-    for name in ("trainingjobs", "sites"):
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}.tranche.dev", "--timeout=30s")
+    deadline = time.monotonic() + READY_SECONDS
+    while not all(cluster.request("GET", f"/apis/tranche.dev/v1alpha1/{name}")[0] == 200 for name in RESOURCES):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"the CRDs are not served after {READY_SECONDS:g} s")
+        time.sleep(0.05)
 
 
 @dataclass

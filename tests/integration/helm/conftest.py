@@ -20,7 +20,7 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Run:
     program = ensure("helm")["helm"]
     home = tmp_path_factory.mktemp("helm")
     folders = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-    environment = {"PATH": os.environ["PATH"], **folders}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), **folders}
 
     def run(*arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         answer = subprocess.run(
