@@ -16,7 +16,7 @@ from tranche.policies import POLICIES
 @click.option("--picture", type=click.Path(path_type=Path), help="Write the terminal's picture at half-time as SVG.")
 def demo(policy: str, seed: int, keep: bool, directory: Path | None, picture: Path | None) -> None:
     """Run real jobs on a real Kubernetes control plane on this machine, about two minutes."""
-    from tranche.demo.runs import run
+    from tranche.demo.runs import DemoError, run
 
     console = Console()
     try:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 Answer = tuple[int, Any]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Cluster:
     """The cluster with everything of ``manifests``, applied as a user would."""
     cluster.kubectl("apply", "-k", str(ROOT / "manifests"))
