@@ -111,7 +111,7 @@ def _sites_line(sites: tuple[SiteObject, ...]) -> str:
 
 
 def _jobs(snapshot: Snapshot) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
+    table = Table(box=None, header_style="dim", pad_edge=False, expand=True)
     for name, width in COLUMNS:
         table.add_column(name, no_wrap=True, overflow="ellipsis", width=width, ratio=None if width else 1)
     for job in snapshot.next_completions(SHOWN_JOBS):
