@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup binaries demo test lint types contracts unit integration bench generate docs-pictures lock clean
+.PHONY: help setup binaries demo test lint types contracts unit integration bench generate lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -46,7 +46,8 @@ unit: setup  ## tests without a control plane
 integration: binaries  ## tests on the real control plane
 	$(BIN)/python -m pytest tests/integration tests/testcluster
 
-bench: binaries  ## figures of docs/results.md
+bench: binaries  ## the figures of the README
+	$(BIN)/python benchmarks/demo_stretches.py
 	$(BIN)/python benchmarks/extender_filter.py
 
 generate: binaries  ## CRDs and chart files from the pydantic models and the API server's own schemas

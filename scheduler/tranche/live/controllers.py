@@ -4,7 +4,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,18 +141,19 @@ class Controller:
         self._changes.clear()
         now = self.clock()
         for site in self.watches.sites.store.values():
-            self._tell(SiteChanged(to_site(site)))
+            with self._guard(site):
+                self._tell(SiteChanged(to_site(site)))
         for key, pod in self.watches.pods.store.items():
-            self._book.note_pod(key, pod)
-        for name in self.watches.nodes.store:
-            self._refresh_node(name)
+            with self._guard(pod):
+                self._book.note_pod(key, pod)
+        for name, node in self.watches.nodes.store.items():
+            with self._guard(node):
+                self._refresh_node(name)
         found: list[JobSubmitted] = []
         for resource in self.watches.jobs.store.values():
-            if not jobs.over(resource):
-                try:
+            with self._guard(resource):
+                if not jobs.over(resource):
                     found.append(jobs.submission(resource, self.settings.gpu_resource))
-                except ValueError as error:
-                    self._refuse(resource, error)
         with self.metrics.time_plan():
             self.planner.restore(found, now)
         for event in found:
@@ -168,10 +170,8 @@ class Controller:
         """Work off what the watches reported, then refresh estimates, sites and timers."""
         while self._changes:
             kind, key, old, new = self._changes.popleft()
-            try:
+            with self._guard(new):
                 getattr(self, f"_{kind}_changed")(key, old, new)
-            except ValueError as error:
-                self._refuse(new, error)
         if self.clock() >= self._next_timeouts:
             self._next_timeouts = self.clock() + self.settings.tick_seconds
             for event in self._timeouts.due(self.planner.cluster.jobs.values(), self.clock()):
@@ -278,14 +278,27 @@ class Controller:
         }
         return status_object(resource, status)
 
-    def _refuse(self, resource: TrainingJob | None, error: ValueError) -> None:
-        """Say on the object itself that it cannot be read."""
-        logger.error("%s cannot be planned: %s", getattr(resource, "key", resource), error)
+    @contextmanager
+    def _guard(self, observed: Any) -> Iterator[None]:
+        """An object that cannot be read is left out and told so; it must not stop the others."""
+        try:
+            yield
+        except ValueError as error:
+            self._refuse(observed, error)
+
+    def _refuse(self, resource: Any, error: ValueError) -> None:
+        """Say on the object itself, if it is a job, that it cannot be read."""
+        name = getattr(getattr(resource, "metadata", None), "name", "?")
+        logger.error("%s %s cannot be read: %s", type(resource).__name__, name, error)
         if isinstance(resource, TrainingJob):
             plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
             known = resource.status.conditions
             condition = planned_condition(plan, resource.metadata.generation, known, self.clock())
-            body = status_object(resource, {"conditions": [condition]})
+            # An apply without plan and ledger would take them away.
+            kept = resource.status.model_dump(
+                include={"plan", "progress"}, by_alias=True, exclude_none=True, mode="json"
+            )
+            body = status_object(resource, {**kept, "conditions": [condition]})
             self.writer.put(_status_path(resource), lambda: body)
 
     def _refresh_estimates(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tranche.kube.caches import decode_pod
 from tranche.kube.clients import ApiClient
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.reflectors import Reflector
@@ -18,9 +19,8 @@ class Watches:
     """Reflectors of pods, nodes, TrainingJobs and Sites."""
 
     def __init__(self, client: ApiClient) -> None:
-        pod, node = msgspec.json.Decoder(Pod), msgspec.json.Decoder(NodeObject)
-        self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", pod.decode)
-        self.nodes: Reflector[NodeObject] = Reflector(client, "/api/v1/nodes", node.decode)
+        self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", decode_pod)
+        self.nodes: Reflector[NodeObject] = Reflector(client, "/api/v1/nodes", msgspec.json.Decoder(NodeObject).decode)
         self.jobs: Reflector[TrainingJob] = Reflector(client, f"{API}/trainingjobs", TrainingJob.model_validate_json)
         self.sites: Reflector[SiteObject] = Reflector(client, f"{API}/sites", SiteObject.model_validate_json)
 
