@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup binaries demo test lint types contracts unit integration bench generate lock clean
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration bench generate lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -21,10 +21,15 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-binaries: setup  ## etcd, kube-apiserver, kube-scheduler, kwok, helm … built from Go modules, once (or TRANCHE_ASSETS=folder)
+CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
+
+control-plane: setup  ## etcd, Kubernetes and kwok, built from Go modules, once (or TRANCHE_ASSETS=folder)
+	@$(BIN)/python -m tranche_testcluster build $(CONTROL_PLANE)
+
+binaries: setup  ## the control plane, and helm and kubeconform for the tests
 	@$(BIN)/python -m tranche_testcluster build
 
-demo: binaries  ## real jobs on a real control plane, two minutes (KEEP=1: leave it running, SEED=, POLICY=)
+demo: control-plane  ## real jobs on a real control plane, two minutes (KEEP=1: leave it running, SEED=, POLICY=)
 	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY))
 
 test: lint types contracts binaries  ## everything that .ci/run runs
@@ -46,11 +51,11 @@ unit: setup  ## tests without a control plane
 integration: binaries  ## tests on the real control plane
 	$(BIN)/python -m pytest tests/integration tests/testcluster
 
-bench: binaries  ## the figures of the README
+bench: setup  ## the figures of the README
 	$(BIN)/python benchmarks/demo_stretches.py
 	$(BIN)/python benchmarks/extender_filter.py
 
-generate: binaries  ## CRDs and chart files from the pydantic models and the API server's own schemas
+generate: control-plane  ## CRDs and chart files from the pydantic models and the API server's own schemas
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
 
 lock: setup  ## new versions into requirements/*.txt
