@@ -1,6 +1,7 @@
 """``tranche scheduler``: planner and extender in one process, beside kube-scheduler."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -79,10 +80,12 @@ async def _main(options: Options) -> None:
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )
-        app = create_app(watches, metrics, watches.unsynced)
+        app = create_app(watches, metrics, watches.unsynced, options.gpu_resource)
         identity = f"{socket.gethostname()}_{os.getpid()}"
 
         async def term(above: int) -> int:
+            gc.collect()
+            gc.freeze()  # what the watches hold stays; a full collection over it would stall kube-scheduler's calls
             return await take_term(client, options.lease_namespace, identity=identity, above=above)
 
         logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
