@@ -15,8 +15,10 @@ from tranche_testcluster import spawn, tethered
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
 PARENT = """
-import subprocess, sys, threading, time
+import signal, subprocess, sys, threading, time
 from tranche_testcluster import tethered
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 
 def start():
     child = subprocess.Popen(tethered(["sleep", "600"]), start_new_session=True)
@@ -56,12 +58,15 @@ def test_a_tethered_process_dies_with_its_parent_but_not_with_the_thread_that_st
     with subprocess.Popen(
         command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as parent:
-        assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-        time.sleep(0.2)
-        assert alive(child)
-        parent.send_signal(number)
-        assert gone_soon(child)
+        try:
+            assert parent.stdout is not None
+            child = int(parent.stdout.readline())
+            time.sleep(0.2)
+            assert alive(child)
+            parent.send_signal(number)
+            assert gone_soon(child)
+        finally:
+            parent.kill()
 
 
 def test_a_tethered_process_is_the_command_itself() -> None:
