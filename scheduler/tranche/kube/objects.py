@@ -1,7 +1,7 @@
 """What pods and nodes ask, offer and went through: the structs' values as the planner and the operator need them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -145,7 +145,7 @@ def is_over(pod: Pod) -> bool:
     )
 
 
-def outcome(pod: Pod) -> str:
+def outcome(pod: Pod) -> Literal["Succeeded", "Preempted", "Failed"]:
     """How a pod that is over ended: ``Succeeded``, ``Preempted`` (whatever its exit code) or ``Failed``."""
     if pod.status.phase == "Succeeded":
         return "Succeeded"

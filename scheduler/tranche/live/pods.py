@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tranche.kube.identities import identity
 from tranche.kube.names import ROLE_SERVER, ROLE_WORKER
 from tranche.kube.objects import Pod, exit_code, is_over, outcome, started_at, termination_progress
-from tranche.planner import Event, Outcome, ParameterServerLost, WorkerBound, WorkerEnded, WorkerStarted
+from tranche.planner import Event, ParameterServerLost, WorkerBound, WorkerEnded, WorkerStarted
 
 FRESH_SECONDS = 5.0
 """A start that is reported this soon counts from now: status times have whole seconds only."""
@@ -32,13 +32,4 @@ def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:
     if new is None:
         yield WorkerEnded(who.job, who.attempt, "Lost", now)
     elif over:
-        yield WorkerEnded(who.job, who.attempt, _outcome(new), now, termination_progress(new), exit_code(new))
-
-
-def _outcome(pod: Pod) -> Outcome:
-    match outcome(pod):
-        case "Succeeded":
-            return "Succeeded"
-        case "Preempted":
-            return "Preempted"
-    return "Failed"
+        yield WorkerEnded(who.job, who.attempt, outcome(new), now, termination_progress(new), exit_code(new))

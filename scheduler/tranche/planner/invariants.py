@@ -1,5 +1,7 @@
 """What must hold after every event; checked when the planner runs with ``validate=True`` (always in tests)."""
 
+from collections.abc import Iterable
+
 from tranche.model import Resources
 from tranche.policies import ClusterState, JobState
 
@@ -30,9 +32,14 @@ def check(cluster: ClusterState) -> None:
             _expect([e.key for e in queue] == sorted(e.key for e in queue), f"node {name}: a queue is out of order")
 
 
-def check_room(cluster: ClusterState) -> None:
-    """What was just planned fits: Σ requests ≤ allocatable on every node (foreign pods may come later)."""
-    for name, node in cluster.nodes.items():
+def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
+    """What was just planned fits: Σ requests ≤ allocatable on nodes that got a window (foreign pods may come later).
+
+    Raises:
+        InvariantError: naming the node.
+    """
+    for name in opened:
+        node = cluster.nodes[name]
         _expect(node.reserved.fits(node.capacity), f"node {name}: {node.reserved} reserved of {node.capacity}")
 
 

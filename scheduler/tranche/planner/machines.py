@@ -181,6 +181,8 @@ class Planner:
         out = [*self._out, *(PublishPlan(key, self._cause) for key in self.changed if key in self.cluster.jobs)]
         if self.settings.validate:
             invariants.check(self.cluster)
+            windows = [instruction.window for instruction in out if isinstance(instruction, OpenWindow)]
+            invariants.check_room(self.cluster, {window.node for window in windows if window.node is not None})
         return out
 
     def _in_order(self, keys: set[str]) -> list[str]:
