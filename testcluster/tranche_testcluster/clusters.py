@@ -30,6 +30,7 @@ _USERS = {  # component: (user, group), the ones that Kubernetes' own RBAC bindi
 _ATTEMPTS = 3
 _PROBE_SECONDS = 2.0
 _HAND_OVER_SECONDS = 60.0
+_KWOK_STARTS = 30  # until one respects leases: each does with a probability of one half
 _CLASH = "address already in use"
 
 
@@ -65,6 +66,7 @@ class Cluster:
         self._components: dict[str, Component] = {}
         self._clients: list[Client] = []
         self._workspace: Workspace | None = None
+        self._heedful_kwok = 0
 
     def __enter__(self) -> Self:
         """Start everything but the scheduler and wait until pods can be created.
@@ -169,9 +171,11 @@ class Cluster:
         """Cut a node off: no heartbeats, and no pod on it starts or notices its deletion.
 
         It counts as lost (Ready=Unknown) after 5/4 of ``node_lease_seconds``. A run that would have ended by itself
-        still does: kwok has that on its list already.
+        still does: kwok has that on its list already. A kwok that ignores leases is replaced now; one that is started
+        again while a node is silent may start the pods that wait there.
         """
         sites.silence(self._admin, node)
+        self._require_leases()
 
     def revive(self, node: str) -> None:
         """Undo ``silence`` and wait until kwok is back, which takes a quarter of ``node_lease_seconds``."""
@@ -223,7 +227,9 @@ class Cluster:
         """Start a component again, with its data, and wait until it is ready.
 
         A kwok that met an API server in its death throes may have lost the write that was under way, and it never
-        repeats it. So with etcd or kube-apiserver a running kwok is started again too; nothing else is lost with it.
+        repeats it. A kube-controller-manager that meets one whose RBAC is not loaded yet is refused, and may try its
+        watches again only minutes later. So with etcd or kube-apiserver both, if they run, are started again too;
+        nothing is lost with them.
         """
         component = self._component(name)
         # kwok would wait for the leases of its predecessor to run out.
@@ -232,7 +238,7 @@ class Cluster:
         component.wait()
         self._hand_over(nodes)
         if name in ("etcd", "kube-apiserver"):
-            self._restart_kwok()
+            self._restart_clients()
 
     def stop(self, name: str, signal: int = signals.SIGTERM) -> None:
         """Send a component a signal that ends it and wait until it has."""
@@ -311,13 +317,25 @@ class Cluster:
         sites.await_kwok(self._admin, nodes, _HAND_OVER_SECONDS + self._lease_seconds)
         sites.nudge(self._admin, nodes)
 
-    def _restart_kwok(self) -> None:
-        server, kwok = self._component("kube-apiserver"), self._component("kwok")
+    def _restart_clients(self) -> None:
+        server = self._component("kube-apiserver")
         if server.running:
             server.wait()
-            if kwok.running:
-                kwok.stop(signals.SIGKILL)
-                self.start("kwok")
+            for name in ("kube-controller-manager", "kwok"):
+                if self._component(name).running:
+                    self._component(name).stop(signals.SIGKILL)
+                    self.start(name)
+
+    def _require_leases(self) -> None:
+        """Start kwok again until it is one that respects leases; every second one does."""
+        for _ in range(_KWOK_STARTS):
+            pid = self._component("kwok").pid
+            if pid == self._heedful_kwok or sites.respects_leases(self._admin):
+                self._heedful_kwok = pid
+                return
+            self._component("kwok").stop(signals.SIGKILL)
+            self.start("kwok")
+        raise ClusterError(f"kwok ignored the leases of its nodes in {_KWOK_STARTS} starts")
 
     def _add(
         self,

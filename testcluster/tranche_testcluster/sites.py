@@ -19,6 +19,9 @@ _ANSWER_SECONDS = 0.5  # kwok needs a hundredth of it
 _NUDGED = "kwok.tranche.dev/nudged"
 _MERGE = "application/merge-patch+json"
 _PARALLEL = 8
+_PODS = "/api/v1/namespaces/kube-system/pods"
+_PROBE = "tranche-testcluster-probe"
+_PROBE_SECONDS = 20.0
 
 
 def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
@@ -69,6 +72,36 @@ def silence(client: Client, name: str) -> None:
     _expect(client, "PATCH", f"{_LEASES}/{name}", {"spec": spec}, 200)
     while _answers(client, name):  # until kwok has noticed
         pass
+
+
+def respects_leases(client: Client) -> bool:
+    """Whether kwok leaves pods alone on nodes whose lease it does not hold.
+
+    kwok 0.8.0 does so in every second of its lives only: it starts its controllers in the random order of a Go map
+    (controller.go, ``range c.conf.LocalStages``), and pods that come before nodes never hear of leases. Asked with a
+    pod on a node that does not exist, and then one on a node that kwok minds, if there is any: it starts the second
+    only after it has seen both.
+
+    Raises:
+        ClusterError: kwok starts neither.
+    """
+    probe, control = f"{_PODS}/{_PROBE}", f"{_PODS}/{_PROBE}-control"
+    minded = [one["metadata"]["name"] for one in _leases(client) if one["spec"]["holderIdentity"] != _SILENCED]
+    pods = [(probe, _PROBE), *((control, node) for node in minded[:1])]
+    for path, where in pods:
+        containers = [{"name": "probe", "image": "probe"}]
+        body = {"metadata": {"name": path.rpartition("/")[2]}, "spec": {"nodeName": where, "containers": containers}}
+        _expect(client, "POST", _PODS, body, 201)
+    deadline = time.monotonic() + _PROBE_SECONDS
+    while minded and _is_pending(client, control):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"kwok starts no pod on {minded[0]}")
+        time.sleep(0.02)
+    time.sleep(_ANSWER_SECONDS)
+    respects = _is_pending(client, probe)
+    for path, _ in pods:
+        _expect(client, "DELETE", f"{path}?gracePeriodSeconds=0", None, 200)
+    return respects
 
 
 def release(client: Client, name: str | None = None) -> list[str]:
@@ -135,6 +168,10 @@ def _answers(client: Client, name: str) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def _is_pending(client: Client, pod: str) -> bool:
+    return bool(_expect(client, "GET", pod, None, 200)["status"]["phase"] == "Pending")
 
 
 def _leases(client: Client) -> list[dict[str, Any]]:

@@ -161,7 +161,7 @@ def test_a_silenced_node_is_lost_and_comes_back(cluster: Cluster) -> None:
 
     cluster.add_site("far")
     cluster.silence("far-0")
-    until(lambda: ready("far-0") == "Unknown", 40)
+    until(lambda: ready("far-0") == "Unknown", 60)
     on_it = pod("on-it")
     on_it["spec"]["nodeName"] = "far-0"
     create(cluster, on_it)
