@@ -1,1 +1,1 @@
-"""Between the API server and the values: resources, quantities, reflector, writes."""
+"""Between the API server and the values: resources, reflector, writes."""

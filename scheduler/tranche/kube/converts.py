@@ -7,7 +7,6 @@ from typing import Any
 
 from tranche.kube.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
 from tranche.kube.objects import template_shape
-from tranche.kube.quantities import parse_bytes, parse_duration, parse_quantity
 from tranche.kube.resources import API_VERSION, Condition, Plan, Progress, SiteObject, TrainingJob
 from tranche.model import (
     AttemptRecord,
@@ -24,6 +23,7 @@ from tranche.model import (
     format_chunks,
     parse_chunks,
 )
+from tranche.model.quantities import parse_bytes, parse_duration, parse_quantity
 
 UNKNOWN_DURATION_SECONDS = 3600.0
 """Assumed of a job that says neither model.stepTime nor estimatedDuration, until a chunk of it has been timed."""
