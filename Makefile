@@ -63,7 +63,7 @@ lock: setup  ## new versions into requirements/*.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate pyproject.toml -o requirements/runtime.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
-		--no-annotate --group dev pyproject.toml -o requirements/dev.txt
+		--no-annotate --extra report --extra dask --group dev pyproject.toml -o requirements/dev.txt
 	echo hatchling | build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 \
 		--no-header --no-annotate - -o requirements/build.txt
 
