@@ -44,8 +44,7 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with options.trace.open() as lines:
-        rows = list(read_trace(lines))
+    rows = list(read_trace(options.trace).rows)
     ratios = []
     print(f"average JCT in seconds, {JOBS} jobs each, seed {options.seed}\nfirst row   fifo  chunk-faithful  ratio")
     for first in range(0, len(rows) - JOBS, 50):

@@ -29,8 +29,7 @@ def played(policy: str, jobs: list[Job], gpus: list[int]) -> tuple[Simulation, d
         simulation.planner.handle(NodeChanged(node(f"n{i}", f"edge-{i % 2}", count)), 0.0)
     for one in jobs:
         simulation.at(0.0, JobSubmitted(one))
-    for _ in jobs:
-        simulation.step()
+    simulation.step()
     estimates = simulation.planner.forecast(0.0)
     simulation.run()
     return simulation, {key: (e.start, e.completion) for key, e in estimates.items()}

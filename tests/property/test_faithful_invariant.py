@@ -1,6 +1,7 @@
 """The exact invariant of the JSAC'22 dispatch rule (algorithms.md 1.2), on the production planner."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -14,11 +15,11 @@ from tranche.policies.chunk_faithful import ChunkFaithful
 from tranche.simulation import Simulation
 
 
+@dataclass(frozen=True)
 class Recording(ChunkFaithful):
     """The production policy; notes the cost Q of each dispatched chunk."""
 
-    def __init__(self) -> None:
-        self.costs: list[float] = []
+    costs: list[float] = field(default_factory=list)
 
     def dispatch(
         self,
@@ -29,7 +30,7 @@ class Recording(ChunkFaithful):
         sites: Collection[str] | None = None,
     ) -> tuple[list[Placement], bool]:
         placements, colocated = super().dispatch(cluster, state, chunks, now, sites)
-        self.costs += [placement.cost for placement in placements]
+        self.costs.extend(placement.cost for placement in placements)
         return placements, colocated
 
 

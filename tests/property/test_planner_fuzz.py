@@ -1,6 +1,8 @@
 """Random events in random order: the planner's invariants hold after each, and no job is lost."""
 
 from dataclasses import replace
+from typing import Any
+from unittest import TestCase
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -46,15 +48,22 @@ class PlannerMachine(RuleBasedStateMachine):
         limit=st.integers(1, 5),
         servers=st.integers(0, 1),
         preemption=st.sampled_from(Preemption),
+        gang=st.booleans(),
     )
-    def submit(self, chunks: int, gpus: int, seconds: float, limit: int, servers: int, preemption: Preemption) -> None:
+    def submit(
+        self, chunks: int, gpus: int, seconds: float, limit: int, servers: int, preemption: Preemption, gang: bool
+    ) -> None:
+        rigid = gang and self.planner.policy.plans_gangs
         one = job(
             f"j{len(self.jobs)}",
             self.now,
             chunks=chunks,
             seconds=seconds,
             worker=worker(gpus),
-            max_workers=min(limit, chunks),
+            max_workers=chunks if rigid else min(limit, chunks),
+            min_workers=chunks if rigid else 1,
+            rigid=rigid,
+            owner=f"team-{chunks % 2}",
             servers=servers,
             server=worker(0) if servers else None,
             preemption=preemption,
@@ -144,7 +153,6 @@ class PlannerMachine(RuleBasedStateMachine):
             healed = replace(one, suspended=False, generation=one.generation + 1, backoff_limit=10**6)
             self.planner.handle(JobChanged(healed), self.now)
             self.jobs[key] = healed
-        fits = {n.allocatable.gpus for n in self.nodes.values()}
         for _ in range(3000):
             windows = [(s, run) for s in self.planner.cluster.jobs.values() for run in s.runs.values()]
             if not windows:
@@ -157,16 +165,30 @@ class PlannerMachine(RuleBasedStateMachine):
                 outcome = "Preempted" if run.window.state is WindowState.CLOSING else "Succeeded"
                 self.planner.handle(WorkerEnded(state.job.key, run.window.attempt, outcome, self.now), self.now)  # type: ignore[arg-type]
         for key, one in self.jobs.items():
-            if one.gpus <= max(fits):
+            places = sum(n.allocatable.gpus // one.gpus for n in self.nodes.values())
+            if places >= (one.chunks if one.rigid else 1):
                 state = self.planner.cluster.jobs[key]
                 assert state.finished, f"{key} is lost: {self.planner.plan_of(key, self.now).explanation}"
 
 
-class FifoMachine(PlannerMachine):
-    policy = "fifo"
+def _case(name: str, examples: int) -> type[TestCase]:
+    machine: Any = type(f"{name}Machine", (PlannerMachine,), {"policy": name})
+    case: Any = machine.TestCase
+    case.settings = settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True)
+    return case  # type: ignore[no-any-return]
 
 
-TestFaithfulPlanner = PlannerMachine.TestCase
-TestFaithfulPlanner.settings = settings(max_examples=300, stateful_step_count=40, deadline=None, derandomize=True)
-TestFifoPlanner = FifoMachine.TestCase
-TestFifoPlanner.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)
+TestFaithful = _case("chunk-faithful", 300)
+TestFifo = _case("fifo", 150)
+TestFifoSkip = _case("fifo-skip", 60)
+TestFirstFit = _case("first-fit", 60)
+TestSjf = _case("sjf", 60)
+TestSrtf = _case("srtf", 150)
+TestSrsf = _case("srsf", 150)
+TestLas = _case("las:first=100", 100)
+TestTiresias = _case("tiresias:limits=50/300,promote=2", 150)
+TestGittins = _case("gittins", 60)
+TestDrf = _case("drf", 100)
+TestLeastLoaded = _case("least-loaded", 60)
+TestRoundRobin = _case("round-robin", 60)
+TestRandom = _case("random", 60)

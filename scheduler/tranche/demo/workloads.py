@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from tranche.policies.choices import choose
-from tranche.simulation import TraceRow, read_trace
+from tranche.simulation import TraceRow, read_rows
 
 STRETCH = "elasticflow_cluster06_rows_1650_1689.csv"
 EDGE_SITES = ("edge-a", "edge-b", "edge-c")
@@ -90,7 +90,7 @@ class DemoJob:
 def load(seed: int, compression: Compression = Compression()) -> list[DemoJob]:
     """The jobs of the shipped stretch in order of arrival; the same seed draws the same jobs."""
     text = files("tranche.demo").joinpath("data", STRETCH).read_text()
-    return [draw(row, seed, compression) for row in read_trace(text.splitlines())]
+    return [draw(row, seed, compression) for row in read_rows(text.splitlines(), STRETCH).rows]
 
 
 def draw(row: TraceRow, seed: int, compression: Compression) -> DemoJob:

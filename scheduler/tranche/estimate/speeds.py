@@ -31,14 +31,15 @@ def transfer_seconds(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, s
     return _link(prior, sites, job.data_site, site).transfer_seconds(job.chunk_bytes)
 
 
-def batch_seconds(job: Job, bandwidth: float | None) -> float:
+def batch_seconds(job: Job, bandwidth: float | None, speed: float = 1.0) -> float:
     """1 / n_js: time of one mini-batch on one worker, in seconds.
 
     Args:
         job: Gives m + G and q.
         bandwidth: b between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no server).
+        speed: Of the node's GPU kind, relative to the one that m was measured on.
     """
-    return job.step_seconds + (2 * job.gradient_bits / bandwidth if bandwidth and job.gradient_bits else 0.0)
+    return job.step_seconds / speed + (2 * job.gradient_bits / bandwidth if bandwidth and job.gradient_bits else 0.0)
 
 
 def _link(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> Link:

@@ -82,3 +82,5 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    speed: float = 1.0
+    """Mini-batches per second of its GPU kind, relative to the kind that a job's `step_seconds` was measured on."""

@@ -27,8 +27,8 @@ class PodShape:
 class Job:
     """A training job: `chunks` equal parts of data, each trained `epochs` times in `batches_per_chunk` mini-batches.
 
-    A job without a data section is *rigid* (a gang): its chunks stand for its members, which run together or not at all
-    and keep no partial progress.
+    A job without a data section is *rigid* (a gang): its chunks stand for its members, which run together or not at
+    all.
     """
 
     key: str
@@ -64,6 +64,15 @@ class Job:
     """ρ_j: lost at every pod start."""
     suspended: bool = False
     backoff_limit: int = 6
+    order: int = 0
+    """Among jobs submitted at the same time the smaller comes first; then the smaller key."""
+    owner: str = ""
+    """Who it counts for in a fair share; empty: its namespace."""
+
+    @property
+    def tenant(self) -> str:
+        """Who the job counts for in a fair share."""
+        return self.owner or self.key.partition("/")[0]
 
     @property
     def batches_per_chunk_total(self) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tranche.model import Job, JobPlan, Resources, Window, parse_chunks
 from tranche.planner import changes, ledgers
-from tranche.policies import Entry, Home, JobState, NodeState, Policy, Run, Server
+from tranche.policies import BindingPolicy, Entry, Home, JobState, NodeState, Policy, Run, Server
 
 if TYPE_CHECKING:
     from tranche.planner.events import JobSubmitted
@@ -21,7 +21,7 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
         return (
             "GangNotPlanned",
             f"policy {policy.name} plans jobs with spec.data only, and this job is a gang of {job.chunks}: add "
-            "spec.data, or choose a policy that plans gangs (fifo)",
+            "spec.data, or choose a policy that plans gangs (such as fifo or srsf)",
         )
     return None
 
@@ -29,10 +29,13 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
 def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     """Make the job known, with its ledger and its running windows; dispatch follows when all are known."""
     job = event.job
-    state = planner.cluster.jobs[job.key] = JobState(job)
+    state = planner.cluster.jobs[job.key] = JobState(job, idle_since=job.submitted, level_since=now)
+    state.nominal_batch_seconds = planner.cluster.batch_seconds(state, "")
     state.unplannable = objection(planner.policy, job)
     if event.progress is not None:
         ledgers.restore(state, event.progress)
+        if state.finished:
+            planner.cluster.history.add(state.attained_seconds)
     if event.plan is not None:
         _restore_plan(planner, state, event.plan, now)
     planner.touch(state)
@@ -54,12 +57,12 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         state.attempts = max(state.attempts, window.attempt)
         run = Run(window, Home(window.site, window.node), now, planner.cluster.batch_seconds(state, window.site))
         changes.attach(planner, state, run)
-        if planner.policy.binds:
-            bind_window(planner, state, run, window)
+        if planner.binding is not None:
+            bind_window(planner, planner.binding, state, run, window)
     state.data_sites = {c: site for site, text in plan.homes.items() for c in parse_chunks(text)}
 
 
-def bind_window(planner: Planner, state: JobState, run: Run, window: Window) -> None:
+def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: Run, window: Window) -> None:
     """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
     node = planner.cluster.nodes.get(window.node or "")
     slots = free_slots(node, state.job.gpus) if node is not None else ()
@@ -68,7 +71,7 @@ def bind_window(planner: Planner, state: JobState, run: Run, window: Window) -> 
         return
     run.home = Home(window.site, window.node if node is not None else None, slots)
     for chunk in window.chunks:
-        key = planner.policy.key(state, chunk, run.batch_seconds)
+        key = policy.key(state, chunk, run.batch_seconds)
         planner.cluster.bind(Entry(key, state, chunk, run.home, run.opened, run.batch_seconds))
 
 
@@ -78,7 +81,7 @@ def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
     return tuple(slot for slot in range(len(node.queues)) if slot not in held)[:width]
 
 
-def dispatch(planner: Planner, state: JobState, now: float) -> None:
+def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: float) -> None:
     """Bind the job's waiting chunks that have no home; chunks that an earlier planner placed stay at their site."""
     unbound = [c for c in state.waiting if c not in state.entries]
     planner.unbound.discard(state.job.key)
@@ -87,7 +90,7 @@ def dispatch(planner: Planner, state: JobState, now: float) -> None:
         groups.setdefault(state.data_sites.get(chunk), []).append(chunk)
     for site, chunks in sorted(groups.items(), key=lambda item: item[0] or ""):
         known = site is not None and _site_serves(planner, state, site)
-        placements, colocated = planner.policy.dispatch(
+        placements, colocated = policy.dispatch(
             planner.cluster, state, chunks, now, (site,) if known and site is not None else None
         )
         state.colocated = state.colocated or colocated
@@ -95,6 +98,7 @@ def dispatch(planner: Planner, state: JobState, now: float) -> None:
             ready_at = state.job.submitted + (placed.ready_at - now) if known else placed.ready_at
             entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds)
             planner.cluster.bind(entry)
+            planner.cluster.dispatched += 1
             state.data_sites[placed.chunk] = placed.home.site
             if placed.home.node is not None:
                 planner.dirty_nodes.add(placed.home.node)

@@ -62,8 +62,14 @@ def attach(planner: Planner, state: JobState, run: Run) -> None:
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None:
         node.runs[(state.job.key, run.window.attempt)] = (state, run)
-        if not run.closing:
+        if run.closing:
+            node.leaving[(state.job.key, run.window.attempt)] = run
+        else:
             node.reserved = node.reserved + state.job.worker.requests
+    if not run.closing:
+        planner.count_share(state, 1)
+    if planner.queue is not None:
+        planner.queue.stale[state.job.key] = None
 
 
 def detach(planner: Planner, state: JobState, run: Run) -> None:
@@ -73,9 +79,12 @@ def detach(planner: Planner, state: JobState, run: Run) -> None:
         state.chunk_runs.pop(chunk, None)
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
+        node.leaving.pop((state.job.key, run.window.attempt), None)
         if not run.closing:
             node.reserved = node.reserved - state.job.worker.requests
-        planner.dirty_nodes.add(node.node.name)
+        planner.room_grew(node.node.name)
+    if not run.closing:
+        planner.count_share(state, -1)
 
 
 def _worker(
@@ -92,6 +101,10 @@ def _worker(
         case WorkerStarted(at=at):
             if run.started is None:
                 run.started = at
+                if state.first_started is None:
+                    state.first_started = at
+                if planner.queue is not None and planner.policy.preemptive:
+                    planner.queue.stale[event.job] = None  # its rank falls from now on
                 rest = sum(state.remaining_batches(c) for c in run.window.chunks) * run.batch_seconds
                 run.window = replace(run.window, start=at, end=at + rest)
                 planner.rejections.pop(event.job, None)  # nothing to publish: the pod itself says that it runs
@@ -114,8 +127,8 @@ def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
     run.window = replace(run.window, node=name, site=site)
     run.home = run.home._replace(site=site, node=name if node is not None else None, slots=())
     attach(planner, state, run)
-    if planner.policy.binds:
-        arrivals.bind_window(planner, state, run, run.window)
+    if planner.binding is not None:
+        arrivals.bind_window(planner, planner.binding, state, run, run.window)
     planner.dirty_nodes.add(name)
     planner.publish(state.job.key)
 
@@ -125,9 +138,14 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
     failures = state.failures
     ledgers.count_end(state, run, event)
     detach(planner, state, run)
+    if not state.runs:
+        state.idle_since = now
+    if state.finished:
+        planner.cluster.history.add(state.attained_seconds)
     planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
     if job.rigid and event.outcome != "Succeeded":  # the gang starts again as a whole
         state.done.clear()
+        state.ledger_changed()
         for other in list(state.runs.values()):
             planner.close(state, other)
     if state.failures > failures and not state.failed:
@@ -151,7 +169,8 @@ def _stop(planner: Planner, state: JobState) -> None:
         planner.close(state, run)
     _unbind(planner, state, list(state.entries))
     release_servers(planner.cluster, state.servers)
-    planner.dirty_nodes.update(server.planned.node for server in state.servers if server.planned.node)
+    for server in state.servers:
+        planner.room_grew(server.planned.node)
     state.servers = []
 
 
@@ -199,6 +218,9 @@ def _job_changed(planner: Planner, event: JobChanged) -> None:
         for run in list(state.runs.values()):
             planner.close(state, run)
     state.job = job
+    state.ledger_changed()
+    state.hosts = (-1, [])
+    state.nominal_batch_seconds = planner.cluster.batch_seconds(state, "")
     state.unplannable = arrivals.objection(planner.policy, job)
     state.held_until = 0.0
     planner.rejections.pop(job.key, None)
@@ -247,6 +269,7 @@ def _server_lost(planner: Planner, event: ParameterServerLost) -> None:
     if state is None or not lost:
         return
     release_servers(planner.cluster, lost)
+    planner.room_grew(None)
     state.servers = [server for server in state.servers if server not in lost]
     planner.place_servers(state)
     planner.touch(state)
@@ -263,7 +286,7 @@ def _node_changed(planner: Planner, node: Node) -> None:
         known = cluster.nodes[node.name] = NodeState(node)
         _readopt(planner, known)
     moved = known.node.site != node.site
-    known.node = node
+    known.set_node(node)
     cluster.nodes_changed()
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]
@@ -278,7 +301,8 @@ def _node_changed(planner: Planner, node: Node) -> None:
     del known.queues[known.slots :]
     for state, run in displaced.values():  # what runs goes on, on the slots that are left
         run.home = run.home._replace(slots=())
-        arrivals.bind_window(planner, state, run, run.window)
+        if planner.binding is not None:
+            arrivals.bind_window(planner, planner.binding, state, run, run.window)
     planner.dirty_nodes.add(node.name)
     planner.reconsider_unbound()
 
@@ -293,7 +317,9 @@ def _readopt(planner: Planner, node: NodeState) -> None:
         for run in state.runs.values():
             if run.home.node == name:
                 node.runs[(state.job.key, run.window.attempt)] = (state, run)
-                if not run.closing:
+                if run.closing:
+                    node.leaving[(state.job.key, run.window.attempt)] = run
+                else:
                     node.reserved = node.reserved + state.job.worker.requests
 
 
@@ -311,4 +337,6 @@ def _node_removed(planner: Planner, name: str) -> None:
 def _sites_changed(planner: Planner, sites: dict[str, Site]) -> None:
     planner.cluster.sites = sites
     planner.cluster.nodes_changed()
+    for state in planner.cluster.jobs.values():
+        state.nominal_batch_seconds = planner.cluster.batch_seconds(state, "")
     planner.reconsider_unbound()

@@ -7,7 +7,7 @@ binds, with one GPU a worker and no restart cost, this is exact; a worker limit 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tranche.policies import ClusterState, Entry, JobState, NodeState, Policy
+from tranche.policies import ClusterState, Entry, JobState, NodeState, Policy, QueuePolicy
 
 FORECAST_JOBS = 200
 """Waiting jobs of a queue policy that are played forward; the rest are reported as behind the last of these."""
@@ -68,10 +68,10 @@ def forecast(cluster: ClusterState, policy: Policy, queue: Iterable[JobState], n
         now: Clock, in seconds.
     """
     tallies: dict[str, _Tally] = {}
-    if policy.binds:
-        _play_slots(cluster, tallies, now)
-    else:
+    if isinstance(policy, QueuePolicy):
         _play_queue(cluster, policy, queue, tallies, now)
+    else:
+        _play_slots(cluster, tallies, now)
     estimates = {key: tally.estimate() for key, tally in tallies.items()}
     return {key: estimate for key, estimate in estimates.items() if estimate is not None}
 
@@ -105,7 +105,7 @@ def _play_slots(cluster: ClusterState, tallies: dict[str, _Tally], now: float) -
 
 
 def _play_queue(
-    cluster: ClusterState, policy: Policy, queue: Iterable[JobState], tallies: dict[str, _Tally], now: float
+    cluster: ClusterState, policy: QueuePolicy, queue: Iterable[JobState], tallies: dict[str, _Tally], now: float
 ) -> None:
     slots = {name: [_Slot(now) for _ in range(node.slots)] for name, node in cluster.nodes.items()}
     for name, node in cluster.nodes.items():

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tranche.model import Resources
+from tranche.planner.queues import JobQueue, preemptible, wants_windows
 from tranche.policies import ClusterState, JobState
 
 
@@ -41,6 +42,21 @@ def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
     for name in opened:
         node = cluster.nodes[name]
         _expect(node.reserved.fits(node.capacity), f"node {name}: {node.reserved} reserved of {node.capacity}")
+
+
+def check_queue(queue: JobQueue, now: float) -> None:
+    """The queue knows everybody who waits and everybody who may be preempted, and nobody else.
+
+    Raises:
+        InvariantError: naming the job.
+    """
+    waiting, running = set(queue.waiting()), set(queue.running.keys())
+    for key, state in queue.cluster.jobs.items():
+        if key in queue.stale:
+            continue  # looked at in the next decision
+        _expect((state in waiting) == wants_windows(state, now), f"{key}: who waits is not in the queue")
+        held = queue.policy.preemptive and any(not run.closing for run in state.runs.values())
+        _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: who runs is not ranked")
 
 
 def _check_job(cluster: ClusterState, state: JobState) -> None:

@@ -15,6 +15,7 @@ def restore(state: JobState, progress: JobProgress) -> None:
         for chunk, batches in progress.partial.items()
         if chunk < state.job.chunks and chunk not in state.done
     }
+    state.ledger_changed()
     state.attained_seconds = progress.attained_seconds
     state.preemptions = progress.preemptions
     state.failures = progress.failures
@@ -54,6 +55,7 @@ def count_end(state: JobState, run: Run, event: WorkerEnded) -> None:
         if state.remaining_batches(chunk) <= 0:
             state.partial.pop(chunk, None)
             state.done.add(chunk)
+    state.ledger_changed()
     reason: str = event.outcome
     if event.outcome == "Failed":
         state.failures += 1
@@ -71,6 +73,6 @@ def count_end(state: JobState, run: Run, event: WorkerEnded) -> None:
 
 def _durable(state: JobState, run: Run, event: WorkerEnded) -> dict[int, float]:
     total = state.job.batches_per_chunk_total
-    if state.job.rigid or event.progress is None:
+    if event.progress is None:
         return dict.fromkeys(run.window.chunks, total) if event.outcome == "Succeeded" else {}
     return {c: min(float(b), total) for c, b in event.progress.items() if c in run.window.chunks and b >= 0}

@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from tranche.estimate import NetworkPrior
-from tranche.model import JobPlan, JobProgress, Window, WindowState, format_chunks
+from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
 from tranche.planner import arrivals, changes, invariants, ledgers
 from tranche.planner.estimates import Estimate, forecast
 from tranche.planner.events import Event, JobSubmitted, Tick
 from tranche.planner.explanations import explain
 from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, PlaceParameterServer, PublishPlan
-from tranche.planner.selections import choose_for_node, choose_from_queue
+from tranche.planner.queues import JobQueue
+from tranche.planner.selections import choose_for_node
 from tranche.planner.servers import place_servers
-from tranche.policies import ClusterState, Entry, Home, JobState, NodeState, Policy, Run
+from tranche.planner.turns import serve_queue
+from tranche.policies import BindingPolicy, ClusterState, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ class Planner:
     def __init__(self, policy: Policy, settings: PlannerSettings | None = None) -> None:
         self.policy = policy
         self.settings = settings or PlannerSettings()
-        self.cluster = ClusterState(network=self.settings.network)
+        self.cluster = ClusterState(network=self.settings.network, seed=self.settings.seed)
+        self.binding = policy if isinstance(policy, BindingPolicy) else None
+        self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         self.estimates: dict[str, Estimate] = {}
         self.dirty_nodes: set[str] = set()
         self.dirty_jobs: set[str] = set()
@@ -58,7 +62,6 @@ class Planner:
         self.unbound: set[str] = set()
         """Jobs with chunks that found no place; tried again when nodes or sites change."""
         self.rejections: dict[str, int] = {}
-        self._queue_dirty = False
         self._wakeups: list[tuple[float, str]] = []
         self._cause: Event = Tick()
         self._out: list[Instruction] = []
@@ -72,13 +75,20 @@ class Planner:
             event: What happened.
             now: Clock in seconds; must not decrease by more than noise, a step back only delays timers.
         """
-        self._begin(event)
-        changes.apply(self, event, now)
+        return self.handle_all((event,), now)
+
+    def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
+        """Take note of all that has happened, in order, and decide once."""
+        self._begin()
+        for event in events:
+            self._cause = event
+            changes.apply(self, event, now)
         return self._decide(now)
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float) -> list[Instruction]:
         """Take over all jobs that an earlier planner left: running windows first, then what waits, in arrival order."""
-        self._begin(Tick())
+        self._begin()
+        self._cause = Tick()
         for event in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
             arrivals.admit(self, event, now)
         return self._decide(now)
@@ -89,7 +99,7 @@ class Planner:
 
     def forecast(self, now: float) -> dict[str, Estimate]:
         """Play the plan forward and remember the estimates for `plan_of`."""
-        self.estimates = forecast(self.cluster, self.policy, self.queue(), now)
+        self.estimates = forecast(self.cluster, self.policy, self.queue.waiting() if self.queue else (), now)
         return self.estimates
 
     def plan_of(self, key: str, now: float) -> JobPlan:
@@ -117,13 +127,6 @@ class Planner:
         """The job's ledger as a value."""
         return ledgers.progress_of(self.cluster.jobs[key])
 
-    def queue(self) -> list[JobState]:
-        """Jobs with waiting chunks in the policy's order (policies that do not bind)."""
-        if self.policy.binds:
-            return []
-        waiting = [s for s in self.cluster.jobs.values() if s.active and s.waiting]
-        return sorted(waiting, key=lambda s: self.policy.key(s, 0, self.cluster.batch_seconds(s, "")))
-
     # ---- for the modules that apply events
 
     def publish(self, key: str) -> None:
@@ -137,31 +140,52 @@ class Planner:
     def touch(self, state: JobState) -> None:
         """Something about this job may let it start or make others start: look at its nodes again."""
         self.dirty_jobs.add(state.job.key)
-        self.dirty_nodes.update(e.home.node for e in state.entries.values() if e.home.node is not None)
-        self._queue_dirty = True
+        if self.queue is not None:
+            self.queue.stale[state.job.key] = None
+        else:
+            self.dirty_nodes.update(e.home.node for e in state.entries.values() if e.home.node is not None)
+
+    def room_grew(self, node: str | None) -> None:
+        """Somebody may find room now, on that node or anywhere."""
+        if node is not None:
+            self.dirty_nodes.add(node)
+        if self.queue is not None:
+            self.queue.all_fresh = True
 
     def reconsider_unbound(self) -> None:
         """Capacity or sites changed: chunks that found no place may find one now."""
         self.dirty_jobs |= self.unbound
-        self._queue_dirty = True
+        self.room_grew(None)
 
     def close(self, state: JobState, run: Run) -> None:
-        """Have a window's pod stopped; what it reserves is free for planning at once."""
-        if run.closing:
-            return
+        """Have a window's pod stopped, with the rest of its gang; what it reserves is free for planning at once."""
+        for one in list(state.runs.values()) if state.job.rigid else (run,):
+            if not one.closing:
+                self._close(state, one)
+
+    def _close(self, state: JobState, run: Run) -> None:
         run.window = replace(run.window, state=WindowState.CLOSING)
         node = self.cluster.nodes.get(run.home.node or "")
         if node is not None:
+            node.leaving[(state.job.key, run.window.attempt)] = run
             node.reserved = node.reserved - state.job.worker.requests
-            self.dirty_nodes.add(node.node.name)
-        self._queue_dirty = True
+            self.room_grew(node.node.name)
+        self.count_share(state, -1)
+        self.touch(state)
         self.publish(state.job.key)
         self._out.append(CloseWindow(state.job.key, run.window, self._cause))
 
     # ---- deciding
 
-    def _begin(self, event: Event) -> None:
-        self._cause, self._out, self.changed = event, [], {}
+    def count_share(self, state: JobState, windows: int) -> None:
+        """So many more windows of the job's tenant are open."""
+        if self.queue is not None and self.queue.policy.fair:
+            request = state.job.worker.requests
+            held = request if windows > 0 else Resources() - request
+            self.cluster.shares.change(state.job.tenant, held)
+
+    def _begin(self) -> None:
+        self._out, self.changed = [], {}
 
     def _decide(self, now: float) -> list[Instruction]:
         while self._wakeups and self._wakeups[0][0] <= now:
@@ -169,18 +193,21 @@ class Planner:
             if key in self.cluster.jobs:
                 self.touch(self.cluster.jobs[key])
                 self.publish(key)
+        if self.queue is not None:
+            serve_queue(self, self.queue, now)
+            self.dirty_jobs.clear()
+            self.dirty_nodes.clear()
         while self.dirty_jobs or self.dirty_nodes:
             for key in self._in_order(self.dirty_jobs):
                 self._serve_job(self.cluster.jobs[key], now)
             nodes, self.dirty_nodes = sorted(self.dirty_nodes & self.cluster.nodes.keys()), set()
-            for name in nodes if self.policy.binds else ():
+            for name in nodes:
                 self._serve_node(self.cluster.nodes[name], now)
-        if not self.policy.binds and self._queue_dirty:
-            self._serve_queue(now)
-        self._queue_dirty = False
         out = [*self._out, *(PublishPlan(key, self._cause) for key in self.changed if key in self.cluster.jobs)]
         if self.settings.validate:
             invariants.check(self.cluster)
+            if self.queue is not None:
+                invariants.check_queue(self.queue, now)
             windows = [instruction.window for instruction in out if isinstance(instruction, OpenWindow)]
             invariants.check_room(self.cluster, {window.node for window in windows if window.node is not None})
         return out
@@ -191,12 +218,12 @@ class Planner:
         return [state.job.key for state in sorted(states, key=lambda s: (s.job.submitted, s.job.key))]
 
     def _serve_job(self, state: JobState, now: float) -> None:
-        if not state.active or not self.policy.binds:
+        if not state.active or self.binding is None:
             return
-        arrivals.dispatch(self, state, now)
+        arrivals.dispatch(self, self.binding, state, now)
         for entry in sorted(state.entries.values(), key=lambda e: e.key):
             if entry.home.node is None and entry.chunk not in state.chunk_runs and self._may_start(entry, now):
-                self._open(state, entry.home, (entry.chunk,), now)
+                self.open(state, entry.home, (entry.chunk,), now)
 
     def _serve_node(self, node: NodeState, now: float) -> None:
         chosen: list[Entry] = []
@@ -210,7 +237,7 @@ class Planner:
                 self.close(state, run)
         for entry in chosen:
             if entry.chunk not in entry.state.chunk_runs:
-                self._open(entry.state, entry.home, (entry.chunk,), now)
+                self.open(entry.state, entry.home, (entry.chunk,), now)
 
     def _choose(self, node: NodeState, now: float) -> list[Entry]:
         starts: Counter[str] = Counter()
@@ -222,13 +249,6 @@ class Planner:
             return allowed
 
         return choose_for_node(node, self.policy, may_start)
-
-    def _serve_queue(self, now: float) -> None:
-        queue = [s for s in self.queue() if s.held_until <= now]
-        for state, windows in choose_from_queue(self.cluster, queue, self.policy, now):
-            for node, chunks in windows:
-                if self.place_servers(state):
-                    self._open(state, Home(node.node.site, node.node.name), chunks, now)
 
     def _may_start(self, entry: Entry, now: float, besides: int = 0) -> bool:
         """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside."""
@@ -255,12 +275,13 @@ class Planner:
         self._out += [PlaceParameterServer(state.job.key, server.planned, self._cause) for server in placed]
         return True
 
-    def _open(self, state: JobState, home: Home, chunks: Sequence[int], now: float) -> None:
+    def open(self, state: JobState, home: Home, chunks: Sequence[int], now: float) -> None:
+        """Open a window on some of the job's waiting chunks."""
         index = state.free_index()
         if index is None:
             return
         state.attempts += 1
-        per_batch = self.cluster.batch_seconds(state, home.site)
+        per_batch = self.cluster.batch_seconds(state, home.site, node=home.node)
         seconds = sum(state.remaining_batches(c) for c in chunks) * per_batch
         window = Window(
             index=index,
@@ -280,8 +301,8 @@ class Planner:
     def _occupied(self, home: Home) -> bool:
         """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
         node = self.cluster.nodes.get(home.node or "")
-        leaving = [run.home.slots for _, run in node.runs.values() if run.closing] if node else []
-        return any(not home.slots or set(home.slots) & set(slots) for slots in leaving)
+        leaving = node.leaving.values() if node else ()
+        return any(not home.slots or set(home.slots) & set(run.home.slots) for run in leaving)
 
     def _fallbacks(self, state: JobState, home: Home, now: float) -> tuple[str, ...]:
         """Other nodes of the site with room that nothing has reserved, fullest first."""

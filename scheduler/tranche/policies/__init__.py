@@ -1,19 +1,25 @@
 """Published scheduling algorithms, one file each, as pure functions of state, clock and seed; one registry."""
 
-from tranche.policies.interfaces import Placement, Policy
+from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank
 from tranche.policies.registry import POLICIES, get_policy
+from tranche.policies.shares import History, Shares
 from tranche.policies.states import ClusterState, Entry, Home, JobState, NodeState, Run, Server
 
 __all__ = [
     "POLICIES",
+    "BindingPolicy",
     "ClusterState",
     "Entry",
+    "History",
     "Home",
     "JobState",
     "NodeState",
     "Placement",
     "Policy",
+    "QueuePolicy",
+    "Rank",
     "Run",
     "Server",
+    "Shares",
     "get_policy",
 ]

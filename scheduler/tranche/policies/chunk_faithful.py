@@ -11,10 +11,10 @@ density counts g × seconds; a finite cloud is a site with queues. With g = 1 an
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
+from typing import ClassVar
 
-from tranche.policies.choices import choose
-from tranche.policies.interfaces import Placement
-from tranche.policies.states import ClusterState, Home, JobState, Key, NodeState
+from tranche.policies.interfaces import BindingPolicy, Placement
+from tranche.policies.states import ClusterState, Home, JobState, Key, NodeState, allowed
 
 
 @dataclass(slots=True)
@@ -56,16 +56,15 @@ HeapItem = tuple[float, str, str, Candidate]
 """Cost, site and node (ties go by name), and what they are the cost of."""
 
 
-class ChunkFaithful:
+@dataclass(frozen=True, slots=True)
+class ChunkFaithful(BindingPolicy):
     """The JSAC'22 algorithm: no moves, no restart cost, static density, random parameter servers."""
 
-    name = "chunk-faithful"
-    source = "Wang et al., Online preemptive scheduling of PS/worker jobs, IEEE JSAC 40(8), 2022, Alg. 1-5"
-    binds = True
-    preemptive = True
-    strict = False
-    plans_gangs = False
-    behind = "whose chunks are denser"
+    name: ClassVar[str] = "chunk-faithful"
+    source: ClassVar[str] = (
+        "Wang et al., Online preemptive scheduling of PS/worker jobs, IEEE JSAC 40(8), 2022, Alg. 1-5"
+    )
+    behind: ClassVar[str] = "whose chunks are denser"
 
     def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """Density γ = (1/D) / (g · E·B/n), densest first; ties first come, first served."""
@@ -85,7 +84,7 @@ class ChunkFaithful:
         nodes = [
             _node_candidate(self, cluster, state, node, now)
             for node in cluster.eligible(state.job.worker)
-            if _allowed(node, state, sites, now)
+            if allowed(node, state, sites, now)
         ]
         clouds = [site.name for site in cluster.unlimited_sites() if sites is None or site.name in sites]
         weight = state.job.weight / state.job.chunks
@@ -117,31 +116,16 @@ class ChunkFaithful:
                 load.wait += best.seconds
         return placements
 
-    def server_host(
-        self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
-    ) -> NodeState:
-        """Alg. 5: at random among the feasible ones."""
-        return choose(feasible, seed, state.job.uid, index)
-
 
 def _item(candidate: Candidate, weight: float) -> HeapItem:
     return (candidate.cost(weight), candidate.site, candidate.node or "", candidate)
-
-
-def _allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now: float) -> bool:
-    return (
-        (sites is None or node.node.site in sites)
-        and state.avoided.get(node.node.name, 0.0) <= now
-        and state.job.gpus > 0
-        and len(node.queues) >= state.job.gpus
-    )
 
 
 def _node_candidate(
     policy: ChunkFaithful, cluster: ClusterState, state: JobState, node: NodeState, now: float
 ) -> Candidate:
     site = node.node.site
-    per_batch = cluster.batch_seconds(state, site, colocated=False)
+    per_batch = cluster.batch_seconds(state, site, colocated=False, node=node.node.name)
     transfer = cluster.transfer_seconds(state, site)
     key = policy.key(state, 0, per_batch)
     loads = [_load(node, slot, key, now, transfer) for slot in range(len(node.queues))]

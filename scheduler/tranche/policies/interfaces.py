@@ -1,10 +1,15 @@
-"""What a policy is: an order, optionally a dispatch rule, and a choice of parameter server hosts."""
+"""What a policy is: an order for one queue, or a dispatch rule that binds chunks to slots at arrival."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
+from tranche.policies.choices import choose
 from tranche.policies.states import ClusterState, Home, JobState, Key, NodeState
+
+Rank = tuple[float, float]
+"""Order of a job in a queue: the smaller runs first; equal ranks go to the earlier submission, then the smaller key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,25 +25,72 @@ class Placement:
     """Q: the increase of Σ (1/D_j)(C_jd − r_j) that the rule expects, in seconds."""
 
 
-class Policy(Protocol):
-    """A scheduling algorithm: pure functions of state, clock and seed, rebuilt from spec and status alone."""
+class Policy(ABC):
+    """A scheduling algorithm: pure functions of state, clock and seed; its fields are its options."""
 
-    name: str
-    source: str
+    name: ClassVar[str]
+    source: ClassVar[str]
     """Publication and section."""
-    binds: bool
-    """Chunks are bound to slots at arrival; else one queue feeds all slots."""
-    preemptive: bool
-    strict: bool
-    """The head of the queue blocks what is behind it (queues only)."""
-    plans_gangs: bool
-    behind: str
+    preemptive: ClassVar[bool] = False
+    plans_gangs: ClassVar[bool] = True
+    behind: ClassVar[str]
     """How a job that runs first is described: "behind B, which …"."""
+    rebuilds: ClassVar[bool] = True
+    """All that it must remember is in spec and status; else it is for the simulator only."""
 
+    def server_host(
+        self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
+    ) -> NodeState:
+        """Which of the feasible nodes (at least one, by name) hosts parameter server `index`: any, by default."""
+        return choose(feasible, seed, state.job.uid, index)
+
+
+class QueuePolicy(Policy):
+    """One queue feeds all slots: whoever ranks first and fits starts."""
+
+    strict: ClassVar[bool] = False
+    """The head of the queue blocks what is behind it."""
+    first_fit: ClassVar[bool] = False
+    """A worker goes to the first node, by name, with room for it; else to the one that it fills best."""
+    fair: ClassVar[bool] = False
+    """Ranks follow the shares of tenants (`ClusterState.shares`), which change with every start."""
+
+    @abstractmethod
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """The job's place in the order."""
+
+    def slope(self, state: JobState, now: float) -> float:
+        """By how much per second the first part of the rank falls while the job's windows train as they do now."""
+        return 0.0
+
+    def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
+        """Which of a policy's priority queues the job is in; the planner notes it in the state, with the time."""
+        return 0
+
+    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """When level or promotion changes if nothing else happens, None if never."""
+        return None
+
+    def promotes(self, state: JobState, now: float) -> bool:
+        """Whether what the job has attained is forgiven now, because it has waited so long."""
+        return False
+
+    def revision(self, cluster: ClusterState) -> int:
+        """Rises when the ranks of all jobs have to be computed anew."""
+        return 0
+
+
+class BindingPolicy(Policy):
+    """Chunks are bound to slots at arrival; every slot has its own queue."""
+
+    preemptive: ClassVar[bool] = True
+    plans_gangs: ClassVar[bool] = False
+
+    @abstractmethod
     def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """The chunk's rank; the smaller runs first."""
-        ...
+        """The chunk's rank in its slot's queue; the smaller runs first."""
 
+    @abstractmethod
     def dispatch(
         self,
         cluster: ClusterState,
@@ -56,10 +108,3 @@ class Policy(Protocol):
             now: Clock, in seconds.
             sites: Only these, if given (a restart keeps the sites that hold the data).
         """
-        ...
-
-    def server_host(
-        self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
-    ) -> NodeState:
-        """Which of the feasible nodes (at least one, sorted by name) hosts parameter server `index`."""
-        ...

@@ -1,22 +1,75 @@
-"""All policies by name."""
+"""All policies by name, with their options."""
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from types import MappingProxyType
+from typing import Any
 
 from tranche.policies.chunk_faithful import ChunkFaithful
+from tranche.policies.drf import Drf
 from tranche.policies.fifo import Fifo
+from tranche.policies.fifo_skip import FifoSkip
+from tranche.policies.first_fit import FirstFit
+from tranche.policies.gittins import Gittins
 from tranche.policies.interfaces import Policy
+from tranche.policies.las import Las
+from tranche.policies.least_loaded import LeastLoaded
+from tranche.policies.random_dispatch import RandomDispatch
+from tranche.policies.round_robin import RoundRobin
+from tranche.policies.sjf import Sjf
+from tranche.policies.srsf import Srsf
+from tranche.policies.srtf import Srtf
+from tranche.policies.tiresias import Tiresias
 
-POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in (ChunkFaithful(), Fifo())})
+_ALL: tuple[Policy, ...] = (
+    ChunkFaithful(),
+    Drf(),
+    Fifo(),
+    FifoSkip(),
+    FirstFit(),
+    Gittins(),
+    Las(),
+    LeastLoaded(),
+    RandomDispatch(),
+    RoundRobin(),
+    Sjf(),
+    Srsf(),
+    Srtf(),
+    Tiresias(),
+)
+POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _ALL})
 
 
-def get_policy(name: str) -> Policy:
-    """The policy of that name.
+def get_policy(text: str) -> Policy:
+    """The policy of that name, with options if any: ``tiresias:order=entry,limits=3250/7200``.
 
     Raises:
-        ValueError: naming the policies that exist.
+        ValueError: naming the policies, options or values that exist.
     """
+    name, colon, options = text.partition(":")
+    if name not in POLICIES:
+        raise ValueError(f"unknown policy {name!r}; choose one of: {', '.join(sorted(POLICIES))}")
+    policy = POLICIES[name]
+    if not colon:
+        return policy
+    known: dict[str, Any] = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
+    changed: dict[str, Any] = {}
+    for option in options.split(","):
+        key, equals, value = option.partition("=")
+        if key not in known or not equals:
+            names = ", ".join(known) or "no options"
+            raise ValueError(f"policy {name} has no option {option!r}; it has {names}, written as {name}:option=value")
+        changed[key] = _converted(name, key, value, known[key])
+    return replace(policy, **changed)  # type: ignore[type-var]
+
+
+def _converted(name: str, key: str, value: str, example: object) -> object:
+    """The value in the type of the default; several numbers are separated by slashes."""
     try:
-        return POLICIES[name]
-    except KeyError:
-        raise ValueError(f"unknown policy {name!r}; choose one of: {', '.join(sorted(POLICIES))}") from None
+        if isinstance(example, tuple):
+            return tuple(float(part) for part in value.split("/"))
+        return float(value) if isinstance(example, float) else value
+    except ValueError:
+        raise ValueError(
+            f"option {key} of policy {name} is a number (several: separated by /), not {value!r}"
+        ) from None

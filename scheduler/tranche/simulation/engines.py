@@ -1,19 +1,26 @@
-"""The event-driven engine: arrivals in, the production planner decides, workers run in virtual time."""
+"""The event-driven engine: arrivals in, the production planner decides, workers run in virtual time.
+
+All that happens at one instant is told to the planner at once, and it decides once. Nothing is rounded to a period
+unless one is given; then the planner hears of everything at the next multiple of it, while workers end when they end.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from statistics import mean
+from math import ceil
 
 from tranche.model import Job, Node, Site, Window
 from tranche.planner import (
     CloseWindow,
     Event,
     Instruction,
+    JobRemoved,
     JobSubmitted,
     NodeChanged,
     OpenWindow,
+    ParameterServerLost,
+    PlaceParameterServer,
     Planner,
     PlannerSettings,
     SiteChanged,
@@ -22,52 +29,31 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.policies import JobState, Policy
+from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
+from tranche.simulation.results import JobResult, Occupation, SimulationResult
 
 BatchSeconds = Callable[[Job, Window], float]
 """True time of one mini-batch of a window, in seconds."""
+OnCompletion = Callable[[int], None]
+"""Told how many jobs have completed."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobResult:
-    """How one job fared."""
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A pod in virtual time: it holds its GPUs, trains after its restart cost, and ends."""
 
-    key: str
-    submitted: float
-    completed: float
-    preemptions: int
-    chunk_completions: tuple[float, ...]
-
-    @property
-    def jct_seconds(self) -> float:
-        """Job completion time."""
-        return self.completed - self.submitted
-
-
-@dataclass(frozen=True, slots=True)
-class SimulationResult:
-    """What came out: the finished jobs in order of completion, and those that never could run."""
-
-    jobs: tuple[JobResult, ...]
-    unfinished: Mapping[str, str]
-    """By key: why, in the planner's words."""
-
-    @property
-    def average_jct_seconds(self) -> float:
-        """Mean job completion time."""
-        return mean(job.jct_seconds for job in self.jobs)
-
-
-@dataclass(slots=True)
-class _Worker:
+    account: JobAccount
     window: Window
-    started: float
+    opened: float
+    starts: float
     per_batch: float
     begun: dict[int, float]
     total: int
+    training: bool = False
 
     def progress(self, now: float) -> dict[int, float]:
         """Batches applied by chunk: chunks are trained in the order of the list."""
-        budget = max(0.0, now - self.started) / self.per_batch
+        budget = max(0.0, now - self.starts) / self.per_batch
         applied: dict[int, float] = {}
         for chunk in self.window.chunks:
             before = self.begun.get(chunk, 0.0)
@@ -75,6 +61,10 @@ class _Worker:
             budget -= done
             applied[chunk] = before + done
         return applied
+
+    def rest_seconds(self) -> float:
+        """From the first batch to the last."""
+        return sum(self.total - self.begun.get(chunk, 0.0) for chunk in self.window.chunks) * self.per_batch
 
 
 @dataclass(slots=True)
@@ -86,13 +76,34 @@ class Simulation:
     """ρ as it really is: from the opening of a window to the first batch."""
     batch_seconds: BatchSeconds | None = None
     """True speeds; the planner's own prediction if None."""
+    period_seconds: float = 0.0
+    keep_history: bool = True
+    """Remember every instruction."""
+    forget_finished: bool = False
+    """Have the planner told that completed jobs are removed, as their time to live does in a cluster."""
+    record: bool = False
+    """Keep every occupation."""
+    on_completion: OnCompletion | None = None
+    truths: Mapping[str, Job] = field(default_factory=dict)
+    """Jobs as they really are, where the planner is told otherwise."""
     now: float = 0.0
+    events: int = 0
     history: list[tuple[float, Instruction]] = field(default_factory=list)
+    completed: list[JobResult] = field(default_factory=list)
+    occupations: list[Occupation] = field(default_factory=list)
+    load: LoadCurve = field(default_factory=LoadCurve)
     _heap: list[tuple[float, int, Event]] = field(default_factory=list)
     _order: "count[int]" = field(default_factory=count)
-    _workers: dict[tuple[str, int], _Worker] = field(default_factory=dict)
-    _chunk_ends: dict[str, dict[int, float]] = field(default_factory=dict)
-    _ended: dict[str, float] = field(default_factory=dict)
+    _workers: dict[tuple[str, int], Worker] = field(default_factory=dict)
+    _accounts: dict[str, JobAccount] = field(default_factory=dict)
+    _servers: dict[tuple[str, int], str | None] = field(default_factory=dict)
+    """Nodes of parameter servers by (job, attempt)."""
+    _staged: set[tuple[str, int, str]] = field(default_factory=set)
+    """(job, chunk, site) whose data have been brought there by a window of a policy that plans no transfers."""
+    _untold: list[Event] = field(default_factory=list)
+    _busy_gpus: int = 0
+    _waiting: int = 0
+    _fastest: float | None = None
 
     def at(self, time: float, event: Event) -> None:
         """Have the planner told of an event at that time."""
@@ -100,76 +111,205 @@ class Simulation:
 
     def run(self) -> None:
         """Until nothing is left to happen."""
-        while self._heap or self.planner.next_wakeup() is not None:
+        while self._heap or self._untold or self.planner.next_wakeup() is not None:
             self.step()
 
     def step(self) -> None:
-        """The next event, or the planner's own timer if that is earlier."""
-        wakeup = self.planner.next_wakeup()
-        if wakeup is not None and (not self._heap or wakeup < self._heap[0][0]):
-            self.now = max(self.now, wakeup)
-            self._tell(Tick())
-            return
-        self.now, _, event = heappop(self._heap)
-        if isinstance(event, WorkerStarted | WorkerEnded):
-            worker = self._workers.get((event.job, event.attempt))
-            if worker is None:
-                return  # preempted before
-            if isinstance(event, WorkerEnded):
-                self._finish(event.job, worker)
-        self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        for instruction in self.planner.handle(event, self.now):
-            self.history.append((self.now, instruction))
-            match instruction:
-                case OpenWindow(job=key, window=window):
-                    self._start(self.planner.cluster.jobs[key], window)
-                case CloseWindow(job=key, window=window):
-                    self._stop(key, window)
-                case _:
-                    pass
-        if isinstance(event, WorkerEnded):
-            state = self.planner.cluster.jobs.get(event.job)
-            if state is not None and state.finished:
-                self._ended.setdefault(event.job, self.now)
-
-    def _start(self, state: JobState, window: Window) -> None:
-        run = state.runs[window.attempt]
-        per_batch = self.batch_seconds(state.job, window) if self.batch_seconds else run.batch_seconds
-        begun = {c: state.partial.get(c, 0.0) for c in window.chunks}
-        start = self.now + self.restart_seconds
-        worker = _Worker(window, start, per_batch, begun, state.job.batches_per_chunk_total)
-        self._workers[(state.job.key, window.attempt)] = worker
-        seconds = sum(state.remaining_batches(c) for c in window.chunks) * per_batch
-        self.at(start, WorkerStarted(state.job.key, window.attempt, start))
-        self.at(start + seconds, WorkerEnded(state.job.key, window.attempt, "Succeeded", start + seconds))
-
-    def _stop(self, key: str, window: Window) -> None:
-        worker = self._workers.pop((key, window.attempt), None)
-        if worker is not None:
-            self._tell(WorkerEnded(key, window.attempt, "Preempted", self.now, worker.progress(self.now), 143))
-
-    def _finish(self, key: str, worker: _Worker) -> None:
-        self._workers.pop((key, worker.window.attempt))
-        ends = self._chunk_ends.setdefault(key, {})
-        end = worker.started
-        for chunk in worker.window.chunks:
-            end += (worker.total - worker.begun.get(chunk, 0.0)) * worker.per_batch
-            ends[chunk] = end
+        """The next instant: all of its events, and the decisions that follow."""
+        wakeup, bell = self.planner.next_wakeup(), self._next_bell()
+        first = self._heap[0][0] if self._heap else None
+        due = [time for time in (first, bell, wakeup if not self.period_seconds else None) if time is not None]
+        if not due:  # a timer of the planner, heard of at the next period
+            due = [self._round(max(self.now, wakeup or 0.0))]
+        self.now = max(self.now, min(due))
+        while self._heap and self._heap[0][0] <= self.now:
+            self._happen(heappop(self._heap)[2])
+        if not self.period_seconds or (bell is not None and bell <= self.now) or not self._heap:
+            self._tell()
+        self.load.take(self.now, self._busy_gpus, self._waiting)
 
     def result(self) -> SimulationResult:
         """What has finished so far, and why the rest has not."""
-        done: list[JobResult] = []
-        unfinished: dict[str, str] = {}
-        for key, state in self.planner.cluster.jobs.items():
-            if key in self._ended:
-                ends = self._chunk_ends.get(key, {})
-                chunks = tuple(ends.get(c, self._ended[key]) for c in range(state.job.chunks))
-                done.append(JobResult(key, state.job.submitted, self._ended[key], state.preemptions, chunks))
-            else:
-                unfinished[key] = self.planner.plan_of(key, self.now).explanation
-        return SimulationResult(tuple(sorted(done, key=lambda job: job.completed)), unfinished)
+        jobs = self.planner.cluster.jobs
+        unfinished = {k: self.planner.plan_of(k, self.now).explanation for k in self._accounts if k in jobs}
+        return SimulationResult(
+            tuple(sorted(self.completed, key=lambda job: job.completed)),
+            unfinished,
+            sum(node.node.allocatable.gpus for node in self.planner.cluster.nodes.values()),
+            tuple(self.load.samples),
+            tuple(self.occupations),
+            self.events,
+        )
+
+    # ---- what happens
+
+    def _round(self, time: float) -> float:
+        return ceil(time / self.period_seconds) * self.period_seconds
+
+    def _next_bell(self) -> float | None:
+        if not self.period_seconds or not (self._untold or self.planner.next_wakeup() is not None):
+            return None
+        wakeup = self.planner.next_wakeup()
+        return self._round(self.now if self._untold or wakeup is None else max(self.now, wakeup))
+
+    def _happen(self, event: Event) -> None:
+        match event:
+            case JobSubmitted(job=job):
+                self._accounts[job.key] = JobAccount(self.truths.get(job.key, job), idle_since=self.now)
+                self._waiting += 1
+            case WorkerStarted():
+                worker = self._workers.get((event.job, event.attempt))
+                if worker is None:
+                    return  # preempted before
+                worker.training = True
+                worker.account.begin(self.now)
+            case WorkerEnded():
+                worker = self._workers.get((event.job, event.attempt))
+                if worker is None:
+                    return
+                self._leave(worker, "Succeeded")
+            case NodeChanged(node=node) if not node.ready:
+                self._untold.append(event)
+                self._lose(node.name)
+                return
+            case _:
+                pass
+        self._untold.append(event)
+
+    def _lose(self, node: str) -> None:
+        """Pods on the node are gone, and what they had not saved."""
+        for worker in [w for w in self._workers.values() if w.window.node == node]:
+            if worker.training:
+                worker.account.lost += (self.now - worker.starts) * max(1, worker.account.job.gpus)
+            self._leave(worker, "Lost")
+            self._untold.append(WorkerEnded(worker.account.job.key, worker.window.attempt, "Lost", self.now))
+        for (key, attempt), host in list(self._servers.items()):
+            if host == node:
+                del self._servers[key, attempt]
+                self._untold.append(ParameterServerLost(key, 0, attempt))
+
+    def _leave(self, worker: Worker, outcome: str) -> None:
+        """A pod ends: it holds its GPUs no more."""
+        account, window, now = worker.account, worker.window, self.now
+        job = account.job
+        del self._workers[job.key, window.attempt]
+        gpus = max(1, job.gpus)
+        if worker.training:
+            account.attained += (now - worker.starts) * gpus
+            account.end(now)
+            account.preemptions += outcome != "Succeeded"
+        account.lost += (min(now, worker.starts) - worker.opened) * gpus
+        if outcome == "Succeeded":
+            end = worker.starts
+            for chunk in window.chunks:
+                end += (worker.total - worker.begun.get(chunk, 0.0)) * worker.per_batch
+                account.chunk_ends[chunk] = end
+        account.holding -= 1
+        self._busy_gpus -= job.gpus
+        self._waiting += not account.holding
+        if self.record:
+            node = window.node or window.site
+            self.occupations.append(Occupation(job.key, window.site, node, job.gpus, worker.opened, now, outcome))
+
+    # ---- what the planner hears and wants
+
+    def _tell(self) -> None:
+        """Tell all that has happened, and what comes of the instructions at once, until nothing more does."""
+        while True:
+            told, self._untold = self._untold, []
+            for event in told:
+                if isinstance(event, WorkerEnded):
+                    self._servers_of_ended(event)
+            instructions = self.planner.handle_all(told or (Tick(),), self.now)
+            self.events += 1
+            self._obey(instructions)
+            for event in told:
+                if isinstance(event, WorkerEnded) and event.outcome == "Succeeded":
+                    self._complete(event.job, event.at)
+            if not self._untold or self.period_seconds:
+                return
+
+    def _servers_of_ended(self, event: WorkerEnded) -> None:
+        state = self.planner.cluster.jobs.get(event.job)
+        if state is None or (state.job.servers and len(state.done) + 1 >= state.job.chunks):
+            for place in [place for place in self._servers if place[0] == event.job]:
+                del self._servers[place]
+
+    def _obey(self, instructions: Iterable[Instruction]) -> None:
+        opened: list[tuple[JobState, Window]] = []
+        for instruction in instructions:
+            if self.keep_history:
+                self.history.append((self.now, instruction))
+            match instruction:
+                case OpenWindow(job=key, window=window):
+                    opened.append((self.planner.cluster.jobs[key], window))
+                case CloseWindow(job=key, window=window):
+                    self._stop(key, window)
+                case PlaceParameterServer(job=key, server=server):
+                    self._servers[key, server.attempt] = server.node
+                case _:
+                    pass
+        paces: dict[str, float] = {}
+        for state, window in opened:  # a gang is as fast as its slowest member
+            pace = self._true_batch_seconds(state, window)
+            paces[state.job.key] = max(pace, paces.get(state.job.key, 0.0)) if state.job.rigid else pace
+        for state, window in opened:
+            pace = paces[state.job.key] if state.job.rigid else self._true_batch_seconds(state, window)
+            self._start(state, window, pace)
+
+    def _true_batch_seconds(self, state: JobState, window: Window) -> float:
+        if self.batch_seconds is not None:
+            return self.batch_seconds(state.job, window)
+        return state.runs[window.attempt].batch_seconds
+
+    def _start(self, state: JobState, window: Window, pace: float) -> None:
+        key, now = state.job.key, self.now
+        account = self._accounts[key]
+        starts = now + self.restart_seconds + self._transfer_seconds(state, window)
+        begun = {chunk: state.partial.get(chunk, 0.0) for chunk in window.chunks}
+        worker = Worker(account, window, now, starts, pace, begun, state.job.batches_per_chunk_total)
+        self._workers[key, window.attempt] = worker
+        account.starts += 1
+        self._waiting -= not account.holding
+        account.holding += 1
+        self._busy_gpus += state.job.gpus
+        if starts <= now:
+            self._happen(WorkerStarted(key, window.attempt, starts))
+        else:
+            self.at(starts, WorkerStarted(key, window.attempt, starts))
+        end = starts + worker.rest_seconds()
+        self.at(end, WorkerEnded(key, window.attempt, "Succeeded", end))
+
+    def _transfer_seconds(self, state: JobState, window: Window) -> float:
+        """Δ of chunks that are not at the site yet; a policy that binds has planned it and waited already."""
+        job = state.job
+        if self.planner.binding is not None or job.data_site is None:
+            return 0.0
+        missing = [c for c in window.chunks if (job.key, c, window.site) not in self._staged]
+        self._staged.update((job.key, chunk, window.site) for chunk in missing)
+        return len(missing) * self.planner.cluster.transfer_seconds(state, window.site)
+
+    def _stop(self, key: str, window: Window) -> None:
+        worker = self._workers.get((key, window.attempt))
+        if worker is not None:
+            progress = worker.progress(self.now)
+            self._leave(worker, "Preempted")
+            self._untold.append(WorkerEnded(key, window.attempt, "Preempted", self.now, progress, 143))
+
+    def _complete(self, key: str, at: float) -> None:
+        state = self.planner.cluster.jobs.get(key)
+        account = self._accounts.get(key)
+        if state is None or account is None or not state.finished:
+            return
+        if self._fastest is None:
+            self._fastest = fastest_speed([node.node for node in self.planner.cluster.nodes.values()])
+        del self._accounts[key]
+        self._waiting -= 1
+        self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest)))
+        if self.on_completion is not None:
+            self.on_completion(len(self.completed))
+        if self.forget_finished:
+            self._untold.append(JobRemoved(key))
 
 
 def simulate(
@@ -192,11 +332,16 @@ def simulate(
         settings: Of the planner.
     """
     simulation = Simulation(Planner(policy, settings), restart_seconds)
+    prepare(simulation, jobs, nodes, sites)
+    simulation.run()
+    return simulation.result()
+
+
+def prepare(simulation: Simulation, jobs: Iterable[Job], nodes: Sequence[Node], sites: Sequence[Site]) -> None:
+    """Tell the planner of the cluster, and line up the arrivals."""
     for site in sites:
         simulation.planner.handle(SiteChanged(site), 0.0)
     for node in nodes:
         simulation.planner.handle(NodeChanged(node), 0.0)
     for job in jobs:
         simulation.at(job.submitted, JobSubmitted(job))
-    simulation.run()
-    return simulation.result()

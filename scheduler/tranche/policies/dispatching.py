@@ -1,0 +1,87 @@
+"""What the simple dispatch rules share: each chunk is bound at arrival to slots that a rule picks, and stays there."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from tranche.policies.interfaces import BindingPolicy, Placement
+from tranche.policies.states import ClusterState, Home, JobState, Key, NodeState, allowed
+
+SlotOrder = Literal["arrival", "density"]
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """As many slots of one node as a worker needs."""
+
+    node: NodeState
+    slots: tuple[int, ...]
+    wait: float
+    """Work bound to the fullest of them, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotDispatch(BindingPolicy):
+    """Binds chunks one by one by `pick`; each slot runs its queue in the order of arrival or of density."""
+
+    order: SlotOrder = "arrival"
+    behind: ClassVar[str] = "which is before it in the queue of its slot"
+
+    def __post_init__(self) -> None:
+        if self.order not in ("arrival", "density"):
+            raise ValueError(f"{self.name} knows the orders arrival and density, not {self.order!r}")
+
+    @abstractmethod
+    def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
+        """The group (of at least one) that gets the chunk.
+
+        Args:
+            groups: All that could, by node and slot.
+            cluster: Everything else.
+            state: The arriving job.
+            chunk: Its number.
+            placed: How many of the job's chunks have been placed before it in this dispatch.
+        """
+
+    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+        """Arrival, or density γ = (1/D) / (g·E·B/n) of JSAC'22."""
+        job = state.job
+        if self.order == "arrival":
+            return (0.0, job.submitted, job.key, chunk)
+        work = job.batches_per_chunk_total * seconds_per_batch * max(1, job.gpus)
+        return (-job.weight / (job.chunks * work), job.submitted, job.key, chunk)
+
+    def dispatch(
+        self,
+        cluster: ClusterState,
+        state: JobState,
+        chunks: Sequence[int],
+        now: float,
+        sites: Collection[str] | None = None,
+    ) -> tuple[list[Placement], bool]:
+        """Bind the chunks one after the other."""
+        width = max(1, state.job.gpus)
+        groups: list[Group] = []
+        for node in cluster.eligible(state.job.worker):
+            if allowed(node, state, sites, now):
+                waits = [sum(entry.remaining_seconds(now) for entry in queue) for queue in node.queues]
+                ordered = (
+                    sorted(range(len(waits)), key=lambda slot: (waits[slot], slot)) if width > 1 else range(len(waits))
+                )
+                for first in range(0, len(waits) - width + 1, width):
+                    slots = tuple(sorted(ordered[first : first + width]))
+                    groups.append(Group(node, slots, max(waits[slot] for slot in slots)))
+        placements: list[Placement] = []
+        for chunk in chunks if groups else ():
+            group = self.pick(groups, cluster, state, chunk, len(placements))
+            site = group.node.node.site
+            per_batch = cluster.batch_seconds(state, site, colocated=False, node=group.node.node.name)
+            ready_at = now + cluster.transfer_seconds(state, site)
+            seconds = state.job.batches_per_chunk_total * per_batch
+            home = Home(site, group.node.node.name, group.slots)
+            key = self.key(state, chunk, per_batch)
+            cost = (ready_at - now + group.wait + seconds) / state.job.chunks
+            placements.append(Placement(chunk, home, key, ready_at, per_batch, cost))
+            group.wait += seconds
+        return placements, False

@@ -1,0 +1,27 @@
+"""Dominant resource fairness between tenants.
+
+Source: Ghodsi, Zaharia, Hindman, Konwinski, Shenker, Stoica, Dominant Resource Fairness, NSDI 2011, Alg. 1: the next
+task is launched for the user with the least dominant share, the largest of its shares of any resource. [I] users are
+namespaces (virtual clusters of a trace); a user's jobs go in arrival order, one that does not fit is passed over, and
+nothing that runs is preempted. With a single user this is fifo-skip.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.states import ClusterState, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Drf(QueuePolicy):
+    """Least dominant share first; a tenant's own jobs in arrival order."""
+
+    name: ClassVar[str] = "drf"
+    source: ClassVar[str] = "Dominant resource fairness between namespaces (Ghodsi et al., NSDI 2011)"
+    fair: ClassVar[bool] = True
+    behind: ClassVar[str] = "whose namespace has the smaller share"
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """The tenant's dominant share."""
+        return (cluster.shares.dominant(state.job.tenant), 0.0)

@@ -1,0 +1,24 @@
+"""First in, first out where whoever fits starts: backfilling without reservations.
+
+Source: the unreserved form of backfilling (Lifka, The ANL/IBM SP scheduling system, JSSPP 1995); it may starve wide
+jobs.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.states import ClusterState, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class FifoSkip(QueuePolicy):
+    """Arrival order; a job that does not fit is passed over."""
+
+    name: ClassVar[str] = "fifo-skip"
+    source: ClassVar[str] = "First in, first out, whoever fits starts (backfilling without reservations)"
+    behind: ClassVar[str] = "which came earlier"
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """All alike: ties go to the earlier submission."""
+        return (0.0, 0.0)

@@ -1,0 +1,26 @@
+"""First fit: arrival order, and each worker on the first node with room.
+
+Source: first fit of bin packing (Johnson 1973), the placement baseline FF of arXiv 2002.10105, section 5.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.states import ClusterState, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFit(QueuePolicy):
+    """Like fifo-skip, but nodes are taken in the order of their names and not by the best fit."""
+
+    name: ClassVar[str] = "first-fit"
+    source: ClassVar[str] = (
+        "First in, first out, each worker on the first node with room (baseline of arXiv 2002.10105)"
+    )
+    first_fit: ClassVar[bool] = True
+    behind: ClassVar[str] = "which came earlier"
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """All alike: ties go to the earlier submission."""
+        return (0.0, 0.0)

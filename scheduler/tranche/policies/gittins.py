@@ -1,0 +1,80 @@
+"""Tiresias-G: the discretised two-dimensional Gittins index, from the service that completed jobs needed.
+
+Source: Gu et al., Tiresias, NSDI 2019, section 3.2: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
+the service (GPUs × time) of a job, from history; largest first [P]. [I] the index is computed at geometric levels of
+attained service, with Δ from one level to a later one, and history is that of this cluster so far: until ten jobs have
+completed all jobs rank alike. The planner gathers the history anew from completed TrainingJobs after a restart.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import log
+from typing import ClassVar
+
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.las import NEARLY
+from tranche.policies.states import ClusterState, JobState
+
+LEVELS = 40
+FIRST = 64.0
+"""GPU-seconds of the first level; each is √2 times the one before, so the last is at 64 · 2^20."""
+FEWEST = 10
+"""Completed jobs before the index means anything."""
+GROWTH = 1.1
+"""The index is computed anew when the history has grown by this factor."""
+LIMITS = (0.0, *(FIRST * 2 ** (level / 2) for level in range(LEVELS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Gittins(QueuePolicy):
+    """Largest Gittins index first, by levels of attained GPU-seconds."""
+
+    name: ClassVar[str] = "gittins"
+    source: ClassVar[str] = "Tiresias-G, Gittins index of attained service from completed jobs (Gu et al., NSDI 2019)"
+    preemptive: ClassVar[bool] = True
+    behind: ClassVar[str] = "which is likelier to complete soon by the history of this cluster"
+
+    def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
+        """Levels passed."""
+        return bisect_right(LIMITS, state.attained_gpu_seconds(now) + NEARLY) - 1
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """The negative index."""
+        revision = self.revision(cluster)
+        if not revision:
+            return (0.0, 0.0)
+        return (-cluster.history.derive(self.name, revision, indices)[state.level], 0.0)
+
+    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """When the job, if it runs on, passes the next level."""
+        return state.reaches(LIMITS[state.level + 1], now) if state.level < LEVELS else None
+
+    def revision(self, cluster: ClusterState) -> int:
+        """How many completed jobs the index is computed from."""
+        size = len(cluster.history)
+        return int(FEWEST * GROWTH ** int(log(size / FEWEST) / log(GROWTH) + 1e-9)) if size >= FEWEST else 0
+
+
+def indices(history: Sequence[float]) -> tuple[float, ...]:
+    """Gittins index by level.
+
+    Args:
+        history: Service of completed jobs in GPU-seconds, sorted.
+    """
+    sums = list(accumulate(history, initial=0.0))
+    found = []
+    for level, attained in enumerate(LIMITS):
+        first = bisect_right(history, attained)
+        longer = len(history) - first
+        best = 0.0
+        for limit in (*LIMITS[level + 1 :], float("inf")):
+            last = bisect_right(history, limit) if limit != float("inf") else len(history)
+            spent = sums[last] - sums[first] - (last - first) * attained
+            if last < len(history):
+                spent += (len(history) - last) * (limit - attained)
+            if longer and spent > 0:
+                best = max(best, (last - first) / spent)
+        found.append(best)
+    return tuple(found)

@@ -1,0 +1,25 @@
+"""Random dispatch: every chunk to a slot drawn uniformly.
+
+Source: the memoryless baseline of every load balancing study (Mitzenmacher, The power of two choices, IEEE TPDS 12(10),
+2001).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tranche.policies.choices import choose
+from tranche.policies.dispatching import Group, SlotDispatch
+from tranche.policies.states import ClusterState, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class RandomDispatch(SlotDispatch):
+    """Any slot, by the seed."""
+
+    name: ClassVar[str] = "random"
+    source: ClassVar[str] = "Each chunk to a slot drawn at random, first in, first out there (Mitzenmacher 2001, d = 1)"
+
+    def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
+        """Uniform."""
+        return choose(groups, cluster.seed, state.job.uid, chunk)

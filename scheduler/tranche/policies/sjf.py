@@ -1,0 +1,23 @@
+"""Shortest job first, by the time that the job would take alone; nothing that runs is preempted.
+
+Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967, chapter 8 (shortest processing time).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.states import ClusterState, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Sjf(QueuePolicy):
+    """Shortest expected duration first, without preemption; whoever fits starts."""
+
+    name: ClassVar[str] = "sjf"
+    source: ClassVar[str] = "Shortest job first, non-preemptive (Conway, Maxwell, Miller 1967)"
+    behind: ClassVar[str] = "which is shorter"
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """The rest of the job in seconds on all its workers."""
+        return (state.worker_seconds(now) / state.width, 0.0)

@@ -1,0 +1,30 @@
+"""Shortest remaining service first: remaining time × GPUs, preemptive.
+
+Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019, section 3.1 (SRSF).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.states import ClusterState, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Srsf(QueuePolicy):
+    """Least remaining GPU-seconds first; a running job makes way for one with less left."""
+
+    name: ClassVar[str] = "srsf"
+    source: ClassVar[str] = (
+        "Shortest remaining service (time × GPUs) first, preemptive (Tiresias, NSDI 2019, section 3.1)"
+    )
+    preemptive: ClassVar[bool] = True
+    behind: ClassVar[str] = "which has less work left"
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """The rest of the job in GPU-seconds."""
+        return (state.worker_seconds(now) * state.job.gpus, 0.0)
+
+    def slope(self, state: JobState, now: float) -> float:
+        """GPU-seconds of rest that pass in a second."""
+        return state.training_rate(now) * state.job.gpus

@@ -1,0 +1,83 @@
+"""Tiresias-L: two-dimensional least attained service, discretised into a few queues.
+
+Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019, sections 3.1-3.3. [P]
+Attained service is GPUs × time; a job moves down a queue when it passes the queue's limit; a starving job is promoted
+back to the first queue when it has waited PROMOTEKNOB times as long as it has run; within a queue jobs go by start
+time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu). [I] The other orders
+within a queue; what each gives is in docs/results.md. The profiler and consolidated placement of section 3.4 are not
+here.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.las import NEARLY
+from tranche.policies.states import ClusterState, JobState
+
+Order = Literal["arrival", "start", "entry", "running", "attained"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiresias(QueuePolicy):
+    """Discretised two-dimensional LAS with promotion."""
+
+    name: ClassVar[str] = "tiresias"
+    source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019, section 3)"
+    preemptive: ClassVar[bool] = True
+    behind: ClassVar[str] = "which is in a higher queue of attained service, or came earlier in the same"
+
+    limits: tuple[float, ...] = (3250.0, 7200.0)
+    """GPU-seconds at which a job leaves a queue for the next."""
+    order: Order = "start"
+    """Within a queue: by submission; by first start (jobs that never ran come last); by the time of entry; those that
+    run before those that wait, so that jobs of one queue do not preempt each other; or by service attained when last
+    looked at."""
+    promote: float = 0.0
+    """PROMOTEKNOB: waiting time over time run, from which a job is promoted; 0: never."""
+
+    def __post_init__(self) -> None:
+        if list(self.limits) != sorted(set(self.limits)) or not self.limits or self.limits[0] <= 0:
+            raise ValueError("tiresias needs rising limits above 0")
+        if self.order not in get_args(Order):
+            raise ValueError(f"tiresias knows the orders {', '.join(get_args(Order))}, not {self.order!r}")
+        if not self.promote >= 0:
+            raise ValueError("tiresias needs promote ≥ 0")
+
+    def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
+        """The queue, by service attained since the last promotion."""
+        return bisect_right(self.limits, state.attained_gpu_seconds(now) - state.forgiven + NEARLY)
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """Queue, then order within it."""
+        return (float(state.level), self._within(state, now))
+
+    def _within(self, state: JobState, now: float) -> float:
+        match self.order:
+            case "start":
+                return float("inf") if state.first_started is None else state.first_started
+            case "entry":
+                return state.level_since
+            case "running":
+                return 0.0 if any(not run.closing for run in state.runs.values()) else 1.0
+            case "attained":
+                return state.attained_gpu_seconds(now)
+            case _:
+                return 0.0
+
+    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """When a running job reaches its queue's limit, or a waiting one is promoted."""
+        if state.runs:
+            limit = self.limits[state.level] if state.level < len(self.limits) else None
+            return None if limit is None else state.reaches(limit + state.forgiven, now)
+        if self.promote and state.level:
+            return state.idle_since + self.promote * state.attained_gpu_seconds(now) / state.job_gpus
+        return None
+
+    def promotes(self, state: JobState, now: float) -> bool:
+        """Waited at least `promote` times as long as it ran, in the time of all its GPUs together."""
+        if not self.promote or not state.level or state.runs:
+            return False
+        run = state.attained_gpu_seconds(now) / state.job_gpus
+        return now - state.idle_since >= self.promote * run - NEARLY

@@ -1,0 +1,97 @@
+"""What a run is charged and credited with: per job, and the load of the cluster over time."""
+
+from dataclasses import dataclass, field
+
+from tranche.model import Job, Node
+from tranche.simulation.results import JobResult, Sample
+
+MOST_SAMPLES = 4096
+
+
+@dataclass(slots=True, eq=False)
+class JobAccount:
+    """One job between submission and completion."""
+
+    job: Job
+    started: float | None = None
+    training: int = 0
+    """Workers that train now."""
+    holding: int = 0
+    """Workers that hold GPUs now."""
+    idle_since: float = 0.0
+    waited: float = 0.0
+    preemptions: int = 0
+    starts: int = 0
+    lost: float = 0.0
+    attained: float = 0.0
+    chunk_ends: dict[int, float] = field(default_factory=dict)
+
+    def begin(self, now: float) -> None:
+        """A worker begins to train."""
+        if self.started is None:
+            self.started = now
+        if not self.training:
+            self.waited += now - self.idle_since
+        self.training += 1
+
+    def end(self, now: float) -> None:
+        """A worker that trained stops."""
+        self.training -= 1
+        if not self.training:
+            self.idle_since = now
+
+    def result(self, completed: float, ideal_seconds: float) -> JobResult:
+        """The job as it fared."""
+        job = self.job
+        started = completed if self.started is None else self.started
+        return JobResult(
+            key=job.key,
+            submitted=job.submitted,
+            started=started,
+            completed=completed,
+            gpus=job.gpus * max(1, min(job.max_workers, job.chunks)),
+            ideal_seconds=ideal_seconds,
+            waiting_seconds=self.waited,
+            preemptions=self.preemptions,
+            starts=self.starts,
+            lost_gpu_seconds=self.lost,
+            attained_gpu_seconds=self.attained,
+            tenant=job.tenant,
+            chunk_completions=tuple(self.chunk_ends.get(chunk, completed) for chunk in range(job.chunks)),
+        )
+
+
+def ideal_seconds(job: Job, fastest: float) -> float:
+    """JCT on an empty cluster of nodes of that relative speed, without transfers, restarts and communication."""
+    width = max(1, min(job.max_workers, job.chunks))
+    return -(-job.chunks // width) * job.batches_per_chunk_total * job.step_seconds / fastest
+
+
+def fastest_speed(nodes: list[Node]) -> float:
+    """Of the cluster's nodes; 1 if there are none."""
+    return max((node.speed for node in nodes), default=1.0)
+
+
+@dataclass(slots=True, eq=False)
+class LoadCurve:
+    """Busy GPUs and waiting jobs over time; when it grows long, every second sample is dropped and fewer are taken."""
+
+    samples: list[Sample] = field(default_factory=list)
+    spacing: float = 0.0
+    """Seconds between two samples at least."""
+
+    def take(self, now: float, busy: int, waiting: int) -> None:
+        """The load from now on; of several at one instant the last counts."""
+        samples = self.samples
+        if samples and samples[-1].at == now:
+            samples.pop()
+        elif samples and now - samples[-1].at < self.spacing:
+            return
+        samples.append(Sample(now, busy, waiting))
+        if len(samples) > MOST_SAMPLES:
+            self.spacing = max(2 * self.spacing, 2 * (samples[-1].at - samples[0].at) / MOST_SAMPLES)
+            kept = samples[:1]
+            for sample in samples[1:]:
+                if sample.at - kept[-1].at >= self.spacing:
+                    kept.append(sample)
+            self.samples = kept

@@ -1,0 +1,90 @@
+"""Which columns a log has: known layouts, told apart by their header."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tranche.simulation.readers.rows import quote
+
+REQUIRED = ("job_id", "submit_time", "num_gpu", "duration")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A family of logs; the order of columns is free, and columns that it does not know are left alone."""
+
+    name: str
+    source: str
+    marks: tuple[str, ...] = ()
+    """Columns besides `REQUIRED` that make a log one of this family."""
+    tenant: str | None = None
+    """Column that says whom a job counts for."""
+    model: str | None = None
+    """Column that says what a job trained."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that the header must have."""
+        return (*REQUIRED, *self.marks)
+
+
+_KNOWN = (
+    Layout("tiresias", "SymbioticLab/Tiresias, the job files of its simulator", ("iterations", "model_name"), None,
+           "model_name"),
+    Layout("philly", "Microsoft Philly with virtual clusters, as in petuum/adaptdl", ("vc",), "vc"),
+    Layout("plain", "one job a row: job_id,submit_time,num_gpu,duration"),
+)  # fmt: skip
+"""The more columns a layout asks for, the earlier it is tried."""
+_BY_NAME = {layout.name: layout for layout in _KNOWN}
+LAYOUTS: tuple[str, ...] = ("auto", *sorted(_BY_NAME))
+"""Values of the option `layout`; ``auto`` looks at the header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where the cells of a row are, counted from 0; None: nowhere."""
+
+    layout: str
+    width: int
+    """Cells of a row."""
+    job_id: int
+    submit: int
+    gpus: int
+    duration: int
+    tenant: int | None
+    model: int | None
+
+
+def find_columns(header: Sequence[str], layout: str = "auto") -> Columns:
+    """Where the header says that the cells are.
+
+    Args:
+        header: Names of the columns.
+        layout: One of `LAYOUTS`.
+
+    Raises:
+        ValueError: columns are missing or there twice, or there is no such layout.
+    """
+    names = [name.strip() for name in header]
+    if layout != "auto" and layout not in _BY_NAME:
+        raise ValueError(f"there is no layout {quote(layout)}: choose one of {', '.join(LAYOUTS)}")
+    chosen = _BY_NAME["plain" if layout == "auto" else layout]
+    if layout == "auto":
+        chosen = next((known for known in _KNOWN if set(known.columns) <= set(names)), chosen)
+    missing = [name for name in chosen.columns if name not in names]
+    if missing:
+        asked = "" if layout == "auto" else f" (layout {layout})"
+        raise ValueError(f"the header lacks {', '.join(missing)}{asked}: it is {quote(','.join(names))}")
+    twice = [name for name in chosen.columns if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"the header has the column {twice[0]} twice")
+    at = {name: names.index(name) for name in chosen.columns}
+    return Columns(
+        layout=chosen.name,
+        width=len(names),
+        job_id=at["job_id"],
+        submit=at["submit_time"],
+        gpus=at["num_gpu"],
+        duration=at["duration"],
+        tenant=at[chosen.tenant] if chosen.tenant else None,
+        model=at[chosen.model] if chosen.model else None,
+    )

@@ -1,0 +1,91 @@
+"""What a simulation answers, as values; figures over them are in `tranche.simulation.metrics`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import mean
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How one job fared."""
+
+    key: str
+    submitted: float
+    """Seconds of the simulation's clock, as all times here."""
+    started: float
+    """When its first worker began to train."""
+    completed: float
+    gpus: int
+    """GPUs that its workers hold together when all of them run."""
+    ideal_seconds: float
+    """JCT on an empty cluster of its fastest nodes, without transfers and restart costs."""
+    waiting_seconds: float
+    """Time between submission and completion in which no worker of the job trained."""
+    preemptions: int
+    starts: int
+    """Pods of workers that were started."""
+    lost_gpu_seconds: float
+    """GPU time held without lasting progress: restart costs, and work that a stopped worker could not save."""
+    attained_gpu_seconds: float
+    """GPU time in which its workers trained."""
+    tenant: str = ""
+    chunk_completions: tuple[float, ...] = ()
+
+    @property
+    def jct_seconds(self) -> float:
+        """Job completion time."""
+        return self.completed - self.submitted
+
+    @property
+    def slowdown(self) -> float:
+        """JCT over the JCT on an empty cluster (at least 1 but for rounding)."""
+        return self.jct_seconds / self.ideal_seconds if self.ideal_seconds > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Occupation:
+    """One worker pod on its GPUs, from the opening of its window to its end; for the Gantt chart."""
+
+    job: str
+    site: str
+    node: str
+    gpus: int
+    opened: float
+    """The GPUs are held from here; training starts ρ later."""
+    ended: float
+    outcome: str
+    """Succeeded, Preempted or Lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster's load from `at` until the next sample."""
+
+    at: float
+    busy_gpus: int
+    waiting_jobs: int
+    """Jobs that were submitted, have not completed and hold no GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What came out."""
+
+    jobs: tuple[JobResult, ...]
+    """Completed jobs, in order of completion."""
+    unfinished: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Jobs that never completed, by key: why, in the planner's words."""
+    capacity_gpus: int = 0
+    """Of all nodes together; 0 if only unlimited sites exist."""
+    samples: tuple[Sample, ...] = ()
+    """Changes of the load in order of time; at most a few thousand (the engine thins them out evenly)."""
+    occupations: tuple[Occupation, ...] = ()
+    """Every worker pod, if the run was asked to record them."""
+    events: int = 0
+    """Instants at which the planner decided."""
+
+    @property
+    def average_jct_seconds(self) -> float:
+        """Mean job completion time; NaN without jobs."""
+        return mean(job.jct_seconds for job in self.jobs) if self.jobs else float("nan")
