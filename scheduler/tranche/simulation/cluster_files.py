@@ -1,0 +1,233 @@
+"""What a YAML file may say of a cluster: the schema, and reading it safely."""
+
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+
+from tranche.model import Tier
+from tranche.model.quantities import parse_bytes, parse_duration, parse_millicores
+
+MAX_BYTES = 10 * 2**20
+MAX_VALUES = 1_000_000
+"""Most values in a file, aliases counted at every place where they stand."""
+MAX_DEPTH = 50
+"""Deepest nesting; libyaml's loader recurses without a limit of its own and would end the process."""
+MAX_NODES = 100_000
+MAX_GPUS_PER_NODE = 100_000
+MAX_GPUS = 1_000_000
+"""Most GPUs of all nodes: each has a queue of its own."""
+
+
+class ClusterError(ValueError):
+    """A cluster cannot be made as described; the text is one line that names file, field and what is allowed."""
+
+
+def _quantity(parse: Callable[[str | float], int], least: int, unit: str) -> BeforeValidator:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError("must be a quantity such as 64Mi, 500M, 1500m or 2")
+        number = parse(value)
+        if number < least:
+            raise ValueError(f"{value} must be at least {least} {unit}")
+        return number
+
+    return BeforeValidator(read)
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, str):
+        raise ValueError("must be a duration such as 20ms, 90s or 1h30m")
+    return parse_duration(value)
+
+
+Name = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
+class Section(BaseModel):
+    """Base: camelCase in the file, unknown fields are mistakes."""
+
+    model_config = ConfigDict(alias_generator=to_camel, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class LinkSection(Section):
+    """A path to another site, or with the site's own name its internal network."""
+
+    to: Name
+    bandwidth: Annotated[int, _quantity(parse_bytes, 1, "bit/s")]
+    """Bit/s."""
+    latency: Seconds = 0.0
+
+
+class NodeSection(Section):
+    """So many equal nodes."""
+
+    count: int = Field(default=1, ge=1, le=MAX_NODES)
+    gpus: int = Field(default=0, ge=0, le=MAX_GPUS_PER_NODE)
+    """Of each node."""
+    gpu: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    """Kind, one of `gpuKinds`."""
+    cpu: Annotated[int, _quantity(parse_millicores, 0, "millicores")] = 10**9
+    """Millicores; without it they never run out."""
+    memory: Annotated[int, _quantity(parse_bytes, 0, "bytes")] = 2**60
+    """Bytes; without it they never run out."""
+    pods: int = Field(default=10**6, ge=1, le=10**9)
+    labels: dict[str, str] = {}
+
+
+class SiteSection(Section):
+    """One site."""
+
+    name: Name
+    tier: Tier = Tier.EDGE
+    unlimited: bool = False
+    disconnect_tolerance: Seconds = 3600.0
+    links: list[LinkSection] = []
+    nodes: list[NodeSection] = []
+
+    @model_validator(mode="after")
+    def _capacity_is_either_counted_or_unlimited(self) -> Self:
+        if self.unlimited and self.nodes:
+            raise ValueError("an unlimited site makes nodes on demand: leave out nodes, or unlimited")
+        return self
+
+
+class FailureSection(Section):
+    """A node that is lost for a while."""
+
+    node: str
+    at: float = Field(ge=0)
+    until: float | None = None
+    """None: it never comes back."""
+
+    @model_validator(mode="after")
+    def _ends_after_it_begins(self) -> Self:
+        if self.until is not None and self.until <= self.at:
+            raise ValueError(f"until ({self.until:g}) must be after at ({self.at:g})")
+        return self
+
+
+class ClusterFile(Section):
+    """The whole file."""
+
+    gpu_kinds: dict[Annotated[str, Field(min_length=1, max_length=63)], Annotated[float, Field(gt=0, le=1e6)]] = {}
+    """Speed of each kind of GPU relative to the kind that the durations were measured on."""
+    sites: list[SiteSection] = Field(min_length=1)
+    failures: list[FailureSection] = []
+
+
+_SECTIONS: Mapping[tuple[str, ...], type[Section]] = {
+    (): ClusterFile,
+    ("sites",): SiteSection,
+    ("sites", "links"): LinkSection,
+    ("sites", "nodes"): NodeSection,
+    ("failures",): FailureSection,
+}
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The safe loader, for which a key that stands twice is a mistake."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key, _ in node.value:
+            if key.value in seen and isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        made: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return made
+
+
+def read_file(path: Path) -> ClusterFile:
+    """Read and check a cluster file, field by field.
+
+    Raises:
+        ClusterError: one line.
+    """
+    document = _load(path)
+    if not isinstance(document, dict):
+        raise ClusterError(f"{shown(path)}: must be a mapping with sites, not {type(document).__name__}")
+    try:
+        return ClusterFile.model_validate(document)
+    except ValidationError as error:
+        raise ClusterError(f"{shown(path)}: {_describe(error.errors(include_url=False)[0])}") from None
+
+
+def shown(path: Path) -> str:
+    """The path as it may stand in a message of one line."""
+    text = str(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def _load(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ClusterError(f"{shown(path)}: is larger than 10 MB: describe equal nodes by count")
+        text = content.decode()
+        _check_depth(text, path)
+        document = yaml.load(text, _Loader)  # noqa: S506 - derived from the safe loader
+    except ClusterError:
+        raise
+    except OSError as error:
+        raise ClusterError(f"{shown(path)}: {error.strerror or error}") from None
+    except yaml.YAMLError as error:
+        raise ClusterError(f"{shown(path)}: is no YAML: {_one_line(str(error))}") from None
+    except UnicodeDecodeError:
+        raise ClusterError(f"{shown(path)}: is not text in UTF-8") from None
+    except ValueError as error:  # a name with a NUL, a number of thousands of digits, a date that does not exist
+        raise ClusterError(f"{shown(path)}: {_one_line(str(error))}") from None
+    _check_size(document, path)
+    return document
+
+
+def _check_depth(text: str, path: Path) -> None:
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise ClusterError(f"{shown(path)}: is nested more than {MAX_DEPTH} levels deep")
+
+
+def _check_size(document: object, path: Path) -> None:
+    """Aliases make a short text large, or endless."""
+    pending, values = [document], 0
+    while pending:
+        one = pending.pop()
+        values += 1
+        if values + len(pending) > MAX_VALUES:
+            raise ClusterError(f"{shown(path)}: has more than {MAX_VALUES:,} values: describe equal nodes by count")
+        if isinstance(one, dict):
+            pending += one.values()
+        elif isinstance(one, list | set | tuple):
+            pending += one
+
+
+def _describe(error: ErrorDetails) -> str:
+    """One line: the field, and what is allowed."""
+    place = [part for part in error["loc"] if part != "[key]"]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+    message = error["msg"].removeprefix("Value error, ")
+    section = _SECTIONS.get(tuple(str(part) for part in place[:-1] if isinstance(part, str)))
+    if error["type"] == "extra_forbidden" and section is not None:
+        allowed = ", ".join(sorted(field.alias or name for name, field in section.model_fields.items()))
+        message = f"there is no such field: choose among {allowed}"
+    elif error["type"] == "string_pattern_mismatch":
+        message = "must be lower case letters, digits and '-', and neither begin nor end with '-'"
+    return _one_line(f"{where}: {message}" if where else message)
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= 300 else text[:300] + "..."

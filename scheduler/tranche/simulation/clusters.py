@@ -1,0 +1,145 @@
+"""The cluster that is simulated: a pool of GPUs, or sites, nodes and links from a YAML file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tranche.model import Link, Node, Resources, Site
+from tranche.simulation.cluster_files import (
+    MAX_GPUS,
+    MAX_GPUS_PER_NODE,
+    MAX_NODES,
+    ClusterError,
+    ClusterFile,
+    NodeSection,
+    SiteSection,
+    read_file,
+    shown,
+)
+from tranche.simulation.scenarios import NodeFailure
+
+__all__ = ["GPU_LABEL", "ClusterError", "ClusterSpec", "pool", "read_cluster"]
+
+GPU_LABEL = "nvidia.com/gpu.product"
+"""Label that carries a node's GPU kind, as NVIDIA's feature discovery sets it."""
+AMPLE = Resources(cpu=10**9, memory=2**60, pods=10**6)
+"""CPU, memory and pods that never run out: a million cores, an exbibyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """Nodes, sites with their links, and what fails when; can be pickled if labels and links are plain mappings."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    sites: tuple[Site, ...]
+    failures: tuple[NodeFailure, ...] = ()
+
+
+def pool(gpus: int) -> ClusterSpec:
+    """So many GPUs on one node: what a log without nodes is replayed on.
+
+    Raises:
+        ClusterError: if it is not a number of GPUs that one node may have.
+    """
+    if not 1 <= gpus <= MAX_GPUS_PER_NODE:
+        raise ClusterError(f"{gpus} GPUs: choose 1 to {MAX_GPUS_PER_NODE:,}")
+    node = Node("pool", "pool", Resources(AMPLE.cpu, AMPLE.memory, gpus, AMPLE.pods), labels={})
+    return ClusterSpec(f"{gpus} GPUs", (node,), (Site("pool", links={}),))
+
+
+def read_cluster(path: Path) -> ClusterSpec:
+    """Read a cluster from a YAML file; docs/samples/cluster.yaml explains it.
+
+    A link counts for both directions unless the other site has one back. Nodes are named ``<site>-<n>``, counted from
+    0 over all groups of the site.
+
+    Raises:
+        ClusterError: one line that names the file, the field and what is allowed.
+    """
+    described = read_file(path)
+    try:
+        _check(described)
+        nodes = tuple(node for site in described.sites for node in _nodes(site, described))
+        failures = _failures(described, nodes)
+    except ClusterError as error:
+        raise ClusterError(f"{shown(path)}: {error}") from None
+    return ClusterSpec(path.stem, nodes, tuple(_site(site) for site in described.sites), failures)
+
+
+def _check(described: ClusterFile) -> None:
+    """Everything that one section alone cannot know."""
+    names: set[str] = set()
+    for index, site in enumerate(described.sites):
+        if site.name in names:
+            raise ClusterError(f"sites[{index}].name: there is a site {site.name} already")
+        names.add(site.name)
+    for index, site in enumerate(described.sites):
+        _check_links(site, names, f"sites[{index}].links")
+        _check_kinds(site, described, f"sites[{index}].nodes")
+    groups = [group for site in described.sites for group in site.nodes]
+    nodes, gpus = sum(g.count for g in groups), sum(g.count * g.gpus for g in groups)
+    if nodes > MAX_NODES:
+        raise ClusterError(f"sites: {nodes:,} nodes, at most {MAX_NODES:,} are allowed")
+    if gpus > MAX_GPUS:
+        raise ClusterError(f"sites: {gpus:,} GPUs, at most {MAX_GPUS:,} are allowed")
+    if not gpus and not any(site.unlimited for site in described.sites):
+        raise ClusterError("sites: no node has a GPU and no site is unlimited, so nothing could ever run")
+
+
+def _check_links(site: SiteSection, names: set[str], where: str) -> None:
+    seen: set[str] = set()
+    for index, link in enumerate(site.links):
+        if link.to not in names:
+            raise ClusterError(f"{where}[{index}].to: there is no site {link.to}")
+        if link.to in seen:
+            raise ClusterError(f"{where}[{index}].to: there is a link to {link.to} already")
+        seen.add(link.to)
+
+
+def _check_kinds(site: SiteSection, described: ClusterFile, where: str) -> None:
+    for index, group in enumerate(site.nodes):
+        if group.gpu is not None and group.gpu not in described.gpu_kinds:
+            known = ", ".join(sorted(described.gpu_kinds)) or "it is empty"
+            raise ClusterError(f"{where}[{index}].gpu: {group.gpu!r} is not in gpuKinds ({known})")
+
+
+def _nodes(site: SiteSection, described: ClusterFile) -> Iterator[Node]:
+    groups = (group for group in site.nodes for _ in range(group.count))
+    for index, group in enumerate(groups):
+        yield _node(f"{site.name}-{index}", site.name, group, described)
+
+
+def _node(name: str, site: str, group: NodeSection, described: ClusterFile) -> Node:
+    labels = dict(group.labels)
+    if group.gpu is not None:
+        labels[GPU_LABEL] = group.gpu
+    return Node(
+        name,
+        site,
+        Resources(group.cpu, group.memory, group.gpus, group.pods),
+        labels=labels,
+        speed=1.0 if group.gpu is None else described.gpu_kinds[group.gpu],
+    )
+
+
+def _site(site: SiteSection) -> Site:
+    return Site(
+        site.name,
+        site.tier,
+        site.unlimited,
+        {link.to: Link(float(link.bandwidth), link.latency) for link in site.links},
+        site.disconnect_tolerance,
+    )
+
+
+def _failures(described: ClusterFile, nodes: tuple[Node, ...]) -> tuple[NodeFailure, ...]:
+    names = {node.name for node in nodes}
+    for index, failure in enumerate(described.failures):
+        if failure.node not in names:
+            raise ClusterError(
+                f"failures[{index}].node: there is no node {failure.node[:80]!r}: nodes are named <site>-<n> from 0"
+            )
+    return tuple(
+        NodeFailure(one.node, one.at, float("inf") if one.until is None else one.until) for one in described.failures
+    )

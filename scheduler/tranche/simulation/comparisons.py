@@ -1,0 +1,68 @@
+"""What a study says: figures of each policy, and their ratios to a baseline within each seed and load."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from tranche.simulation.intervals import Estimate, estimate
+from tranche.simulation.studies import Outcome, StudyResult
+
+RATIOS = ("average_jct_seconds", "p99_jct_seconds")
+"""Figures whose ratios are formed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One policy at one load."""
+
+    policy: str
+    load: float | None
+    seeds: tuple[int, ...]
+    """That were answered."""
+    figures: Mapping[str, float]
+    """Means over the seeds, by the names of `Summary.as_dict`."""
+    bound_seconds: float | None
+    """Mean over the seeds of the lower bound of the average JCT."""
+    ratios: Mapping[str, Estimate]
+    """To the baseline, by the names of `RATIOS`: the mean over seeds of the ratio within a seed. Empty if no seed has
+    both policies completing the same jobs."""
+    incomparable: tuple[int, ...]
+    """Seeds left out of the ratios, because the two policies did not complete the same jobs."""
+
+
+def compare(study: StudyResult, baseline: str) -> list[Comparison]:
+    """A comparison for each load and policy, in the order of the study."""
+    groups: dict[tuple[float | None, str], list[Outcome]] = {}
+    for outcome in study.outcomes:
+        groups.setdefault((outcome.load, outcome.policy), []).append(outcome)
+    return [
+        _compared(group, {o.seed: o for o in groups.get((load, baseline), [])}, {policy, baseline} <= {*study.seedless})
+        for (load, policy), group in groups.items()
+    ]
+
+
+def _compared(group: Sequence[Outcome], baseline: Mapping[int, Outcome], seedless: bool) -> Comparison:
+    figures = [outcome.summary.as_dict() for outcome in group]
+    pairs = [(outcome, baseline[outcome.seed]) for outcome in group if outcome.seed in baseline]
+    alike = [(ours, theirs) for ours, theirs in pairs if ours.completed == theirs.completed]
+    bounds = [theirs.bound_seconds for _, theirs in pairs if theirs.bound_seconds is not None]
+    return Comparison(
+        group[0].policy,
+        group[0].load,
+        tuple(outcome.seed for outcome in group),
+        {name: fmean(figure[name] for figure in figures) for name in figures[0]},
+        fmean(bounds) if bounds else None,
+        _ratios(alike, seedless),
+        tuple(ours.seed for ours, theirs in pairs if ours.completed != theirs.completed),
+    )
+
+
+def _ratios(pairs: Sequence[tuple[Outcome, Outcome]], seedless: bool) -> dict[str, Estimate]:
+    """Seeds that change nothing count as one: the same figure twice is no evidence."""
+    ratios: dict[str, Estimate] = {}
+    for name in RATIOS:
+        both = [(ours.summary.as_dict()[name], theirs.summary.as_dict()[name]) for ours, theirs in pairs]
+        values = [ours / theirs for ours, theirs in both if theirs > 0]
+        if values:
+            ratios[name] = estimate(values[:1] if seedless else values)
+    return ratios

@@ -1,0 +1,238 @@
+"""The cluster as one pool of GPUs, and three relaxed problems on it that are solved or bounded from below.
+
+`tranche.simulation.bounds` says what they mean and why each is a lower bound.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush, heapreplace
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BATCH = 2_000_000
+"""Numbers of one array while prices are answered; keeps a large trace below some hundred megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Jobs that need GPUs, in order of arrival, and the cluster as one pool."""
+
+    release: Floats
+    """r_j, seconds."""
+    work: Floats
+    """a_j, GPU-seconds at speed 1."""
+    ideal: Floats
+    """p_j, seconds: the work at the job's highest rate."""
+    capacity: float
+    """C, GPU-seconds at speed 1 a second; infinite if a site is unlimited."""
+
+
+def srpt_flow(pool: Pool) -> float:
+    """Σ (C_j − r_j) of preemptive shortest remaining processing time on one machine of the pool's speed."""
+    release = pool.release.tolist()
+    lengths = (pool.work / pool.capacity).tolist()
+    waiting: list[tuple[float, float]] = []
+    now, arrived, count, total = 0.0, 0, len(lengths), 0.0
+    while waiting or arrived < count:
+        if not waiting:
+            now = max(now, release[arrived])
+        while arrived < count and release[arrived] <= now:
+            heappush(waiting, (lengths[arrived], release[arrived]))
+            arrived += 1
+        until = release[arrived] if arrived < count else inf
+        left, since = waiting[0]
+        if now + left <= until:
+            heappop(waiting)
+            now += left
+            total += now - since
+        else:
+            heapreplace(waiting, (left - (until - now), since))
+            now = until
+    return total
+
+
+def smallest_first(pool: Pool) -> Iterator[tuple[float, float, int]]:
+    """Begin, end and job of what one machine of the pool's speed does that always serves the smallest released job."""
+    release, sizes = pool.release.tolist(), pool.work.tolist()
+    left = (pool.work / pool.capacity).tolist()
+    waiting: list[tuple[float, int]] = []
+    now, arrived, count = 0.0, 0, len(left)
+    while waiting or arrived < count:
+        if not waiting:
+            now = max(now, release[arrived])
+        while arrived < count and release[arrived] <= now:
+            heappush(waiting, (sizes[arrived], arrived))
+            arrived += 1
+        job = waiting[0][1]
+        until = release[arrived] if arrived < count else inf
+        if now + left[job] <= until:
+            heappop(waiting)
+            end = now + left[job]
+        else:
+            end = until
+            left[job] -= end - now
+        yield now, end, job
+        now = end
+
+
+class PriceBound:
+    """The bound (4) of `tranche.simulation.bounds` as a concave function of the prices of a GPU over time.
+
+    Time is cut into cells of one price each, half of them of equal length, half as dense as the arrivals; the last one
+    reaches beyond everything.
+    """
+
+    def __init__(self, pool: Pool, cells: int, busy_until: float) -> None:
+        """Cut the time until `busy_until` (seconds) into at most so many cells."""
+        self.pool = pool
+        begin = float(pool.release[0])
+        even = np.linspace(begin, busy_until, cells // 2 + 1)
+        dense = np.quantile(pool.release, np.linspace(0, 1, cells // 2 + 1))
+        inner = np.unique(np.concatenate((even, dense)))
+        beyond = 2 * max(busy_until, float((pool.release + pool.ideal).max())) - begin + 1.0
+        self.edges: Floats = np.append(inner, beyond)
+        self.lengths: Floats = np.diff(self.edges)
+        self._first: Ints = np.searchsorted(self.edges, pool.release, side="right") - 1
+
+    def at(self, prices: Floats) -> tuple[float, Floats]:
+        """The bound, Σ (C_j − r_j) in seconds, and by how much each cell's mean use differs from the capacity.
+
+        Args:
+            prices: Of one GPU-second in each cell, in seconds of completion time; not negative, and 0 in the last
+                cell, which has room for all work, so that no job has to look beyond it.
+        """
+        pool = self.pool
+        used = np.zeros(len(prices))
+        total = float(pool.ideal.sum() / 2 - pool.capacity * (prices * self.lengths).sum())
+        reach = self._reach(prices)
+        last = np.minimum(np.searchsorted(self.edges, pool.release + reach, side="left"), len(prices)) - 1
+        widths = np.maximum(last - self._first, 0) + 1
+        for jobs in _batches(widths):
+            cost, cells, spans = self._answer(jobs, int(widths[jobs].max()), prices, reach[jobs])
+            total += float(cost.sum())
+            rates = (pool.work / pool.ideal)[jobs]
+            used += np.bincount(cells.ravel(), (spans * rates[:, None]).ravel(), minlength=len(prices))
+        return total, used / self.lengths - pool.capacity
+
+    def _answer(self, jobs: Ints, width: int, prices: Floats, reach: Floats) -> tuple[Floats, Ints, Floats]:
+        """What each job pays for its cheapest p_j seconds, and the cells and seconds of them.
+
+        A moment t costs ``level(t) = t − r_j + a_j × price(t)``; a job takes all moments below the water level z at
+        which they last p_j. Its cost is ``z − ∫ max(0, z − level) / p_j``; with any other z that is less.
+        """
+        pool = self.pool
+        release, ideal = pool.release[jobs, None], pool.ideal[jobs]
+        cells = self._first[jobs, None] + np.arange(width)
+        beyond = cells >= len(prices)
+        cells[beyond] = len(prices) - 1
+        begins = np.maximum(self.edges[cells], release)
+        spans = np.where(beyond, 0.0, np.maximum(self.edges[cells + 1] - begins, 0.0))
+        levels = begins - release + pool.work[jobs, None] * prices[cells]
+        water = np.minimum(_water_level(levels, spans, ideal), reach)
+        depths = np.clip(water[:, None] - levels, 0.0, spans)
+        saved = (depths * (water[:, None] - levels) - depths**2 / 2).sum(axis=1)
+        return water - saved / ideal, cells, depths
+
+    def _reach(self, prices: Floats) -> Floats:
+        """An upper bound of each job's water level: the highest level in the first p_j seconds after its arrival."""
+        pool = self.pool
+        last = np.searchsorted(self.edges, pool.release + pool.ideal, side="left") - 1
+        last = np.clip(last, self._first, len(prices) - 1)
+        return pool.ideal + pool.work * _range_maximum(prices, self._first, last)
+
+
+def ascend(bound: PriceBound, starts: list[Floats], passes: int) -> float:
+    """The highest value met on a supergradient ascent from the best of some prices.
+
+    Steps are Polyak's towards a target above the best value so far, that comes closer when nothing is gained.
+    """
+    answers = [bound.at(prices) for prices in starts]
+    chosen = max(range(len(starts)), key=lambda i: answers[i][0])
+    prices, (best, slope) = starts[chosen], answers[chosen]
+    value, kept, ambition, idle = best, prices, 0.03, 0
+    for _ in range(passes):
+        direction = np.where((prices <= 0) & (slope < 0), 0.0, slope)
+        direction[-1] = 0.0
+        steepness = float((bound.lengths * direction**2).sum())
+        if steepness <= 0:
+            break
+        prices = np.maximum(prices + direction * ((1 + ambition) * best - value) / steepness, 0.0)
+        value, slope = bound.at(prices)
+        if value > best:
+            best, kept, idle = value, prices, 0
+        else:
+            idle += 1
+            if idle == 3:
+                ambition, idle = ambition / 2, 0
+                prices = kept
+                value, slope = bound.at(prices)
+    return best
+
+
+def queue_prices(bound: PriceBound, served: list[tuple[float, float, int]]) -> Floats:
+    """Prices that are optimal if no job were limited in parallel, averaged over each cell.
+
+    While job j is served, a GPU-second costs ``α_j − t / a_j``; the constants follow backwards from the end of each
+    busy period, where the price is 0.
+    """
+    work = bound.pool.work
+    constants: dict[int, float] = {}
+    begins = np.array([begin for begin, _, _ in served])
+    ends = np.array([end for _, end, _ in served])
+    highs, lows = np.empty_like(begins), np.empty_like(begins)
+    after, follows = 0.0, inf
+    for number in range(len(served) - 1, -1, -1):
+        begin, end, job = served[number]
+        price = after if end == follows else 0.0
+        constant = constants.setdefault(job, price + end / work[job])
+        highs[number] = max(constant - begin / work[job], 0.0)
+        lows[number] = max(constant - end / work[job], 0.0)
+        after, follows = float(highs[number]), begin
+    times = np.column_stack((begins, ends)).ravel()
+    areas = np.zeros(len(times))
+    areas[1::2] = (highs + lows) / 2 * (ends - begins)
+    return np.diff(np.interp(bound.edges, times, np.cumsum(areas))) / bound.lengths
+
+
+def _water_level(levels: Floats, spans: Floats, volumes: Floats) -> Floats:
+    """The z of each row with ``Σ clip(z − level, 0, span) = volume``."""
+    points = np.concatenate((levels, levels + spans), axis=1)
+    order = np.argsort(points, axis=1)
+    points = np.take_along_axis(points, order, axis=1)
+    rising = np.cumsum(np.where(order < levels.shape[1], 1.0, -1.0), axis=1)
+    filled = np.zeros_like(points)
+    np.cumsum(rising[:, :-1] * np.diff(points, axis=1), axis=1, out=filled[:, 1:])
+    at = np.maximum((filled < volumes[:, None]).sum(axis=1) - 1, 0)[:, None]
+    before, slope, point = (np.take_along_axis(a, at, axis=1)[:, 0] for a in (filled, rising, points))
+    level: Floats = point + (volumes - before) / np.maximum(slope, 1.0)
+    return level
+
+
+def _batches(widths: Ints) -> Iterator[Ints]:
+    """Jobs with windows of about equal width, so many that an array of them stays small."""
+    order = np.argsort(widths, kind="stable")
+    begin = 0
+    while begin < len(order):
+        width = 1 << (int(widths[order[begin]]) - 1).bit_length()
+        end = min(int(np.searchsorted(widths[order], width, side="right")), begin + max(1, BATCH // width))
+        yield order[begin:end]
+        begin = end
+
+
+def _range_maximum(values: Floats, first: Ints, last: Ints) -> Floats:
+    """Largest value between two indices, both included, of many pairs at once (sparse table)."""
+    table = [values]
+    while 2 ** len(table) <= len(values):
+        half = 2 ** (len(table) - 1)
+        table.append(np.maximum(table[-1][:-half], table[-1][half:]))
+    height = np.floor(np.log2(last - first + 1)).astype(np.int64)
+    answer = np.empty(len(first))
+    for level, maxima in enumerate(table):
+        here = height == level
+        answer[here] = np.maximum(maxima[first[here]], maxima[last[here] - 2**level + 1])
+    return answer

@@ -1,0 +1,289 @@
+"""A study: policies x loads x seeds, each cell a scenario, run anywhere, the same to the digit wherever it runs."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import islice, product
+
+from tranche.simulation.bounds import fluid_srpt_seconds
+from tranche.simulation.metrics import Summary, summarize
+from tranche.simulation.pools import Pool
+from tranche.simulation.recipes import Recipe
+from tranche.simulation.results import SimulationResult
+from tranche.simulation.scenarios import OnProgress, Scenario, run
+
+NAMED = 10
+"""Jobs that could not run are named up to here, and counted beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One simulation of a study."""
+
+    recipe: Recipe
+    policy: str
+    seed: int
+    load: float | None = None
+    """None: arrivals as they are."""
+    bounded: bool = False
+    """Compute the lower bound, which is the same for every policy."""
+    kept: bool = False
+    """Answer with every job's result, for pictures."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        load = "" if self.load is None else f"load {self.load:g}, "
+        return f"{self.policy} ({load}seed {self.seed})"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of one cell."""
+
+    policy: str
+    seed: int
+    load: float | None
+    summary: Summary
+    bound_seconds: float | None
+    unfinished: int
+    """Jobs that never completed."""
+    reasons: tuple[tuple[str, str], ...]
+    """Of the first `NAMED` of them: name, and why in the planner's words."""
+    completed: str
+    """Digest of the names of the completed jobs: averages over different jobs must not be compared."""
+    result: SimulationResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A cell without an answer."""
+
+    name: str
+    reason: str
+
+
+Answer = Outcome | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What to compare."""
+
+    recipe: Recipe
+    policies: tuple[str, ...]
+    """Without repetition; ratios are to `baseline`."""
+    baseline: str
+    loads: tuple[float | None, ...] = (None,)
+    seeds: tuple[int, ...] = (1,)
+    kept: bool = False
+    """Keep every job's result of the first seed's cells."""
+
+    def cells(self, seeds: Sequence[int]) -> Iterator[Cell]:
+        """The cells of these seeds, by load, policy and seed."""
+        for load in self.loads:
+            for policy in self.policies:
+                for seed in seeds:
+                    kept = self.kept and seed == self.seeds[0]
+                    yield Cell(self.recipe, policy, seed, load, policy == self.baseline, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResult:
+    """Answers in the order load, policy, seed."""
+
+    outcomes: tuple[Outcome, ...]
+    failures: tuple[Failure, ...]
+    seedless: tuple[str, ...]
+    """Policies for which two seeds gave the same figures at every load: nothing was drawn.
+    Further seeds were not run."""
+
+
+def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -> StudyResult:
+    """Run all cells.
+
+    Where the recipe draws nothing, the policy still may: two seeds of each policy and load are run first, and further
+    ones only if these two differ.
+
+    Args:
+        study: What to compare.
+        pool: Where; the figures do not depend on it.
+        on_progress: Told how many cells of how many have been answered.
+    """
+    total = len(study.policies) * len(study.loads) * len(study.seeds)
+    done = 0
+
+    def told(count: int = 1) -> None:
+        nonlocal done
+        done += count
+        if on_progress is not None:
+            on_progress(done, total)
+
+    probed = study.seeds if study.recipe.draws else study.seeds[:2]
+    cells = list(study.cells(probed))
+    answers = list(zip(cells, run_cells(cells, pool, told), strict=True))
+    same = _seedless(answers)
+    further = study.seeds[len(probed) :]
+    if repeated := _repeated(answers, same, further):
+        told(len(repeated))
+    rest = [cell for cell in study.cells(further) if (cell.load, cell.policy) not in same]
+    answers += zip(rest, run_cells(rest, pool, told), strict=True)
+    answers += repeated
+    order = {(load, policy): i for i, (load, policy) in enumerate(product(study.loads, study.policies))}
+    answers.sort(key=lambda pair: (order[pair[0].load, pair[0].policy], study.seeds.index(pair[0].seed)))
+    return StudyResult(
+        tuple(answer for _, answer in answers if isinstance(answer, Outcome)),
+        tuple(answer for _, answer in answers if isinstance(answer, Failure)),
+        tuple(policy for policy in study.policies if all((load, policy) in same for load in study.loads)),
+    )
+
+
+def _seedless(answers: Sequence[tuple[Cell, Answer]]) -> set[tuple[float | None, str]]:
+    """Loads and policies whose seeds all gave the same."""
+    settings: dict[tuple[float | None, str], list[Answer]] = {}
+    for cell, answer in answers:
+        settings.setdefault((cell.load, cell.policy), []).append(answer)
+    return {setting for setting, group in settings.items() if _equal(group)}
+
+
+def _repeated(
+    answers: Sequence[tuple[Cell, Answer]], same: Collection[tuple[float | None, str]], seeds: Sequence[int]
+) -> list[tuple[Cell, Answer]]:
+    """The answers of the seeds that need not be run."""
+    known = {(cell.load, cell.policy): (cell, answer) for cell, answer in reversed(answers)}
+    return [
+        (replace(cell, seed=seed), replace(answer, seed=seed, result=None))
+        for setting in same
+        for cell, answer in [known[setting]]
+        if isinstance(answer, Outcome)
+        for seed in seeds
+    ]
+
+
+def _equal(group: Sequence[Answer]) -> bool:
+    """Whether more than one seed was answered, and all alike."""
+    outcomes = [answer for answer in group if isinstance(answer, Outcome)]
+    figures = {repr((outcome.summary.as_dict(), outcome.completed)) for outcome in outcomes}
+    return len(outcomes) == len(group) > 1 and len(figures) == 1
+
+
+def run_cell(cell: Cell, on_progress: OnProgress | None = None) -> Outcome:
+    """Simulate one cell, in whatever process this is.
+
+    Raises:
+        ValueError: the scenario cannot be built, as the message says.
+    """
+    scenario = cell.recipe.build(cell.policy, cell.seed, cell.load)
+    return assess(cell, scenario, run(scenario, on_progress))
+
+
+def assess(cell: Cell, scenario: Scenario, result: SimulationResult) -> Outcome:
+    """Figures of a run."""
+    bound = lower_bound_seconds(scenario, result) if cell.bounded else None
+    digest = blake2b("\n".join(sorted(job.key for job in result.jobs)).encode(), digest_size=16)
+    reasons = tuple((job_name(key), reason) for key, reason in islice(result.unfinished.items(), NAMED))
+    return Outcome(
+        cell.policy,
+        cell.seed,
+        cell.load,
+        summarize(result),
+        bound,
+        len(result.unfinished),
+        reasons,
+        digest.hexdigest(),
+        result if cell.kept else None,
+    )
+
+
+def job_name(key: str) -> str:
+    """How people call a job: as the log does; the default namespace goes without saying."""
+    return key.removeprefix("default/")
+
+
+def lower_bound_seconds(scenario: Scenario, result: SimulationResult) -> float | None:
+    """No policy has a smaller average JCT over the completed jobs; None where that cannot be said.
+
+    Where speeds are drawn, a worker may be faster than what the scenario says of its node, and the bound fails.
+    """
+    jobs = [job for job in scenario.jobs if job.key not in result.unfinished]
+    if not jobs or scenario.speed_sigma > 0:
+        return None
+    return fluid_srpt_seconds(jobs, scenario.nodes, unlimited=any(site.unlimited for site in scenario.sites))
+
+
+def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) -> list[Answer]:
+    """Answers in the order of the cells; a cell that fails, or kills its process, takes no other with it."""
+    answers: dict[int, Answer] = {}
+
+    def answer(place: int, given: Answer) -> None:
+        answers[place] = given
+        on_done()
+
+    waiting = deque(range(len(cells)))
+    while waiting:
+        # Whose process died cannot be told among those that ran together: each of them runs again, alone.
+        for suspect in _drain(cells, waiting, pool, pool.size, answer):
+            if _drain(cells, deque([suspect]), pool, 1, answer):
+                answer(suspect, Failure(cells[suspect].name, "its process died twice (out of memory?)"))
+    return [answers[place] for place in range(len(cells))]
+
+
+def _drain(
+    cells: Sequence[Cell], waiting: "deque[int]", pool: Pool, at_once: int, answer: Callable[[int, Answer], None]
+) -> list[int]:
+    """Run until nothing waits, or until a process died: then the places of the cells that have no answer."""
+    running: dict[Future[Outcome], int] = {}
+    executor = pool.open(min(at_once, len(waiting)))
+    try:
+        while waiting or running:
+            if not _submit(cells, waiting, executor, at_once, running):
+                return list(running.values())
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            broken = [running[future] for future in finished if _died(future)]
+            for future in sorted(finished, key=running.__getitem__):
+                place = running.pop(future)
+                if place not in broken:
+                    answer(place, _answer(cells[place], future))
+            if broken:
+                return sorted([*broken, *running.values()])
+    except BaseException:
+        pool.stop()
+        raise
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+    return []
+
+
+def _submit(
+    cells: Sequence[Cell],
+    waiting: "deque[int]",
+    executor: Executor,
+    at_once: int,
+    running: dict[Future[Outcome], int],
+) -> bool:
+    """Keep so many cells running; False if the pool turned out to be broken."""
+    while waiting and len(running) < at_once:
+        with suppress(BrokenProcessPool):
+            running[executor.submit(run_cell, cells[waiting[0]])] = waiting[0]
+            waiting.popleft()
+            continue
+        return False
+    return True
+
+
+def _died(future: Future[Outcome]) -> bool:
+    return not future.cancelled() and isinstance(future.exception(), BrokenProcessPool)
+
+
+def _answer(cell: Cell, future: Future[Outcome]) -> Answer:
+    if future.cancelled():
+        return Failure(cell.name, "it was cancelled by the cluster that ran it")
+    error = future.exception()
+    if error is None:
+        return future.result()
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return Failure(cell.name, " ".join(f"{kind}{error}".split()))
