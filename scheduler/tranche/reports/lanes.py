@@ -1,0 +1,134 @@
+"""Where the bars of a Gantt chart go: worker pods on the GPUs of their nodes, without matplotlib."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from tranche.simulation.results import Occupation, Sample
+
+MOST_LANES = 48
+MOST_BARS = 500
+"""Above, only a stretch of time is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One worker pod on neighbouring GPUs; a pod whose GPUs lie apart has several."""
+
+    lane: int
+    """The first of them, from the top of the chart."""
+    lanes: int
+    occupation: Occupation
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What a Gantt chart shows."""
+
+    bars: tuple[Bar, ...]
+    nodes: tuple[tuple[str, int, int], ...]
+    """Name, first lane and number of lanes, from the top."""
+    begin: float
+    end: float
+    """Seconds; bars may reach beyond both."""
+    scope: str
+    """What is left out, in words; empty if nothing is."""
+
+
+def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -> Chart:
+    """Choose nodes, GPUs and a stretch of time that can be seen on one picture, and place the bars.
+
+    The busiest nodes are kept, up to `MOST_LANES` GPUs together; of many pods, the stretch around the moment with the
+    most waiting jobs (the middle without samples) that holds about `MOST_BARS`.
+
+    Args:
+        occupations: At least one.
+        samples: Of the same run, in order of time.
+    """
+    by_node: dict[str, list[Occupation]] = defaultdict(list)
+    for occupation in occupations:
+        by_node[occupation.node].append(occupation)
+    placed = {node: _place(sorted(items, key=lambda o: (o.opened, o.job))) for node, items in by_node.items()}
+    widths = {node: max(bar.lane + bar.lanes for bar in bars) for node, bars in placed.items()}
+    kept = _busiest(by_node, widths)
+    bars: list[Bar] = []
+    nodes: list[tuple[str, int, int]] = []
+    lane = 0
+    for node in kept:
+        width = min(widths[node], MOST_LANES - lane)
+        bars += (
+            Bar(lane + bar.lane, min(bar.lanes, width - bar.lane), bar.occupation)
+            for bar in placed[node]
+            if bar.lane < width
+        )
+        nodes.append((node, lane, width))
+        lane += width
+    scopes = []
+    if len(kept) < len(by_node):
+        scopes.append(
+            f"the {len(kept)} busiest of {len(by_node)} nodes" if len(kept) > 1 else f"busiest node {kept[0]}"
+        )
+    if lane < sum(widths[node] for node in kept):
+        scopes.append(f"{nodes[-1][2]} of {widths[kept[-1]]} used GPUs of {kept[-1]}")
+    begin, end = min(o.opened for o in occupations), max(o.ended for o in occupations)
+    if len(bars) > MOST_BARS:
+        begin, end = _stretch(bars, samples)
+        bars = [bar for bar in bars if bar.occupation.ended > begin and bar.occupation.opened < end]
+        scopes.append("a stretch with many waiting jobs" if samples else "a stretch of the middle")
+    return Chart(tuple(bars), tuple(nodes), begin, end, "; ".join(scopes))
+
+
+def _place(occupations: Sequence[Occupation]) -> list[Bar]:
+    """Give every pod of one node the lowest GPUs that are free; pods in order of opening."""
+    free: list[int] = []
+    running: list[tuple[float, int, list[int]]] = []
+    made = 0
+    bars = []
+    for number, occupation in enumerate(occupations):
+        while running and running[0][0] <= occupation.opened:
+            for lane in heappop(running)[2]:
+                heappush(free, lane)
+        taken = []
+        for _ in range(max(1, occupation.gpus)):
+            if free:
+                taken.append(heappop(free))
+            else:
+                taken.append(made)
+                made += 1
+        heappush(running, (occupation.ended, number, taken))
+        bars += _runs(taken, occupation)
+    return bars
+
+
+def _runs(lanes: list[int], occupation: Occupation) -> list[Bar]:
+    bars: list[Bar] = []
+    for lane in sorted(lanes):
+        if bars and bars[-1].lane + bars[-1].lanes == lane:
+            bars[-1] = Bar(bars[-1].lane, bars[-1].lanes + 1, occupation)
+        else:
+            bars.append(Bar(lane, 1, occupation))
+    return bars
+
+
+def _busiest(by_node: Mapping[str, Sequence[Occupation]], widths: Mapping[str, int]) -> list[str]:
+    """Names in natural order ("node-2" before "node-10")."""
+    busy = {node: sum(o.gpus * (o.ended - o.opened) for o in items) for node, items in by_node.items()}
+    kept: list[str] = []
+    room = MOST_LANES
+    for node in sorted(busy, key=lambda node: (-busy[node], node)):
+        if kept and widths[node] > room:
+            break
+        kept.append(node)
+        room -= widths[node]
+    return sorted(kept, key=lambda name: [(not part.isdigit(), part.zfill(12)) for part in re.split(r"(\d+)", name)])
+
+
+def _stretch(bars: Sequence[Bar], samples: Sequence[Sample]) -> tuple[float, float]:
+    opened = sorted(bar.occupation.opened for bar in bars)
+    middle = max(samples, key=lambda s: (s.waiting_jobs, -s.at)).at if samples else opened[len(opened) // 2]
+    centre = sum(at < middle for at in opened)
+    first = min(max(0, centre - MOST_BARS // 2), len(opened) - MOST_BARS)
+    begin, end = opened[first], opened[first + MOST_BARS - 1]
+    return begin, end if end > begin else begin + 1.0

@@ -1,0 +1,80 @@
+"""The picture of the cluster's load over time: GPUs in use and jobs that wait, one row a run."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from tranche.reports.runs import ReportRun
+from tranche.reports.styles import Theme, heading
+from tranche.reports.units import time_unit
+from tranche.simulation.results import Sample, SimulationResult
+
+MOST_ROWS = 6
+BINS = 300
+"""Along the time axis; each shows the mean of what happened in it."""
+
+Floats = NDArray[np.float64]
+
+
+def draw_load(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
+    """GPUs in use (left) and waiting jobs (right) over time, means of equal stretches of time, one row a run."""
+    shown = runs[:MOST_ROWS]
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        grid = figure.subplots(len(shown), 2, squeeze=False, sharex=True, sharey="col")
+        begin = min(run.result.samples[0].at for run in shown)
+        end = max(ends_at(run.result) for run in shown)
+        unit, name = time_unit(end - begin)
+        share = all(run.result.capacity_gpus for run in shown)
+        for (left, right), run in zip(grid, shown, strict=True):
+            edges, busy, waiting = load_curves(run.result.samples, ends_at(run.result))
+            if share:
+                busy = 100 * busy / run.result.capacity_gpus
+            at = (edges - begin) / unit
+            left.stairs(busy, at, fill=True, color=theme.series[0], alpha=0.85)
+            right.stairs(waiting, at, fill=True, color=theme.series[1], alpha=0.85)
+            left.set_title(run.label)
+            for axes in (left, right):
+                axes.grid(visible=True)
+            right.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        grid[0][0].set_ylim(0, 102 if share else None)
+        grid[0][1].set_ylim(0, None)
+        grid[0][0].set_xlim(0, (end - begin) / unit)
+        figure.supxlabel(f"time in {name} (means of {BINS} equal stretches of a run)", fontsize=11)
+        used = "GPUs in use, %" if share else "GPUs in use"
+        for row in grid:
+            row[0].set_ylabel(used)
+            row[1].set_ylabel("jobs waiting")
+        lacking = "" if len(shown) == len(runs) else f" (the first {len(shown)} of {len(runs)} runs)"
+        heading(figure, "Load of the cluster over time" + lacking)
+
+    return draw
+
+
+def load_curves(samples: Sequence[Sample], end: float) -> tuple[Floats, Floats, Floats]:
+    """Mean GPUs in use and mean waiting jobs in equal stretches of time.
+
+    Args:
+        samples: In order of time, at least one; each holds until the next, the last one until `end`.
+        end: Seconds; a moment after the last sample is taken if it is not later.
+
+    Returns:
+        The edges of the stretches in seconds (one more than stretches), and the two means of each stretch.
+    """
+    at = np.array([sample.at for sample in samples], dtype=np.float64)
+    at = np.append(at, max(end, float(at[-1]) + 1e-3))
+    edges = np.linspace(float(at[0]), float(at[-1]), BINS + 1)
+
+    def means(values: list[int]) -> Floats:
+        areas = np.concatenate(([0.0], np.cumsum(np.array(values, dtype=np.float64) * np.diff(at))))
+        return np.diff(np.interp(edges, at, areas)) / np.diff(edges)
+
+    return edges, means([s.busy_gpus for s in samples]), means([s.waiting_jobs for s in samples])
+
+
+def ends_at(result: SimulationResult) -> float:
+    """When the last job completed or the last sample was taken, in seconds."""
+    return max([result.samples[-1].at, *(job.completed for job in result.jobs[-1:])])

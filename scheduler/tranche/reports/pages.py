@@ -1,0 +1,123 @@
+"""One self-contained HTML page: table, pictures and notes in a single file without any outside content."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from urllib.parse import quote
+
+from tranche.reports.runs import ReportRun
+from tranche.reports.tables import COLUMNS, cells_of, shown
+from tranche.reports.units import format_duration
+
+MOST_REASONS = 50
+"""Unfinished jobs of a run that the page names; the CSV has all of them."""
+
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --muted: #59636e; --line: #dfe3e8; --soft: #f5f7f9; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #161b22; --ink: #e6edf3; --muted: #9aa4af; --line: #2d343d; --soft: #1e252e; }
+}
+body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
+  max-width: 60rem; padding: 1rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
+th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { background: var(--paper); left: 0; max-width: 40vw; position: sticky;
+  overflow-wrap: anywhere; text-align: left; white-space: normal; }
+thead th { color: var(--muted); font-weight: 600; }
+figure { margin: 1.5rem 0; } figcaption { color: var(--muted); font-size: .9rem; }
+img { display: block; height: auto; min-width: 36rem; width: 100%; }
+li { overflow-wrap: anywhere; } code, .notes { overflow-wrap: anywhere; }
+.notes { background: var(--soft); border-radius: .4rem; padding: .6rem 1rem .6rem 2rem; }
+@media print { body { max-width: none; } figure { break-inside: avoid; } }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture in both appearances."""
+
+    name: str
+    """Of its file."""
+    caption: str
+    light: bytes
+    """PNG."""
+    dark: bytes
+
+
+def page(
+    title: str, runs: Sequence[ReportRun], notes: Sequence[str], pictures: Sequence[Picture], files: Sequence[str]
+) -> str:
+    """The page as text; every label, note and name is escaped.
+
+    Args:
+        title: Of the page.
+        runs: In the order of the table.
+        notes: One paragraph each, for example the command line that repeats the figures.
+        pictures: They are embedded.
+        files: Names of the other files in the same folder; they are linked by relative addresses.
+    """
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+        "style-src 'unsafe-inline'\">",
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{escape(title)}</h1>",
+        _listing(notes, "notes"),
+        "<h2>Figures</h2>",
+        _table(runs),
+        *(_figure(picture) for picture in pictures),
+        *(_reasons(run) for run in runs if run.result.unfinished),
+        "<h2>Files</h2>",
+        "<ul>" + "".join(f'<li><a href="{escape(quote(name))}">{escape(name)}</a></li>' for name in files) + "</ul>",
+        "</body></html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _table(runs: Sequence[ReportRun]) -> str:
+    bounded = any(run.bound_seconds is not None for run in runs)
+    lacking = any(run.result.unfinished for run in runs)
+    headings = ["run", *(heading for _, heading in COLUMNS)]
+    headings += ["lower bound", "average ÷ bound"] * bounded + ["unfinished"] * lacking
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
+    body = "".join(_row(run, bounded, lacking) for run in runs)
+    key = "Times are job completion times; queueing is the time in which no worker of a job trained."
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div><p>{key}</p>'
+
+
+def _row(run: ReportRun, bounded: bool, lacking: bool) -> str:
+    cells = [shown(key, value) for key, value in cells_of(run.summary)]
+    if bounded:
+        cells.append("–" if run.bound_seconds is None else format_duration(run.bound_seconds))
+        cells.append("–" if run.over_bound is None else f"{run.over_bound:.3f}")
+    if lacking:
+        cells.append(f"{len(run.result.unfinished):,}")
+    return f'<tr><th scope="row">{escape(run.label)}</th>' + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>"
+
+
+def _figure(picture: Picture) -> str:
+    light, dark = (b64encode(data).decode("ascii") for data in (picture.light, picture.dark))
+    return (
+        '<figure><div class="wide"><picture>'
+        f'<source media="(prefers-color-scheme: dark)" srcset="data:image/png;base64,{dark}">'
+        f'<img alt="{escape(picture.caption)}" src="data:image/png;base64,{light}"></picture></div>'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+    )
+
+
+def _reasons(run: ReportRun) -> str:
+    named = [f"{key}: {reason}" for key, reason in list(run.result.unfinished.items())[:MOST_REASONS]]
+    more = len(run.result.unfinished) - len(named)
+    listed = _listing([*named, *([f"and {more:,} more, all in the CSV"] if more else [])], "")
+    return f"<h2>Never completed in {escape(run.label)}</h2>\n{listed}"
+
+
+def _listing(items: Sequence[str], kind: str) -> str:
+    if not items:
+        return ""
+    return f'<ul class="{kind}">' + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"

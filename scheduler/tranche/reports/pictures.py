@@ -1,0 +1,45 @@
+"""Which pictures a report has; the only module that a writer imports matplotlib through."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from matplotlib.figure import Figure
+
+from tranche.reports.curves import draw_cdf, draw_sizes
+from tranche.reports.gantts import chart_height, draw_gantt
+from tranche.reports.lanes import lay_out
+from tranche.reports.loads import MOST_ROWS, draw_load
+from tranche.reports.pages import Picture
+from tranche.reports.runs import ReportRun
+from tranche.reports.styles import DARK, LIGHT, Theme, render
+
+MOST_GANTTS = 6
+WIDTH = 8.0
+"""Inches."""
+
+
+def pictures(runs: Sequence[ReportRun], slugs: Sequence[str]) -> Iterator[Picture]:
+    """Draw what the runs have data for: nothing without completed jobs, no Gantt chart without occupations.
+
+    Args:
+        runs: In the order of legends.
+        slugs: For the file names, one a run.
+    """
+    done = [run for run in runs if run.result.jobs]
+    if done:
+        caption = "How many of the jobs completed within a time; the further left, the better."
+        yield _picture("jct-cdf.png", caption, draw_cdf(done), 5.0)
+        caption = "Completion time of small and large jobs; the numbers of jobs are those of the first run."
+        yield _picture("jct-by-size.png", caption, draw_sizes(done), 5.0)
+    sampled = [run for run in runs if run.result.samples]
+    if sampled:
+        caption = "GPUs in use, and jobs that were submitted and hold no GPU."
+        yield _picture("load.png", caption, draw_load(sampled), 1.7 + 1.6 * min(MOST_ROWS, len(sampled)))
+    recorded = [(run, slug) for run, slug in zip(runs, slugs, strict=True) if run.result.occupations]
+    for run, slug in recorded[:MOST_GANTTS]:
+        chart = lay_out(run.result.occupations, run.result.samples)
+        caption = f"Worker pods of {run.label} on GPUs; every bar begins when its GPUs are taken."
+        yield _picture(f"gantt-{slug}.png", caption, draw_gantt(run.label, chart), chart_height(chart))
+
+
+def _picture(name: str, caption: str, draw: Callable[[Figure, Theme], None], height: float) -> Picture:
+    return Picture(name, caption, *(render(draw, theme, WIDTH, height) for theme in (LIGHT, DARK)))

@@ -1,0 +1,164 @@
+"""Runs as a table for the terminal, as JSON and as CSV."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+
+from rich.table import Table
+from rich.text import Text
+
+from tranche.reports.runs import ReportRun
+from tranche.reports.units import format_duration, significant
+from tranche.simulation.metrics import Summary
+from tranche.simulation.results import SimulationResult
+
+COLUMNS: tuple[tuple[str, str], ...] = (
+    ("average_jct_seconds", "average"),
+    ("median_jct_seconds", "median"),
+    ("p95_jct_seconds", "p95"),
+    ("p99_jct_seconds", "p99"),
+    ("makespan_seconds", "makespan"),
+    ("average_queueing_seconds", "queueing"),
+    ("preemptions", "preempted"),
+    ("lost_gpu_seconds", "GPU time lost"),
+    ("utilisation", "used"),
+    ("worst_slowdown", "worst slowdown"),
+    ("jobs", "jobs"),
+)
+"""Keys of a summary that tables show, with their headings."""
+
+JOB_COLUMNS = (
+    "job",
+    "tenant",
+    "state",
+    "gpus",
+    "submitted_seconds",
+    "started_seconds",
+    "completed_seconds",
+    "jct_seconds",
+    "ideal_seconds",
+    "slowdown",
+    "waiting_seconds",
+    "preemptions",
+    "starts",
+    "lost_gpu_seconds",
+    "attained_gpu_seconds",
+    "reason",
+)
+"""Header of the per-job results."""
+
+
+def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
+    """The runs as a table for the terminal: durations with units, one row a run; labels are shown as they are."""
+    table = Table(title="Job completion time (JCT) and cost", title_justify="left", box=None, header_style="bold")
+    table.add_column("", justify="left")
+    lacking = any(summary.unfinished for _, summary in rows)
+    for _, heading in COLUMNS:
+        table.add_column(heading, justify="right")
+    if lacking:
+        table.add_column("unfinished", justify="right", style="red")
+    for label, summary in rows:
+        cells = [shown(key, value) for key, value in cells_of(summary)]
+        table.add_row(Text(label), *cells, *([f"{summary.unfinished:,}"] if lacking else []))
+    return table
+
+
+def cells_of(summary: Summary) -> Iterator[tuple[str, float | int]]:
+    """Keys and values of a summary that tables show."""
+    values = summary.as_dict()
+    for key, _ in COLUMNS:
+        yield key, values[key]
+
+
+def shown(key: str, value: float) -> str:
+    """One figure of a summary in the unit of its kind."""
+    if key == "lost_gpu_seconds":
+        return f"{significant(value / 3600)} GPU h"
+    if key.endswith("_seconds"):
+        return format_duration(value)
+    if key == "utilisation":
+        return f"{100 * value:.1f} %"
+    return f"{value:,}" if isinstance(value, int) else significant(value)
+
+
+def format_json(summary: Summary, extra: Mapping[str, object] | None = None) -> str:
+    """One run as a JSON object: the keys of the summary at the top level, in seconds; what is undefined is null.
+
+    Args:
+        summary: The figures.
+        extra: Further keys, after those of the summary.
+
+    Raises:
+        ValueError: an extra key is one of the summary's.
+    """
+    values = summary.as_dict()
+    if taken := values.keys() & (extra or {}).keys():
+        raise ValueError(f"{', '.join(sorted(taken))}: a key of the summary itself")
+    return json.dumps(finite({**values, **(extra or {})}), indent=2, ensure_ascii=False)
+
+
+def finite(value: object) -> object:
+    """The value with null in place of every number that JSON cannot write (NaN, infinity)."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def format_csv(rows: Sequence[tuple[str, Summary]]) -> str:
+    """The runs as CSV with all keys of the summary, full precision; undefined figures are empty."""
+    lines: list[Iterable[object]] = []
+    for label, summary in rows:
+        values = summary.as_dict()
+        if not lines:
+            lines.append(["run", *values])
+        lines.append([label, *(_cell(value) for value in values.values())])
+    return csv_text(lines)
+
+
+def job_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
+    """Header and one row a job, completed ones in order of completion, then those that never did with the reason."""
+    yield JOB_COLUMNS
+    for job in result.jobs:
+        yield (
+            job.key,
+            job.tenant,
+            "completed",
+            job.gpus,
+            job.submitted,
+            job.started,
+            job.completed,
+            job.jct_seconds,
+            job.ideal_seconds,
+            job.slowdown,
+            job.waiting_seconds,
+            job.preemptions,
+            job.starts,
+            job.lost_gpu_seconds,
+            job.attained_gpu_seconds,
+            "",
+        )
+    for key, reason in result.unfinished.items():
+        yield (key, "", "unfinished", *[""] * (len(JOB_COLUMNS) - 4), reason)
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV text with plain line ends."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def runs_json(title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> str:
+    """All runs of a report as JSON: ``{"title", "notes", "runs": [{"run", …summary, "bound_seconds"}, …]}``."""
+    listed = [{"run": run.label, **run.summary.as_dict(), "bound_seconds": run.bound_seconds} for run in runs]
+    return json.dumps(finite({"title": title, "notes": list(notes), "runs": listed}), indent=2, ensure_ascii=False)
+
+
+def _cell(value: float) -> object:
+    return value if isfinite(value) else ""

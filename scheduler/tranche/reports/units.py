@@ -1,0 +1,52 @@
+"""Numbers as people read them."""
+
+from math import isfinite
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+
+TICKS_SECONDS: tuple[tuple[float, str], ...] = (
+    (0.01, "10 ms"),
+    (0.1, "0.1 s"),
+    (1.0, "1 s"),
+    (10.0, "10 s"),
+    (_MINUTE, "1 min"),
+    (10 * _MINUTE, "10 min"),
+    (_HOUR, "1 h"),
+    (6 * _HOUR, "6 h"),
+    (_DAY, "1 d"),
+    (7 * _DAY, "1 week"),
+    (30 * _DAY, "30 d"),
+    (365 * _DAY, "1 year"),
+)
+"""Round durations for a logarithmic axis."""
+
+
+def format_duration(seconds: float) -> str:
+    """A duration with the unit that suits it.
+
+    >>> format_duration(90.0), format_duration(5.25), format_duration(266400.0)
+    ('1.5 min', '5.25 s', '3.08 d')
+    """
+    if not isfinite(seconds):
+        return "–"
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if abs(seconds) >= size:
+            return f"{significant(seconds / size)} {unit}"
+    return f"{significant(seconds)} s"
+
+
+def significant(value: float) -> str:
+    """Three significant digits, without an exponent and without dropping whole digits."""
+    if not isfinite(value):
+        return "–"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 0.001 or value == 0 else "<0.001"
+
+
+def time_unit(span_seconds: float) -> tuple[float, str]:
+    """Length in seconds and name of the unit for an axis of that span."""
+    for size, unit in ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes")):
+        if span_seconds >= 3 * size:
+            return size, unit
+    return 1.0, "seconds"

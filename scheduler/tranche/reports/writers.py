@@ -1,0 +1,98 @@
+"""A report as files in a folder."""
+
+import re
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from tranche.reports.errors import ReportError
+from tranche.reports.pages import Picture, page
+from tranche.reports.runs import ReportRun
+from tranche.reports.tables import csv_text, format_csv, job_rows, runs_json
+
+PAGE = "report.html"
+_OWN = (".html", ".json", ".csv", ".png")
+
+
+def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> list[Path]:
+    """Write per-job results, summaries, pictures and one page that shows all.
+
+    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``, and PNG pictures of what
+    the runs have data for: ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``, ``gantt-<run>.png``. The same input
+    gives the same bytes. Files of these names are replaced, others in the folder are left alone.
+
+    Args:
+        directory: Made if it does not exist, with its parents.
+        title: Of the page.
+        runs: In the order of tables and legends, at least one.
+        notes: For the page, one paragraph each; the command line that repeats the figures belongs here.
+
+    Returns:
+        The files, the page first.
+
+    Raises:
+        ReportError: there are no runs, matplotlib is not installed, or the folder cannot be written.
+    """
+    if not runs:
+        raise ReportError("there is no run to report on")
+    check_report(directory)
+    slugs = slugs_of([run.label for run in runs])
+    pictures = _draw(runs, slugs)
+    files: dict[str, str | bytes] = {
+        "summary.json": runs_json(title, runs, notes) + "\n",
+        "summary.csv": format_csv([(run.label, run.summary) for run in runs]),
+        **{f"jobs-{slug}.csv": csv_text(job_rows(run.result)) for run, slug in zip(runs, slugs, strict=True)},
+        **{picture.name: picture.light for picture in pictures},
+    }
+    files = {PAGE: page(title, runs, notes, pictures, list(files)), **files}
+    try:
+        for name, content in files.items():
+            data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+            (directory / name).write_bytes(data)
+    except OSError as error:
+        raise _cannot(directory, error) from None
+    return [directory / name for name in files]
+
+
+def check_report(directory: Path) -> None:
+    """Make the folder and find out whether a report can be written to it; to be asked before long runs.
+
+    Raises:
+        ReportError: matplotlib is not installed (then no folder is made), or the folder cannot be made or written.
+    """
+    if find_spec("matplotlib") is None:
+        raise ReportError('pictures need matplotlib: pip install "tranche[report]"')
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            pass
+    except FileExistsError:
+        raise ReportError(f"{directory} is a file; name a folder for the report") from None
+    except NotADirectoryError:
+        raise ReportError(f"{directory}: a part of this path is a file; name another folder for the report") from None
+    except OSError as error:
+        raise _cannot(directory, error) from None
+
+
+def _cannot(directory: Path, error: OSError) -> ReportError:
+    where = directory if error.filename is None or not str(error.filename).endswith(_OWN) else error.filename
+    return ReportError(f"{where} cannot be written: {error.strerror or error}")
+
+
+def slugs_of(labels: Sequence[str]) -> list[str]:
+    """Names that every file system takes, one a label, all different."""
+    slugs: list[str] = []
+    for label in labels:
+        base = re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.")[:60] or "run"
+        slug, number = base, 2
+        while slug in slugs:
+            slug, number = f"{base}-{number}", number + 1
+        slugs.append(slug)
+    return slugs
+
+
+def _draw(runs: Sequence[ReportRun], slugs: Sequence[str]) -> list[Picture]:
+    from tranche.reports.pictures import pictures  # not before it is needed: matplotlib is slow to import, and optional
+
+    return list(pictures(runs, slugs))

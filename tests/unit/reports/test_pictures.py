@@ -1,0 +1,88 @@
+"""What pictures are drawn from; that they are drawn at all is in test_writers."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from simulated_results import full_result, job_result, report_run
+from tranche.reports.curves import MOST_CURVES, draw_cdf, draw_sizes, size_classes
+from tranche.reports.gantts import draw_gantt
+from tranche.reports.lanes import lay_out
+from tranche.reports.loads import draw_load, load_curves
+from tranche.reports.styles import LIGHT, lines, render, text_on
+from tranche.simulation.results import Sample, SimulationResult
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_load_is_the_mean_over_time_of_each_stretch() -> None:
+    edges, busy, waiting = load_curves([Sample(0.0, 4, 0), Sample(150.0, 0, 2)], 300.0)
+    assert len(edges) == len(busy) + 1
+    assert busy[0] == 4.0
+    assert busy[-1] == 0.0
+    assert busy.sum() * (edges[1] - edges[0]) == pytest.approx(4 * 150.0)
+    assert waiting.sum() * (edges[1] - edges[0]) == pytest.approx(2 * 150.0)
+
+
+def test_load_of_a_single_instant_is_drawn() -> None:
+    edges, busy, _ = load_curves([Sample(5.0, 3, 1)], 5.0)
+    assert np.all(np.diff(edges) > 0)
+    assert np.allclose(busy, 3.0)
+
+
+def test_few_sizes_stand_for_themselves_and_many_are_put_into_powers_of_two() -> None:
+    assert size_classes([8, 1, 8, 4]) == [(1, 1), (4, 4), (8, 8)]
+    assert size_classes([1, 2, 3, 5, 6, 7, 8, 9, 100]) == [(0, 1), (2, 2), (3, 4), (5, 8), (9, 16), (65, 128)]
+
+
+def test_every_size_is_in_exactly_one_class() -> None:
+    sizes = list(range(0, 200, 3))
+    classes = size_classes(sizes)
+    assert all(sum(first <= size <= last for first, last in classes) == 1 for size in sizes)
+
+
+def test_the_cdf_ends_at_all_jobs_and_names_every_run() -> None:
+    figure = Figure(layout="constrained")
+    draw_cdf([report_run("fifo"), report_run("srsf")])(figure, LIGHT)
+    axes = figure.axes[0]
+    curves = axes.get_lines()
+    assert [curve.get_label() for curve in curves] == ["fifo: median 1 min", "srsf: median 1 min"]
+    x, y = np.array(curves[0].get_xdata()), np.array(curves[0].get_ydata())
+    assert y[-1] == 100.0
+    assert [float(y[x <= at][-1]) for at in (10.0, 60.0, 79.0)] == pytest.approx([100 / 3, 200 / 3, 200 / 3])
+    assert axes.get_xscale() == "log"
+
+
+def test_too_many_runs_are_left_out_aloud() -> None:
+    figure = Figure(layout="constrained")
+    draw_cdf([report_run(f"run {i}") for i in range(MOST_CURVES + 3)])(figure, LIGHT)
+    assert len(figure.axes[0].get_lines()) == MOST_CURVES
+    assert "the first 12 of 15 runs" in figure.get_suptitle()
+
+
+def test_the_gantt_chart_says_what_its_marks_mean() -> None:
+    figure = Figure(layout="constrained")
+    draw_gantt("srsf", lay_out(full_result().occupations))(figure, LIGHT)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "stopped for another job",
+        "lost with its node",
+    ]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["node-1", "node-2"]
+
+
+def test_curves_differ_in_colour_or_dashes() -> None:
+    styles = [style for style, _ in zip(lines(LIGHT), range(18), strict=False)]
+    assert len({(style["color"], str(style["linestyle"])) for style in styles}) == 18
+
+
+def test_names_on_bars_are_legible() -> None:
+    assert text_on("#ffffff") == "#000000"
+    assert text_on("#0072b2") == "#ffffff"
+
+
+@pytest.mark.parametrize("jcts", [[0.0], [5.0, 5.0, 5.0], [0.01, 5e8], [3.0, 3.1]])
+def test_any_completion_times_can_be_drawn(jcts: list[float]) -> None:
+    jobs = tuple(job_result(f"j{i}", 0.0, jct) for i, jct in enumerate(jcts))
+    run = report_run("x", SimulationResult(jobs, capacity_gpus=1, samples=(Sample(0.0, 1, 0),)))
+    for draw in (draw_cdf([run]), draw_sizes([run]), draw_load([run])):
+        assert render(draw, LIGHT, 4.0, 3.0).startswith(PNG)
