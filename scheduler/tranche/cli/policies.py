@@ -7,7 +7,9 @@ from tranche.policies import POLICIES
 
 @click.command()
 def policies() -> None:
-    """List the scheduling policies, one line each, with their source."""
+    """List the scheduling policies, one line each: name, whether it preempts, where it can be used, source."""
     width = max(map(len, POLICIES))
     for name, policy in sorted(POLICIES.items()):
-        click.echo(f"{name:<{width}}  {policy.source}")
+        preempts = "preemptive" if policy.preemptive else ""
+        used = "live, simulated" if policy.rebuilds else "simulated"
+        click.echo(f"{name:<{width}}  {preempts:<10}  {used:<15}  {policy.source}")

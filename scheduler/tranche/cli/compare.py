@@ -1,0 +1,242 @@
+"""``tranche compare``: several policies on the same jobs, over loads and seeds, on all cores."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import tranche
+from tranche.cli.errors import InputError, OneLineCommand, input_errors
+from tranche.cli.executors import opened_pool
+from tranche.cli.numbers import LOAD, several_names, several_numbers
+from tranche.cli.outputs import (
+    Output,
+    csv_of,
+    json_of,
+    never_ran,
+    output_of,
+    output_options,
+    print_csv,
+    print_json,
+    print_notes,
+    print_table,
+    progress_bar,
+    write,
+)
+from tranche.cli.simulate import refuse, refuse_oversized, setting_caption, setting_notes
+from tranche.cli.workloads import Setting, WorkloadOptions, setting, workload_options
+from tranche.policies import POLICIES
+
+if TYPE_CHECKING:
+    from tranche.simulation.comparisons import Comparison
+    from tranche.simulation.studies import Outcome, StudyResult
+
+
+@click.command(cls=OneLineCommand)
+@workload_options
+@click.option("--policies", required=True, callback=several_names(sorted(POLICIES)), help="With commas between them.")
+@click.option("--baseline", type=click.Choice(sorted(POLICIES)), help="Of the ratios [default: the first policy].")
+@click.option(
+    "--loads",
+    callback=several_numbers(LOAD),
+    help="Stretch arrivals to each of these, with commas [default: as logged].",
+)
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1, 10_000), help="How many, from --seed on.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="The first one.")
+@click.option(
+    "--processes", type=click.IntRange(1, 1024), help="On this machine [default: one a core; 1: none beside]."
+)
+@click.option("--dask", metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://host:8786.")
+@output_options
+@click.pass_context
+def compare(context: click.Context, /, policies: tuple[str, ...], **values: Any) -> None:
+    """Compare policies on the same jobs: figures, and ratios to the baseline within each seed and load.
+
+    With several seeds a ratio is the mean over them, with its 95 % confidence interval (Student's t). Exit status 1 if
+    a simulation failed; the others are printed all the same.
+    """
+    options = WorkloadOptions.taken(values)
+    baseline = values["baseline"] or policies[0]
+    if baseline not in policies:
+        raise InputError(f"--baseline {baseline} is not among --policies {','.join(policies)}")
+    if values["dask"] and values["processes"]:
+        raise InputError("--processes and --dask contradict each other")
+    chosen = setting(options)
+    output = output_of(context)
+    result = _run(chosen, policies, baseline, values, kept=output.out is not None, quiet=output.quiet)
+    _report(options, chosen, baseline, result, output)
+    for failure in result.failures:
+        click.echo(f"Error: {failure.name} failed: {failure.reason}", err=True)
+    if result.failures:
+        context.exit(1)
+
+
+def _run(
+    chosen: Setting, policies: tuple[str, ...], baseline: str, values: dict[str, Any], *, kept: bool, quiet: bool
+) -> "StudyResult":
+    from tranche.simulation.studies import Study, run_study
+
+    seeds = tuple(range(values["seed"], values["seed"] + values["seeds"]))
+    loads = values["loads"] or (chosen.load,)
+    with input_errors():
+        scenario = chosen.recipe.build(policies[0], seeds[0], loads[0])
+        recipe = chosen.recipe.portable() if values["dask"] else chosen.recipe
+    if values["strict_fit"]:
+        refuse_oversized(scenario, chosen.cluster)
+    del scenario
+    study = Study(recipe, policies, baseline, loads, seeds, kept)
+    with (
+        opened_pool(values["processes"], values["dask"]) as pool,
+        progress_bar("simulations", quiet=quiet) as on_progress,
+    ):
+        result = run_study(study, pool, on_progress)
+    nothing = not any(outcome.summary.jobs for outcome in result.outcomes)
+    for outcome in result.outcomes:
+        if values["strict_fit"] or nothing:
+            refuse(outcome, values["strict_fit"])
+    return result
+
+
+def _report(options: WorkloadOptions, chosen: Setting, baseline: str, result: "StudyResult", output: Output) -> None:
+    from tranche.simulation.comparisons import compare as compared
+
+    comparisons = compared(result, baseline)
+    notes = _notes(chosen, baseline, comparisons, result)
+    facts = _facts(options, chosen, baseline, comparisons, result, output.command) | {"notes": notes}
+    if output.form == "json":
+        print_json(facts)
+    elif output.form == "csv":
+        print_csv([_cell_facts(outcome) for outcome in result.outcomes])
+    else:
+        _print_table(chosen, facts, comparisons)
+        print_notes([*notes, output.command], quiet=output.quiet)
+    if output.out is not None:
+        _write(output, chosen, result, facts, notes)
+
+
+def _facts(
+    options: WorkloadOptions,
+    chosen: Setting,
+    baseline: str,
+    comparisons: "Sequence[Comparison]",
+    result: "StudyResult",
+    command: str,
+) -> dict[str, Any]:
+    """The keys of the JSON output."""
+    return {
+        "baseline": baseline,
+        "trace": chosen.trace,
+        "cluster": chosen.cluster,
+        "mode": chosen.mode,
+        "period_seconds": options.period,
+        "restart_seconds": options.restart_seconds,
+        "estimate_sigma": options.estimate_sigma,
+        "speed_sigma": options.speed_sigma,
+        "comparisons": [_comparison_facts(comparison) for comparison in comparisons],
+        "simulations": [_cell_facts(outcome) for outcome in result.outcomes],
+        "failures": [{"simulation": failure.name, "reason": failure.reason} for failure in result.failures],
+        "skipped_rows": list(chosen.skipped),
+        "command": command,
+        "version": tranche.__version__,
+    }
+
+
+def _comparison_facts(comparison: "Comparison") -> dict[str, Any]:
+    ratios = {
+        name: {"mean": ratio.mean, "half_width_95": ratio.half_width, "seeds": ratio.count}
+        for name, ratio in comparison.ratios.items()
+    }
+    return {
+        "policy": comparison.policy,
+        "load": comparison.load,
+        "seeds": list(comparison.seeds),
+        **comparison.figures,
+        "lower_bound_seconds": comparison.bound_seconds,
+        "ratios": ratios,
+        "incomparable_seeds": list(comparison.incomparable),
+    }
+
+
+def _cell_facts(outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "policy": outcome.policy,
+        "load": outcome.load,
+        "seed": outcome.seed,
+        **outcome.summary.as_dict(),
+        "lower_bound_seconds": outcome.bound_seconds,
+        "never_fit": [name for name, _ in outcome.reasons],
+    }
+
+
+def _notes(chosen: Setting, baseline: str, comparisons: "Sequence[Comparison]", result: "StudyResult") -> list[str]:
+    notes = setting_notes(chosen)
+    worst: dict[str, Outcome] = {}
+    for outcome in result.outcomes:
+        if outcome.unfinished > (worst[outcome.policy].unfinished if outcome.policy in worst else 0):
+            worst[outcome.policy] = outcome
+    notes += [f"{name}: {never_ran(outcome.reasons, outcome.unfinished)}" for name, outcome in worst.items()]
+    for policy in dict.fromkeys(c.policy for c in comparisons if c.incomparable):
+        notes.append(f"{policy} and {baseline} did not complete the same jobs: no ratio where that is so")
+    if result.seedless:
+        notes.append(
+            f"seeds change nothing for {', '.join(result.seedless)}: nothing is drawn, so no interval; "
+            "--resample draws other logs like this one"
+        )
+    if result.outcomes and all(c.bound_seconds is None for c in comparisons):
+        notes.append("no lower bound: speeds are drawn, or the baseline has no result")
+    return notes
+
+
+def _print_table(chosen: Setting, facts: dict[str, Any], comparisons: "Sequence[Comparison]") -> None:
+    from rich.table import Table
+
+    from tranche.reports.tables import COLUMNS, shown
+
+    table = Table(box=None, header_style="bold", title_justify="left")
+    table.title = f"Means over seeds; ratios to {facts['baseline']} within a seed, ± 95 % confidence"
+    for heading in ("load", "policy"):
+        table.add_column(heading)
+    for heading in ("average ratio", "p99 ratio", *(heading for _, heading in COLUMNS), "lower bound"):
+        table.add_column(heading, justify="right")
+    for comparison in comparisons:
+        bound = comparison.bound_seconds
+        table.add_row(
+            "as logged" if comparison.load is None else f"{comparison.load:g}",
+            comparison.policy,
+            *_shown_ratios(comparison, facts["baseline"]),
+            *(shown(key, comparison.figures[key]) for key, _ in COLUMNS),
+            "–" if bound is None else shown("_seconds", bound),
+        )
+    print_table(table, f"{chosen.trace}: {setting_caption(facts)}")
+
+
+def _shown_ratios(comparison: "Comparison", baseline: str) -> list[str]:
+    from tranche.simulation.comparisons import RATIOS
+
+    ratios = [comparison.ratios.get(name) for name in RATIOS]
+    own = comparison.policy == baseline
+    return ["–" if ratio is None else "1" if own else str(ratio) for ratio in ratios]
+
+
+def _write(output: Output, chosen: Setting, result: "StudyResult", facts: dict[str, Any], notes: Sequence[str]) -> None:
+    from tranche.reports import ReportRun
+
+    runs = [
+        ReportRun(
+            outcome.policy if outcome.load is None else f"{outcome.policy}, load {outcome.load:g}",
+            outcome.result,
+            outcome.summary,
+            outcome.bound_seconds,
+        )
+        for outcome in result.outcomes
+        if outcome.result is not None
+    ]
+    if len({outcome.seed for outcome in result.outcomes}) > 1:
+        kept = min(outcome.seed for outcome in result.outcomes)
+        notes = [*notes, f"pictures, summary and jobs are of seed {kept}; simulations.csv has every seed"]
+    texts = {
+        "simulations.csv": csv_of([_cell_facts(outcome) for outcome in result.outcomes]),
+        "comparison.json": json_of(facts) + "\n",
+    }
+    write(output, f"{Path(chosen.trace).name} on {chosen.cluster}", runs, notes, texts)

@@ -1,0 +1,50 @@
+"""Where a study runs: this process, processes of this machine, or a Dask cluster."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tranche.cli.errors import InputError
+
+if TYPE_CHECKING:
+    from tranche.simulation.pools import Pool
+
+DASK_SECONDS = 5.0
+"""A scheduler that has not answered by then is not there."""
+
+
+@contextmanager
+def opened_pool(processes: int | None, dask: str | None) -> "Iterator[Pool]":
+    """The pool that the options name.
+
+    Raises:
+        InputError: there is no such Dask cluster, or it has no worker.
+    """
+    from tranche.simulation.pools import ProcessPool, SerialPool
+
+    if dask is not None:
+        with _dask_pool(dask) as pool:
+            yield pool
+    elif processes == 1:
+        yield SerialPool()
+    else:
+        yield ProcessPool(processes)
+
+
+@contextmanager
+def _dask_pool(address: str) -> "Iterator[Pool]":
+    from tranche.simulation.pools import LentPool
+
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--dask needs the package distributed: pip install 'tranche[dask]'") from None
+    try:
+        client = Client(address, timeout=DASK_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TypeError, ImportError) as error:
+        raise InputError(f"--dask {address}: no scheduler answers within {DASK_SECONDS:g} s ({error})") from None
+    with client:
+        threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
+        if not threads:
+            raise InputError(f"--dask {address}: the cluster has no worker; start one with dask worker {address}")
+        yield LentPool(client.get_executor(), threads)  # type: ignore[no-untyped-call]

@@ -1,0 +1,257 @@
+"""What commands of the simulator print: the result on stdout, progress and notes on stderr."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from tranche.cli.errors import InputError
+
+OnProgress = Callable[[int, int], None]
+NAMED = 10
+"""Skipped rows and jobs that cannot run are named up to here, and counted beyond."""
+WIDTH = 200
+"""Columns of a table that does not go to a terminal."""
+
+
+if TYPE_CHECKING:
+    from tranche.reports import ReportRun
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where and how results are given."""
+
+    form: Literal["table", "json", "csv"]
+    out: Path | None
+    """Folder of the report."""
+    quiet: bool
+    command: str
+    """That repeats the run."""
+
+
+def output_options(command: Command) -> Command:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS = (
+    click.option("--strict-fit", is_flag=True, help="Stop with exit status 2 if a job can never run."),
+    click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"])),
+    click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write results, pictures and a page."),
+    click.option("--quiet", is_flag=True, help="No progress bar, no notes."),
+)
+IRRELEVANT = frozenset({"form", "out", "quiet", "processes", "dask"})
+"""Options that change no figure."""
+
+
+def output_of(context: click.Context) -> Output:
+    """What the options of `output_options` say.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    values = context.params
+    _prepare(values["out"])
+    return Output(values["form"], values["out"], values["quiet"], command_line(context))
+
+
+def command_line(context: click.Context) -> str:
+    """The command that repeats the run: what was given, without what changes no figure."""
+    words = ["tranche", context.info_name or ""]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in IRRELEVANT and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            words += _words(parameter, context.params[name])
+    return shlex.join(words)
+
+
+def _words(parameter: click.Parameter, value: Any) -> list[str]:
+    if isinstance(parameter, click.Argument):
+        return [] if value is None else [str(value)]
+    if value is True:
+        return [parameter.opts[0]]
+    values = value if isinstance(value, tuple) else (value,)
+    return [parameter.opts[0], ",".join(map(_text, values))]
+
+
+def _text(value: Any) -> str:
+    """Whole numbers without a point, others with all their digits."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress | None]:
+    """A bar with the expected end on stderr; None if nobody watches."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+def print_table(table: Table, caption: str) -> None:
+    """To stdout; on a terminal too narrow for it the runs are columns. No figure is ever cut."""
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
+    if needed(console, table) > console.width:
+        table = transposed(table)
+    console.print(table, width=max(console.width, needed(console, table)), soft_wrap=True, crop=False)
+    console.print(caption, soft_wrap=True, markup=False, highlight=False)
+
+
+def needed(console: Console, table: Table) -> int:
+    """Columns that show the table without folding."""
+    return Measurement.get(console, console.options.update(width=10_000), table).maximum
+
+
+def transposed(table: Table) -> Table:
+    """Headings at the left, a column a row."""
+    other = Table(title=table.title, title_justify=table.title_justify, box=None, header_style="bold")
+    rows = [[column.header, *column.cells] for column in table.columns]
+    for index, heading in enumerate(rows[0]):
+        other.add_column(heading, justify="right" if index else "left")
+    for row in rows[1:]:
+        other.add_row(*row)
+    return other
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """To stdout."""
+    click.echo(json_of(value))
+
+
+def json_of(value: Mapping[str, Any]) -> str:
+    """JSON with null for what is not a number."""
+    from tranche.reports.tables import finite
+
+    return json.dumps(finite(value), indent=2, ensure_ascii=False)
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """To stdout, with a header; lists are joined by spaces, undefined numbers are empty."""
+    click.echo(csv_of(rows), nl=False)
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows with a header of all their keys."""
+    from tranche.reports.tables import csv_text, finite
+
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    lines: list[Iterable[object]] = [keys]
+    lines += [[_cell(finite(row.get(key))) for key in keys] for row in rows]
+    return csv_text(lines)
+
+
+def _cell(value: object) -> object:
+    if value is None:
+        return ""
+    return " ".join(map(str, value)) if isinstance(value, list | dict) else value
+
+
+def print_notes(notes: Iterable[str], *, quiet: bool) -> None:
+    """To stderr, a line each."""
+    if not quiet:
+        for note in notes:
+            click.echo(note, err=True)
+
+
+def named(items: Sequence[str], *, separator: str = ", ") -> str:
+    """The first few, and how many more."""
+    more = len(items) - len(items[:NAMED])
+    text = separator.join(items[:NAMED])
+    return f"{text}{separator}and {more:,} more" if more > 0 else text
+
+
+def never_ran(reasons: Iterable[tuple[str, str]], count: int) -> str:
+    """So many jobs by name, behind each other where the reason is the same.
+
+    Args:
+        reasons: Name and reason of the first few.
+        count: Of all.
+    """
+    by_reason: dict[str, list[str]] = {}
+    shown = list(reasons)[:NAMED]
+    for name, reason in shown:
+        by_reason.setdefault(reason, []).append(name)
+    parts = [f"{', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+    if count > len(shown):
+        parts.append(f"and {count - len(shown):,} more")
+    return f"{count:,} {'job' if count == 1 else 'jobs'} never ran: {'; '.join(parts)}"
+
+
+def write(
+    output: Output, title: str, runs: "Sequence[ReportRun]", notes: Sequence[str], texts: Mapping[str, str] = {}
+) -> None:
+    """Write the report of the runs, and further files by name, into the folder that was asked for.
+
+    Raises:
+        click.ClickException: it cannot be written; the result has been printed before.
+    """
+    from tranche.reports import ReportError, write_report
+
+    directory = output.out or Path()
+    try:
+        paths = [directory / name for name in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            path.write_text(text, encoding="utf-8")
+        if runs:
+            paths += write_report(directory, title, runs, [*notes, f"Repeat with: {output.command}"])
+    except (ReportError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    print_notes([f"wrote {path}" for path in paths], quiet=output.quiet)
+
+
+def _prepare(directory: Path | None) -> None:
+    """Make the folder of a report before the work begins.
+
+    Raises:
+        InputError: it cannot be a folder that is written to.
+    """
+    if directory is None:
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / ".tranche-write-test"
+        probe.touch()
+        probe.unlink()
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"--out {directory}: this is a file, a folder is needed") from None
+    except OSError as error:
+        raise InputError(f"--out {directory}: {error.strerror or error}") from None

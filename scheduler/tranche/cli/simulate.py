@@ -1,0 +1,194 @@
+"""``tranche simulate``: when would these jobs complete on this cluster under this policy."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import tranche
+from tranche.cli.errors import InputError, OneLineCommand, input_errors
+from tranche.cli.numbers import LOAD
+from tranche.cli.outputs import (
+    OnProgress,
+    Output,
+    named,
+    never_ran,
+    output_of,
+    output_options,
+    print_csv,
+    print_json,
+    print_notes,
+    print_table,
+    progress_bar,
+    write,
+)
+from tranche.cli.workloads import Setting, WorkloadOptions, setting, workload_options
+from tranche.policies import POLICIES
+
+if TYPE_CHECKING:
+    from tranche.simulation.results import SimulationResult
+    from tranche.simulation.scenarios import Scenario
+    from tranche.simulation.studies import Outcome
+
+
+@click.command(cls=OneLineCommand)
+@workload_options
+@click.option("--policy", default="srsf", show_default=True, type=click.Choice(sorted(POLICIES)))
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of everything that is drawn.")
+@click.option("--load", type=LOAD, help="Stretch arrivals to this load [default: as logged; 0.9 for drawn jobs].")
+@output_options
+@click.pass_context
+def simulate(
+    context: click.Context, /, policy: str, seed: int, load: float | None, strict_fit: bool, **values: Any
+) -> None:
+    """Simulate the jobs of a log under one policy, exactly, with the planner that runs live.
+
+    TRACE is a job log (CSV; the layout is recognised by its header) or the JSON export of a cluster.
+    """
+    options = WorkloadOptions.taken(values)
+    chosen = setting(options)
+    output = output_of(context)
+    with progress_bar("jobs", quiet=output.quiet) as on_progress, input_errors():
+        record = output.out is not None
+        result, outcome = _run(chosen, policy, seed, load, on_progress, strict=strict_fit, record=record)
+    facts = _facts(options, chosen, outcome, result, output.command)
+    notes = _notes(chosen, outcome)
+    if output.form == "json":
+        print_json(facts)
+    elif output.form == "csv":
+        print_csv([facts])
+    else:
+        _print_table(chosen, facts, outcome)
+        print_notes([*notes, output.command], quiet=output.quiet)
+    if output.out is not None:
+        _write(output, chosen, outcome, result, notes)
+
+
+def _run(
+    chosen: Setting,
+    policy: str,
+    seed: int,
+    load: float | None,
+    on_progress: OnProgress | None,
+    *,
+    strict: bool,
+    record: bool,
+) -> "tuple[SimulationResult, Outcome]":
+    from tranche.simulation.scenarios import run
+    from tranche.simulation.studies import Cell, assess
+
+    cell = Cell(chosen.recipe, policy, seed, chosen.load if load is None else load, bounded=True)
+    scenario = chosen.recipe.build(policy, seed, cell.load, record=record)
+    if strict:
+        refuse_oversized(scenario, chosen.cluster)
+    result = run(scenario, on_progress)
+    outcome = assess(cell, scenario, result)
+    refuse(outcome, strict)
+    return result, outcome
+
+
+def refuse_oversized(scenario: "Scenario", cluster: str) -> None:
+    """Stop before the work if a job asks for more GPUs than there are.
+
+    Raises:
+        InputError: naming the jobs.
+    """
+    from tranche.simulation.fits import oversized
+    from tranche.simulation.studies import job_name
+
+    if large := oversized(scenario.jobs, scenario.nodes, scenario.sites):
+        names = named([job_name(job.key) for job in large])
+        raise InputError(f"{cluster} can never hold {len(large):,} of {len(scenario.jobs):,} jobs: {names}")
+
+
+def refuse(outcome: "Outcome", strict: bool) -> None:
+    """Stop if nothing ran, or if something did not and that was asked for.
+
+    Raises:
+        InputError: naming jobs and the planner's reason.
+    """
+    if outcome.unfinished and (strict or not outcome.summary.jobs):
+        raise InputError(f"policy {outcome.policy}: {never_ran(outcome.reasons, outcome.unfinished)}")
+
+
+def _facts(
+    options: WorkloadOptions,
+    chosen: Setting,
+    outcome: "Outcome",
+    result: "SimulationResult",
+    command: str,
+) -> dict[str, Any]:
+    """The keys of the JSON output."""
+    from tranche.simulation.studies import job_name
+
+    return {
+        **outcome.summary.as_dict(),
+        "policy": outcome.policy,
+        "mode": chosen.mode,
+        "seed": outcome.seed,
+        "load": outcome.load,
+        "trace": chosen.trace,
+        "cluster": chosen.cluster,
+        "capacity_gpus": result.capacity_gpus,
+        "period_seconds": options.period,
+        "restart_seconds": options.restart_seconds,
+        "estimate_sigma": options.estimate_sigma,
+        "speed_sigma": options.speed_sigma,
+        "lower_bound_seconds": outcome.bound_seconds,
+        "never_fit": [job_name(key) for key in result.unfinished],
+        "reasons": dict(outcome.reasons),
+        "skipped_rows": list(chosen.skipped),
+        "command": command,
+        "version": tranche.__version__,
+    }
+
+
+def _notes(chosen: Setting, outcome: "Outcome") -> list[str]:
+    notes = setting_notes(chosen)
+    if outcome.unfinished:
+        notes.append(never_ran(outcome.reasons, outcome.unfinished))
+    if outcome.bound_seconds is None:
+        notes.append("no lower bound: speeds are drawn, so a worker may be faster than its node's kind")
+    return notes
+
+
+def setting_notes(chosen: Setting) -> list[str]:
+    """What the reader did not take."""
+    if not chosen.skipped:
+        return []
+    were = "row was" if len(chosen.skipped) == 1 else "rows were"
+    return [f"{len(chosen.skipped):,} {were} skipped: {named(chosen.skipped, separator='; ')}"]
+
+
+def setting_caption(facts: dict[str, Any]) -> str:
+    """What every figure depends on, in a line."""
+    period = facts["period_seconds"]
+    parts = [
+        facts["cluster"],
+        "jobs as recorded" if facts["mode"] == "recorded" else f"{facts['mode']} jobs",
+        f"decisions every {period:g} s" if period else "decisions at every event",
+        f"restart cost {facts['restart_seconds']:g} s",
+    ]
+    parts += [f"σ of {what}s {facts[f'{what}_sigma']:g}" for what in ("estimate", "speed") if facts[f"{what}_sigma"]]
+    return ", ".join(parts)
+
+
+def _print_table(chosen: Setting, facts: dict[str, Any], outcome: "Outcome") -> None:
+    from tranche.reports import format_table
+    from tranche.reports.tables import shown
+
+    load = "arrivals as logged" if outcome.load is None else f"load {outcome.load:g}"
+    caption = f"{chosen.trace}, {load}: {setting_caption(facts)}"
+    if outcome.bound_seconds is not None:
+        caption += f"; no policy has an average below {shown('_seconds', outcome.bound_seconds)}"
+    print_table(format_table([(outcome.policy, outcome.summary)]), caption)
+
+
+def _write(
+    output: Output, chosen: Setting, outcome: "Outcome", result: "SimulationResult", notes: Sequence[str]
+) -> None:
+    from tranche.reports import ReportRun
+
+    run = ReportRun(outcome.policy, result, outcome.summary, outcome.bound_seconds)
+    write(output, f"{Path(chosen.trace).name} on {chosen.cluster}", [run], notes)

@@ -1,0 +1,248 @@
+"""Options that say what is simulated, and the recipe that they make: shared by ``simulate`` and ``compare``."""
+
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from tranche.cli.errors import InputError, input_errors
+from tranche.cli.numbers import SECONDS, SIGMA, Finite
+
+if TYPE_CHECKING:
+    from tranche.simulation.clusters import ClusterSpec
+    from tranche.simulation.recipes import Cluster, Log, Recipe, Workload
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+DRAWN_LOAD = 0.9
+"""Of drawn jobs whose load was not given."""
+DRAWN_JOBS = 400
+"""How many are drawn if the log has as many arrivals and nothing else was asked for."""
+MOST_JOBS, MOST_CHUNKS = 1_000_000, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOptions:
+    """The options, by the names of the command line."""
+
+    trace: Path | None
+    gpus: int | None
+    cluster: Path | None
+    preset: str | None
+    arrivals: Path | None
+    jobs: int | None
+    chunk_scale: float | None
+    mode: Literal["gang", "elastic"] | None
+    layout: str
+    on_error: Literal["stop", "skip"]
+    limit: int | None
+    chunks_per_gpu: int | None
+    resample: bool
+    restart_seconds: float
+    period: float
+    estimate_sigma: float
+    speed_sigma: float
+
+    @classmethod
+    def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
+        """Take them out of what click passes to a command."""
+        return cls(**{field.name: values.pop(field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the options mean."""
+
+    recipe: "Recipe"
+    trace: str
+    """The file that jobs or arrivals come from."""
+    cluster: str
+    mode: str
+    """gang, elastic, or recorded: as each job of a cluster's history is."""
+    load: float | None
+    """If none is given."""
+    skipped: tuple[str, ...]
+    """What could not be read, with line numbers."""
+
+
+def workload_options(command: Command) -> Command:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS = (
+    click.argument("trace", required=False, type=FILE),
+    click.option("--gpus", type=click.IntRange(1), help="Cluster: one pool of so many GPUs."),
+    click.option("--cluster", type=FILE, help="Cluster: sites, nodes, GPU kinds, links and failures, as YAML."),
+    click.option("--preset", metavar="NAME", help="Cluster: a named setting, such as jsac."),
+    click.option(
+        "--arrivals", type=FILE, help="With --preset: draw the jobs from the seed, arriving as this log's do."
+    ),
+    click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: how many to draw [default: 400]."),
+    click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × the paper's."),
+    click.option("--mode", type=click.Choice(["gang", "elastic"]), help="Of the log's jobs [default: gang]."),
+    click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Of the log's columns."),
+    click.option(
+        "--on-error",
+        default="stop",
+        show_default=True,
+        type=click.Choice(["stop", "skip"]),
+        help="What to do with a row that cannot be read; skipped rows are reported.",
+    ),
+    click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs."),
+    click.option(
+        "--chunks-per-gpu", type=click.IntRange(1, MOST_CHUNKS), help="Chunks of an elastic job a GPU [default: 1]."
+    ),
+    click.option("--resample", is_flag=True, help="Draw as many jobs from the log, in blocks of neighbours, by seed."),
+    click.option(
+        "--restart-seconds", default=0.0, show_default=True, type=SECONDS, help="ρ: charged at every pod start."
+    ),
+    click.option(
+        "--period", default=0.0, show_default=True, type=SECONDS, help="Seconds between decisions; 0: at every event."
+    ),
+    click.option(
+        "--estimate-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of durations as believed."
+    ),
+    click.option("--speed-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of workers' speeds."),
+)
+
+
+def setting(options: WorkloadOptions) -> Setting:
+    """Read what the options name.
+
+    Raises:
+        InputError: they contradict each other, or a file cannot be used.
+    """
+    from tranche.simulation.recipes import Recipe
+
+    _contradictions(options)
+    with input_errors():
+        cluster, cluster_name = _cluster(options)
+        workload, skipped, mode, load = _workload(options)
+    recipe = Recipe(
+        workload, cluster, options.restart_seconds, options.period, options.speed_sigma, options.estimate_sigma
+    )
+    source = options.trace or options.arrivals
+    return Setting(recipe, str(source), cluster_name, mode, load, skipped)
+
+
+def _contradictions(options: WorkloadOptions) -> None:
+    """One sentence for the first thing that does not go together."""
+    clusters = [f"--{name}" for name in ("gpus", "cluster", "preset") if getattr(options, name) is not None]
+    drawn = [f"--{name.replace('_', '-')}" for name in ("jobs", "chunk_scale") if getattr(options, name) is not None]
+    refused = [
+        (not clusters, "no cluster is given: add --gpus N, --cluster FILE or --preset NAME"),
+        (len(clusters) > 1, f"{' and '.join(clusters)} contradict each other: one cluster at a time"),
+        (
+            options.arrivals is None and options.trace is None,
+            "no job log is given: add TRACE, or --preset and --arrivals",
+        ),
+        (
+            options.arrivals is not None and options.trace is not None,
+            "TRACE and --arrivals contradict each other: jobs are a log's or drawn",
+        ),
+        (
+            options.arrivals is not None and options.preset is None,
+            "--arrivals draws the jobs of a setting: add --preset",
+        ),
+        (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} concern drawn jobs: add --arrivals"),
+        (options.arrivals is not None and options.mode == "gang", "drawn jobs are elastic: leave --mode gang out"),
+        (
+            options.arrivals is not None and options.chunks_per_gpu is not None,
+            "--chunks-per-gpu concerns a log's jobs, not drawn ones: use --chunk-scale",
+        ),
+        (
+            options.arrivals is not None and options.resample,
+            "--resample concerns a log's jobs: drawn ones are drawn anyway",
+        ),
+        (options.arrivals is not None and options.limit is not None, "--limit concerns a log's jobs: use --jobs"),
+        (
+            options.chunks_per_gpu is not None and options.arrivals is None and options.mode != "elastic",
+            "--chunks-per-gpu concerns elastic jobs: add --mode elastic",
+        ),
+    ]
+    for wrong, sentence in refused:
+        if wrong:
+            raise InputError(sentence)
+
+
+def _cluster(options: WorkloadOptions) -> "tuple[Cluster, str]":
+    from tranche.simulation.clusters import pool, read_cluster
+    from tranche.simulation.presets import PRESETS
+    from tranche.simulation.recipes import FixedCluster, PresetCluster
+
+    if options.preset is not None:
+        if options.preset not in PRESETS:
+            raise InputError(f"unknown preset {options.preset!r}; choose one of: {', '.join(sorted(PRESETS))}")
+        return PresetCluster(options.preset), options.preset
+    if options.cluster is not None:
+        spec: ClusterSpec = read_cluster(options.cluster)
+        return FixedCluster(spec), str(options.cluster)
+    return FixedCluster(pool(options.gpus or 0)), f"{options.gpus} GPUs"
+
+
+def _workload(options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
+    """The jobs, what could not be read, the mode and the load if none is given."""
+    from tranche.simulation.recipes import DrawnJobs, LoggedJobs
+
+    if options.arrivals is not None:
+        log, skipped = _log(options.arrivals, options)
+        drawn = DrawnJobs(log, options.jobs or min(DRAWN_JOBS, len(log.rows())), options.chunk_scale or 1.0)
+        return drawn, skipped, "elastic", DRAWN_LOAD
+    trace = options.trace or Path()
+    if options.layout == "auto" and _is_json(trace):
+        return _recorded(trace, options)
+    log, skipped = _log(trace, options)
+    mode = options.mode or "gang"
+    workload = LoggedJobs(log, mode, options.chunks_per_gpu or 1, options.limit, options.resample)
+    return workload, skipped, mode, None
+
+
+def _recorded(path: Path, options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
+    """The history of a cluster."""
+    from tranche.kube.exports import read_export, scan_export
+    from tranche.simulation.recipes import GivenJobs
+
+    for name in ("mode", "chunks_per_gpu", "resample"):
+        if getattr(options, name):
+            raise InputError(f"--{name.replace('_', '-')} concerns a log; {path} is a cluster's history, as it was")
+    if options.on_error == "stop":
+        return GivenJobs(tuple(read_export(path)), options.limit), (), "recorded", None
+    export = scan_export(path)
+    return GivenJobs(export.jobs, options.limit), export.problems, "recorded", None
+
+
+def _log(path: Path, options: WorkloadOptions) -> "tuple[Log, tuple[str, ...]]":
+    from tranche.simulation.readers import LAYOUTS, read_trace
+    from tranche.simulation.recipes import FileLog, RowsLog
+
+    if options.layout not in ("auto", *LAYOUTS):
+        known = ", ".join(dict.fromkeys(("auto", *LAYOUTS)))
+        raise InputError(f"unknown layout {options.layout!r}; choose one of: {known}")
+    log: Log
+    if _is_regular(path):
+        log = FileLog.at(path, options.layout, options.on_error)
+        trace = log.read()
+    else:
+        trace = read_trace(path, layout=options.layout, on_error=options.on_error)
+        log = RowsLog(trace.rows)
+    if not trace.rows:
+        raise InputError(f"{path}: no row can be used" + (f"; first: {trace.problems[0]}" if trace.problems else ""))
+    return log, trace.problems
+
+
+def _is_regular(path: Path) -> bool:
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+def _is_json(path: Path) -> bool:
+    """Whether the content begins as JSON does; a pipe is not looked into."""
+    if not _is_regular(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")

@@ -1,0 +1,201 @@
+"""``tranche compare``: ratios, reproducibility, and where it runs."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tranche.cli.main import main
+from tranche.simulation import scenarios
+
+HEADER = "job_id,submit_time,num_gpu,duration\n"
+LOG = HEADER + "".join(f"{i},{20 * i},{1 + i % 4},{40 + 60 * (i % 5)}\n" for i in range(20))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.csv"
+    path.write_text(LOG)
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(main, ["compare", *map(str, words)])
+
+
+def answered(*words: object) -> dict[str, Any]:
+    result = run(*words, "--processes", 1, "--format", "json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def refused(*words: object) -> str:
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_ratios_are_to_the_first_policy_within_a_load(log: Path) -> None:
+    found = answered(log, "--gpus", 4, "--policies", "fifo,srsf", "--loads", "0.7,1.1")
+    rows = [(row["load"], row["policy"]) for row in found["comparisons"]]
+    assert rows == [(0.7, "fifo"), (0.7, "srsf"), (1.1, "fifo"), (1.1, "srsf")]
+    fifo, srsf = found["comparisons"][2:]
+    ratio = srsf["ratios"]["average_jct_seconds"]
+    assert ratio["mean"] == pytest.approx(srsf["average_jct_seconds"] / fifo["average_jct_seconds"])
+    assert ratio["half_width_95"] is None
+    assert fifo["ratios"]["average_jct_seconds"]["mean"] == 1.0
+    assert 0 < srsf["lower_bound_seconds"] == fifo["lower_bound_seconds"] <= srsf["average_jct_seconds"]
+
+
+def test_another_baseline(log: Path) -> None:
+    found = answered(log, "--gpus", 4, "--policies", "fifo,srsf", "--baseline", "srsf")
+    assert found["comparisons"][1]["ratios"]["average_jct_seconds"]["mean"] == 1.0
+    assert found["comparisons"][0]["ratios"]["average_jct_seconds"]["mean"] > 1.0
+
+
+def test_a_figure_is_the_one_that_simulate_gives(log: Path) -> None:
+    found = answered(log, "--gpus", 4, "--policies", "srsf", "--loads", "0.9")["comparisons"][0]
+    words = ["simulate", str(log), "--gpus", "4", "--policy", "srsf", "--load", "0.9", "--format", "json"]
+    single = json.loads(CliRunner().invoke(main, words).stdout)
+    assert {key: found[key] for key in ("average_jct_seconds", "p99_jct_seconds", "lower_bound_seconds")} == {
+        key: single[key] for key in ("average_jct_seconds", "p99_jct_seconds", "lower_bound_seconds")
+    }
+
+
+def test_the_printed_command_repeats_every_figure_in_any_number_of_processes(log: Path) -> None:
+    words = (log, "--gpus", 4, "--policies", "fifo,srsf", "--loads", "0.8", "--seeds", 3, "--resample")
+    first = answered(*words)
+    result = run(*first["command"].split()[2:], "--processes", 2, "--format", "json")
+    assert json.loads(result.stdout) == first
+
+
+def test_resampling_gives_an_interval(log: Path) -> None:
+    found = answered(log, "--gpus", 4, "--policies", "fifo,srsf", "--seeds", 3, "--resample")
+    ratio = found["comparisons"][1]["ratios"]["average_jct_seconds"]
+    assert ratio["seeds"] == 3
+    assert ratio["half_width_95"] > 0
+
+
+def test_seeds_that_draw_nothing_are_said_to(log: Path) -> None:
+    result = run(log, "--gpus", 4, "--policies", "fifo,srsf", "--seeds", 3, "--processes", 1)
+    assert result.exit_code == 0
+    assert "seeds change nothing for fifo, srsf" in result.stderr
+    assert "±" not in result.stdout.partition("\n")[2]
+
+
+def test_the_table_shows_both_policies_and_what_they_depend_on(log: Path) -> None:
+    result = run(log, "--gpus", 4, "--policies", "fifo,srsf", "--period", 30, "--processes", 1)
+    assert "fifo" in result.stdout
+    assert "srsf" in result.stdout
+    assert "decisions every 30 s" in result.stdout
+    assert "tranche compare" in result.stderr
+
+
+def test_csv_has_a_row_a_simulation(log: Path) -> None:
+    result = run(log, "--gpus", 4, "--policies", "fifo,srsf", "--loads", "0.7,0.9", "--processes", 1, "--format", "csv")
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    assert [(row["policy"], row["load"]) for row in rows] == [
+        ("fifo", "0.7"),
+        ("srsf", "0.7"),
+        ("fifo", "0.9"),
+        ("srsf", "0.9"),
+    ]
+
+
+def test_a_report_holds_every_simulation(log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    words = ("--policies", "fifo,srsf", "--seeds", 2, "--resample", "--out", out, "--processes", 1)
+    result = run(log, "--gpus", 4, *words)
+    assert result.exit_code == 0, result.output
+    assert len((out / "simulations.csv").read_text().splitlines()) == 5
+    assert json.loads((out / "comparison.json").read_text())["baseline"] == "fifo"
+    (page,) = out.glob("*.html")
+    assert "are of seed 1" in page.read_text()
+
+
+def test_a_job_that_never_fits_is_named_once_for_each_policy(log: Path) -> None:
+    log.write_text(LOG + "huge,500,64,10\n")
+    result = run(log, "--gpus", 4, "--policies", "fifo-skip,srsf", "--loads", "0.7,0.9", "--processes", 1)
+    assert result.exit_code == 0
+    assert [line.partition(":")[0] for line in result.stderr.splitlines() if "huge" in line] == [
+        "fifo-skip",
+        "srsf",
+    ]
+    assert "huge" in refused(log, "--gpus", 4, "--policies", "srsf", "--strict-fit")
+
+
+def test_a_policy_that_refuses_the_jobs_says_so_and_gets_no_ratio(log: Path) -> None:
+    """A binding policy does not plan gangs."""
+    log.write_text(HEADER + "a,0,1,100\nb,0,4,100\n")
+    cluster = log.parent / "cluster.yaml"
+    cluster.write_text(TWO_NODES)
+    found = answered(log, "--cluster", cluster, "--policies", "srsf,chunk-faithful")
+    assert found["comparisons"][1]["unfinished"] == 1
+    assert found["comparisons"][1]["ratios"] == {}
+    assert any("chunk-faithful" in note and "b" in note for note in found["notes"])
+
+
+TWO_NODES = """
+sites:
+  - name: edge
+    nodes:
+      - {count: 2, gpus: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--policies", "no-such"), "no-such"),
+        (("--policies", "fifo,fifo"), "twice"),
+        (("--policies", ""), "''"),
+        (("--policies", "fifo", "--baseline", "srsf"), "--baseline"),
+        (("--policies", "fifo", "--loads", "0.9,0.9"), "twice"),
+        (("--policies", "fifo", "--loads", "x"), "--loads"),
+        (("--policies", "fifo", "--loads", "-1"), "--loads"),
+        (("--policies", "fifo", "--seeds", "0"), "--seeds"),
+        (("--policies", "fifo", "--processes", "0"), "--processes"),
+        (("--policies", "fifo", "--processes", "2", "--dask", "tcp://127.0.0.1:1"), "contradict"),
+        ((), "--policies"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_one_line(log: Path, words: tuple[str, ...], says: str) -> None:
+    assert says in refused(log, "--gpus", 4, *words)
+
+
+def test_a_failed_simulation_is_named_and_the_exit_status_is_one(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(scenario: Any, on_progress: Any = None) -> Any:
+        if scenario.policy == "fifo":
+            raise RuntimeError("out of luck")
+        return scenarios.run(scenario, on_progress)
+
+    monkeypatch.setattr("tranche.simulation.studies.run", fails)
+    result = run(log, "--gpus", 4, "--policies", "srsf,fifo", "--processes", 1, "--format", "json")
+    assert result.exit_code == 1
+    assert "Error: fifo (seed 1) failed: RuntimeError: out of luck" in result.stderr
+    assert [row["policy"] for row in json.loads(result.stdout)["comparisons"]] == ["srsf"]
+
+
+def test_a_dask_cluster_that_is_not_there_is_one_line(log: Path) -> None:
+    assert "no scheduler answers" in refused(log, "--gpus", 4, "--policies", "fifo", "--dask", "tcp://127.0.0.1:9")
+    assert "--dask" in refused(log, "--gpus", 4, "--policies", "fifo", "--dask", "nonsense://x")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_dask_cluster_gives_the_same_figures(log: Path) -> None:
+    from distributed import LocalCluster
+
+    words = (log, "--gpus", 4, "--policies", "fifo,srsf", "--seeds", 2, "--resample")
+    here = answered(*words)
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster:  # type: ignore[no-untyped-call]
+        result = run(*words, "--dask", cluster.scheduler_address, "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == here
