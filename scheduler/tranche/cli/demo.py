@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tranche.policies import POLICIES
+from tranche.policies import LIVE_POLICIES
 
 
 @click.command()
-@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(sorted(POLICIES)))
+@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(LIVE_POLICIES))
 @click.option("--seed", default=1, show_default=True, help="Draws what the real log does not say (chunks, data site).")
 @click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C.")
 @click.option("--directory", type=click.Path(path_type=Path), help="For logs and data (default: a temporary folder).")

@@ -20,7 +20,7 @@ from tranche.kube.names import GPU_RESOURCE
 from tranche.live import Controller, ControllerSettings, DeposedError
 from tranche.live.views import Watches
 from tranche.planner import Planner, PlannerSettings
-from tranche.policies import POLICIES, get_policy
+from tranche.policies import LIVE_POLICIES, get_policy
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Options:
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Default: in-cluster, else ~/.kube.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of extender and API.")
 @click.option("--port", default=10262, show_default=True, type=click.IntRange(0, 65535))
-@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(sorted(POLICIES)))
+@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(LIVE_POLICIES))
 @click.option("--seed", default=0, show_default=True, help="Of the policy's random choices.")
 @click.option("--lease-namespace", default="tranche-system", show_default=True, help="Where the Lease is kept.")
 @click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the devices.")

@@ -48,19 +48,22 @@ class RunningJobs:
                 del self._lists[group]
 
     def gpus_behind(self, state: JobState, rank: Rank, now: float) -> int:
-        """GPUs held by jobs that rank behind the given one."""
+        """GPUs held by other jobs that rank behind the given one."""
         first, second, arrival = rank[0], rank[1], state.arrival
         total = 0
         for (slope, gpus), places in self._lists.items():
             total += gpus * (len(places) - bisect_right(places, (first + slope * now, second, arrival)))
+        own = self._where.get(state.job.key)
+        if own is not None and own[1] > (first + own[0][0] * now, second, arrival):
+            total -= own[0][1]
         return total
 
     def behind(self, state: JobState, rank: Rank, now: float) -> list[JobState]:
-        """The jobs that rank behind the given one, the first in rank first."""
+        """The other jobs that rank behind the given one, the first in rank first."""
         first, second, arrival = rank[0], rank[1], state.arrival
         found: list[Place] = []
         for (slope, _), places in self._lists.items():
             fall = slope * now
             later = places[bisect_right(places, (first + fall, second, arrival)) :]
             found += [(place[0] - fall, place[1], place[2]) for place in later]
-        return [self._where[place[2][2]][2] for place in sorted(found)]
+        return [self._where[key][2] for _, _, (_, _, key) in sorted(found) if key != state.job.key]

@@ -38,6 +38,8 @@ _ALL: tuple[Policy, ...] = (
     Tiresias(),
 )
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _ALL})
+LIVE_POLICIES = tuple(sorted(name for name, policy in POLICIES.items() if policy.rebuilds))
+"""Those that a planner can take up again from spec and status."""
 
 
 def get_policy(text: str) -> Policy:

@@ -3,9 +3,10 @@
 Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019, sections 3.1-3.3. [P]
 Attained service is GPUs × time; a job moves down a queue when it passes the queue's limit; a starving job is promoted
 back to the first queue when it has waited PROMOTEKNOB times as long as it has run; within a queue jobs go by start
-time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu). [I] The other orders
-within a queue; what each gives is in docs/results.md. The profiler and consolidated placement of section 3.4 are not
-here.
+time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu), which orders a queue by
+who runs; there a job may fall later than at its limit, at the next event, since the time of the fall is computed from
+seconds and not from GPU-seconds. [I] The other orders; what each gives is in docs/results.md. The profiler and the
+consolidated placement of section 3.4 are not here.
 """
 
 from bisect import bisect_right
@@ -26,14 +27,16 @@ class Tiresias(QueuePolicy):
     name: ClassVar[str] = "tiresias"
     source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019, section 3)"
     preemptive: ClassVar[bool] = True
+    rebuilds: ClassVar[bool] = False
+    """First starts, entries and promotions are not in status."""
     behind: ClassVar[str] = "which is in a higher queue of attained service, or came earlier in the same"
 
     limits: tuple[float, ...] = (3250.0, 7200.0)
     """GPU-seconds at which a job leaves a queue for the next."""
-    order: Order = "start"
+    order: Order = "running"
     """Within a queue: by submission; by first start (jobs that never ran come last); by the time of entry; those that
-    run before those that wait, so that jobs of one queue do not preempt each other; or by service attained when last
-    looked at."""
+    run before those that wait, and these as they began to wait, so that jobs of one queue do not preempt each other
+    (the order of the authors' simulator); or by service attained when last looked at."""
     promote: float = 0.0
     """PROMOTEKNOB: waiting time over time run, from which a job is promoted; 0: never."""
 
@@ -60,7 +63,8 @@ class Tiresias(QueuePolicy):
             case "entry":
                 return state.level_since
             case "running":
-                return 0.0 if any(not run.closing for run in state.runs.values()) else 1.0
+                runs = any(not run.closing for run in state.runs.values())
+                return 0.0 if runs else 1.0 + max(state.idle_since, state.level_since)
             case "attained":
                 return state.attained_gpu_seconds(now)
             case _:

@@ -110,11 +110,16 @@ def heading(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize=13, fontweight="bold")
 
 
+LEGEND_CHARACTERS = 96
+"""That stand side by side under a picture, with 8 more for the line of each entry."""
+
+
 def legend_below(figure: Figure, axes: Axes, entries: int, columns: int = 3) -> None:
     """A legend under the picture, where it covers no data; none for a single entry."""
     handles, labels = axes.get_legend_handles_labels()
+    fitting = LEGEND_CHARACTERS // (max(map(len, labels), default=0) + 8)
     if entries > 1:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(entries, columns))
+        figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(entries, columns, fitting)))
 
 
 def logarithmic_durations(axis: Any, low: float, high: float) -> None:

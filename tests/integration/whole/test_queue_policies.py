@@ -1,0 +1,44 @@
+"""A preemptive queue policy on a real control plane: the planner of the simulator, live."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=2)
+        with Stack(cluster, "srsf", scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
+            yield Whole(cluster, stack)
+
+
+def test_least_remaining_work_runs_first_and_the_preempted_job_goes_on_where_it_was(whole: Whole) -> None:
+    whole.submit("large", chunks=4, seconds=8.0)
+    whole.until("all four run", lambda: whole.status("large").get("activeWorkers") == 4)
+    time.sleep(2.0)  # real time on the simulated nodes: some batches get done
+    whole.submit("small", chunks=2, seconds=1.0)
+    whole.until_phase("small", "Succeeded")
+    assert whole.status("large")["progress"]["preemptions"] == 2
+    status = whole.until_phase("large", "Succeeded")
+    assert status["progress"]["chunks"] == "4/4"
+    whole.delete("large", "small")
+
+
+def test_a_planner_that_is_killed_takes_up_queue_and_preemption_where_they_were(whole: Whole) -> None:
+    whole.submit("long", chunks=4, seconds=10.0)
+    whole.until("all four run", lambda: whole.status("long").get("activeWorkers") == 4)
+    whole.stack.kill("scheduler")
+    whole.submit("short", chunks=1, seconds=0.5)
+    whole.stack.start_scheduler()
+    whole.until_phase("short", "Succeeded")
+    status = whole.until_phase("long", "Succeeded")
+    assert status["progress"]["preemptions"] == 1
+    assert status["plan"]["attempts"] == 5
+    whole.delete("long", "short")
