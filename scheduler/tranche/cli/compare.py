@@ -9,7 +9,7 @@ import click
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
 from tranche.cli.executors import opened_pool
-from tranche.cli.numbers import LOAD, several_names, several_numbers
+from tranche.cli.numbers import LOAD, POLICY, several, several_numbers
 from tranche.cli.outputs import (
     Output,
     csv_of,
@@ -26,7 +26,6 @@ from tranche.cli.outputs import (
 )
 from tranche.cli.simulate import refuse, refuse_oversized, setting_caption, setting_notes
 from tranche.cli.workloads import Setting, WorkloadOptions, setting, workload_options
-from tranche.policies import POLICIES
 
 if TYPE_CHECKING:
     from tranche.simulation.comparisons import Comparison
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 
 @click.command(cls=OneLineCommand)
 @workload_options
-@click.option("--policies", required=True, callback=several_names(sorted(POLICIES)), help="With commas between them.")
-@click.option("--baseline", type=click.Choice(sorted(POLICIES)), help="Of the ratios [default: the first policy].")
+@click.option("--policies", required=True, callback=several(POLICY), help="With commas between them.")
+@click.option("--baseline", type=POLICY, help="Of the ratios [default: the first policy].")
 @click.option(
     "--loads",
     callback=several_numbers(LOAD),

@@ -1,9 +1,12 @@
 """Numbers of the command line: finite, and small enough that no sum of them overflows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+
+from tranche.model.quantities import parse_bytes
+from tranche.policies import get_policy
 
 Item = TypeVar("Item")
 LONGEST_SECONDS = 10**9
@@ -36,17 +39,13 @@ def several_numbers(of: Finite) -> Callback:
     return convert
 
 
-def several_names(known: Sequence[str]) -> Callback:
-    """For an option that takes some of the known names with commas between them, each once."""
+def several(of: click.ParamType) -> Callback:
+    """For an option that takes texts with commas between them, each once."""
 
     def convert(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
         if value is None:
             return None
-        names = tuple(part.strip() for part in value.split(","))
-        for name in names:
-            if name not in known:
-                raise click.BadParameter(f"{name!r} is not one of: {', '.join(known)}.")
-        return _once(names, value)
+        return _once(tuple(str(of.convert(part.strip(), parameter, context)) for part in value.split(",")), value)
 
     return convert
 
@@ -57,6 +56,35 @@ def _once(items: tuple[Item, ...], text: str) -> tuple[Item, ...]:
     return items
 
 
+class Size(click.ParamType):
+    """A number of bytes as Kubernetes writes it."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number of bytes."""
+        try:
+            return float(parse_bytes(value))
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+
+
+class PolicyName(click.ParamType):
+    """A policy of the registry, with options if any."""
+
+    name = "policy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is, if it means something."""
+        try:
+            get_policy(str(value))
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        return str(value)
+
+
+POLICY = PolicyName()
+SIZE = Size()
 SECONDS = Finite(0, LONGEST_SECONDS)
 SIGMA = Finite(0, 5)
 LOAD = Finite(0.001, 1000)

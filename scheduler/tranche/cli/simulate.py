@@ -8,7 +8,7 @@ import click
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
-from tranche.cli.numbers import LOAD
+from tranche.cli.numbers import LOAD, POLICY
 from tranche.cli.outputs import (
     OnProgress,
     Output,
@@ -24,7 +24,6 @@ from tranche.cli.outputs import (
     write,
 )
 from tranche.cli.workloads import Setting, WorkloadOptions, setting, workload_options
-from tranche.policies import POLICIES
 
 if TYPE_CHECKING:
     from tranche.simulation.results import SimulationResult
@@ -34,7 +33,13 @@ if TYPE_CHECKING:
 
 @click.command(cls=OneLineCommand)
 @workload_options
-@click.option("--policy", default="srsf", show_default=True, type=click.Choice(sorted(POLICIES)))
+@click.option(
+    "--policy",
+    default="srsf",
+    show_default=True,
+    type=POLICY,
+    help="One of: tranche policies; with options as in tiresias:order=arrival.",
+)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of everything that is drawn.")
 @click.option("--load", type=LOAD, help="Stretch arrivals to this load [default: as logged; 0.9 for drawn jobs].")
 @output_options

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from tranche.cli.errors import InputError, input_errors
-from tranche.cli.numbers import SECONDS, SIGMA, Finite
+from tranche.cli.numbers import SECONDS, SIGMA, SIZE, Finite
 
 if TYPE_CHECKING:
     from tranche.simulation.clusters import ClusterSpec
@@ -40,6 +40,8 @@ class WorkloadOptions:
     on_error: Literal["stop", "skip"]
     limit: int | None
     chunks_per_gpu: int | None
+    chunk_size: float | None
+    gradient_size: float | None
     resample: bool
     restart_seconds: float
     period: float
@@ -97,6 +99,16 @@ _OPTIONS = (
     click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs."),
     click.option(
         "--chunks-per-gpu", type=click.IntRange(1, MOST_CHUNKS), help="Chunks of an elastic job a GPU [default: 1]."
+    ),
+    click.option(
+        "--chunk-size",
+        type=SIZE,
+        help="Of a chunk of an elastic job; its data are at one edge site, drawn from the seed.",
+    ),
+    click.option(
+        "--gradient-size",
+        type=SIZE,
+        help="That a worker of an elastic job sends and gets at each mini-batch of a second.",
     ),
     click.option("--resample", is_flag=True, help="Draw as many jobs from the log, in blocks of neighbours, by seed."),
     click.option(
@@ -165,6 +177,10 @@ def _contradictions(options: WorkloadOptions) -> None:
             options.chunks_per_gpu is not None and options.arrivals is None and options.mode != "elastic",
             "--chunks-per-gpu concerns elastic jobs: add --mode elastic",
         ),
+        (
+            bool(options.chunk_size or options.gradient_size) and options.mode != "elastic",
+            "--chunk-size and --gradient-size concern elastic jobs of a log: add --mode elastic",
+        ),
     ]
     for wrong, sentence in refused:
         if wrong:
@@ -199,7 +215,15 @@ def _workload(options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str
         return _recorded(trace, options)
     log, skipped = _log(trace, options)
     mode = options.mode or "gang"
-    workload = LoggedJobs(log, mode, options.chunks_per_gpu or 1, options.limit, options.resample)
+    workload = LoggedJobs(
+        log,
+        mode,
+        options.chunks_per_gpu or 1,
+        options.limit,
+        options.resample,
+        options.chunk_size or 0.0,
+        8 * (options.gradient_size or 0.0),
+    )
     return workload, skipped, mode, None
 
 

@@ -43,7 +43,7 @@ LIVE_POLICIES = tuple(sorted(name for name, policy in POLICIES.items() if policy
 
 
 def get_policy(text: str) -> Policy:
-    """The policy of that name, with options if any: ``tiresias:order=entry,limits=3250/7200``.
+    """The policy of that name, with options if any: ``tiresias:order=entry:limits=3250/7200``.
 
     Raises:
         ValueError: naming the policies, options or values that exist.
@@ -56,7 +56,7 @@ def get_policy(text: str) -> Policy:
         return policy
     known: dict[str, Any] = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
     changed: dict[str, Any] = {}
-    for option in options.split(","):
+    for option in options.split(":"):
         key, equals, value = option.partition("=")
         if key not in known or not equals:
             names = ", ".join(known) or "no options"

@@ -15,7 +15,7 @@ from tranche.simulation.clusters import ClusterSpec
 from tranche.simulation.presets import jsac_jobs, preset_cluster
 from tranche.simulation.readers import Trace, TraceError, TraceRow, read_trace
 from tranche.simulation.scenarios import Scenario
-from tranche.simulation.workloads import elastic_jobs, gang_jobs, scaled_to_load
+from tranche.simulation.workloads import elastic_jobs, gang_jobs, scaled_to_load, with_data
 
 Mode = Literal["gang", "elastic"]
 OnError = Literal["stop", "skip"]
@@ -111,18 +111,26 @@ class LoggedJobs:
     """Only the first so many in order of submission."""
     resampled: bool = False
     """Draw as many jobs from the log, by blocks of neighbours."""
+    chunk_bytes: float = 0.0
+    """Of an elastic job; above 0, each job's data are at one edge site, drawn from the seed."""
+    gradient_bits: float = 0.0
+    """Of an elastic job; above 0, each has a parameter server."""
 
     @property
     def draws(self) -> bool:
         """Whether another seed means other jobs."""
-        return self.resampled
+        return self.resampled or self.chunk_bytes > 0
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
         """The jobs of the log."""
         rows = first(self.log.rows(), self.limit)
         if self.resampled:
             rows = resample(rows, seed)
-        jobs = elastic_jobs(rows, self.chunks_per_gpu) if self.mode == "elastic" else gang_jobs(rows, cluster.nodes)
+        if self.mode == "elastic":
+            jobs = elastic_jobs(rows, self.chunks_per_gpu)
+            jobs = with_data(jobs, self.chunk_bytes, self.gradient_bits, cluster, seed)
+        else:
+            jobs = gang_jobs(rows, cluster.nodes)
         return jobs if load is None else scaled_to_load(jobs, capacity_gpus(cluster), load)
 
 

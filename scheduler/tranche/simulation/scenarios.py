@@ -56,6 +56,9 @@ def run(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation
     planner = Planner(get_policy(scenario.policy), PlannerSettings(seed=scenario.seed))
     belief = {job.key: lognormal(scenario.estimate_sigma, scenario.seed, job.uid, "estimate") for job in scenario.jobs}
     jobs = scenario.jobs
+    if scenario.restart_seconds:  # the planner knows ρ, as live from the specification
+        restart = scenario.restart_seconds
+        jobs = tuple(job if job.restart_seconds else replace(job, restart_seconds=restart) for job in jobs)
     if scenario.estimate_sigma:
         jobs = tuple(replace(job, step_seconds=job.step_seconds * belief[job.key]) for job in jobs)
 

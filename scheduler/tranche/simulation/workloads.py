@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 
-from tranche.model import Job, Node, PodShape, Resources
+from tranche.model import Job, Node, PodShape, Resources, Tier
+from tranche.simulation.clusters import ClusterSpec
+from tranche.simulation.draws import uniform
 from tranche.simulation.readers import TraceRow
 
 NAMESPACE = "default"
@@ -37,6 +39,30 @@ def elastic_jobs(rows: Iterable[TraceRow], chunks_per_gpu: int = 1) -> list[Job]
         job = _job(row, _shape(1, shapes), batches, step)
         jobs.append(replace(job, chunks=row.gpus * chunks_per_gpu, max_workers=row.gpus, order=order))
     return jobs
+
+
+def with_data(
+    jobs: Sequence[Job], chunk_bytes: float, gradient_bits: float, cluster: ClusterSpec, seed: int
+) -> list[Job]:
+    """The same jobs with data that have to be brought and gradients that have to be sent, which no log tells.
+
+    Args:
+        jobs: Elastic ones.
+        chunk_bytes: Size of every chunk; each job's data are at one edge site, drawn uniformly; 0: at every site.
+        gradient_bits: q of every job, whose parameter server needs no GPU; 0: no server.
+        cluster: Its sites.
+        seed: Of the draw.
+    """
+    sites = [site.name for site in cluster.sites if site.tier is Tier.EDGE] or [site.name for site in cluster.sites]
+    server = PodShape(Resources(pods=1))
+    changed = []
+    for job in jobs:
+        if chunk_bytes and sites:
+            job = replace(
+                job, chunk_bytes=chunk_bytes, data_site=sites[int(uniform(seed, job.uid, "site") * len(sites))]
+            )
+        changed.append(replace(job, gradient_bits=gradient_bits, servers=1, server=server) if gradient_bits else job)
+    return changed
 
 
 def scaled_to_load(jobs: Sequence[Job], capacity_gpus: int, load: float) -> list[Job]:
