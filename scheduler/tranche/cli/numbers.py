@@ -39,7 +39,7 @@ def several_numbers(of: Finite) -> Callback:
     return convert
 
 
-def several(of: click.ParamType) -> Callback:
+def several(of: click.ParamType[str]) -> Callback:
     """For an option that takes texts with commas between them, each once."""
 
     def convert(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -56,7 +56,7 @@ def _once(items: tuple[Item, ...], text: str) -> tuple[Item, ...]:
     return items
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[float]):
     """A number of bytes as Kubernetes writes it."""
 
     name = "size"
@@ -69,7 +69,7 @@ class Size(click.ParamType):
             self.fail(f"{error}.", param, ctx)
 
 
-class PolicyName(click.ParamType):
+class PolicyName(click.ParamType[str]):
     """A policy of the registry, with options if any."""
 
     name = "policy"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from shared_traces import TRACES, needs_traces
 from tranche.simulation.readers import LAYOUTS, Trace, TraceError, TraceRow, files, read_rows, read_trace
 
-TRACES = Path(__file__).resolve().parents[4] / "shared/traces"
 HEADER = "job_id,submit_time,num_gpu,duration"
 REAL = {
     "elasticflow_cluster01.csv": ("plain", 1_595),
@@ -38,7 +38,7 @@ def complaint(*lines: str, **options: str) -> str:
     return message
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason="needs the logs of shared/traces")
+@needs_traces
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_a_real_log_keeps_its_jobs_and_its_gpu_hours(name: str) -> None:
     with (TRACES / name).open(newline="") as text:
