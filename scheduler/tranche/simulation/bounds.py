@@ -27,11 +27,13 @@ hold for what a job specifies; a run with speeds or durations drawn at random (�
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf, nan
 
 import numpy as np
 
-from tranche.model import Job, Node
+from tranche.estimate import NetworkPrior, batch_seconds
+from tranche.model import Job, Node, Site
 from tranche.simulation.relaxations import (
     Floats,
     Pool,
@@ -82,6 +84,26 @@ def fluid_srpt_seconds(
         starts = [share * queue for share in (0.0, 0.25, 0.5, 1.0)]
         best = max(best, srpt_flow(pool), ascend(prices, starts, passes))
     return (best + others) / len(jobs)
+
+
+def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site]) -> list[Job]:
+    """The jobs with the communication that no placement can avoid counted as computation, for the bounds above.
+
+    A mini-batch takes ``m/s + 2q/b`` on a node of speed s; no b is above the fastest link, no s below the slowest node,
+    so ``(m + s_min·2q/b_max)/s`` is at most that. With all workers in an unlimited cloud (ζ = 1) nothing is sent.
+    """
+    if any(site.unlimited for site in sites):
+        return list(jobs)
+    links = [link.bits_per_second for site in sites for link in site.links.values()]
+    described = {site.name for site in sites if site.name in site.links}
+    if any(node.site not in described for node in nodes):
+        links.append(NetworkPrior().internal.bits_per_second)
+    slowest = min((node.speed for node in nodes), default=1.0)
+    seconds = {job.key: batch_seconds(job, max(links)) - job.step_seconds for job in jobs if job.servers and links}
+    return [
+        replace(job, step_seconds=job.step_seconds + slowest * seconds[job.key]) if job.key in seconds else job
+        for job in jobs
+    ]
 
 
 def _relax(jobs: Sequence[Job], nodes: Sequence[Node], unlimited: bool) -> tuple[Pool, float]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice, product
 
-from tranche.simulation.bounds import fluid_srpt_seconds
+from tranche.simulation.bounds import fluid_srpt_seconds, with_least_communication
 from tranche.simulation.metrics import Summary, summarize
 from tranche.simulation.pools import Pool
 from tranche.simulation.recipes import Recipe
@@ -212,6 +212,7 @@ def lower_bound_seconds(scenario: Scenario, result: SimulationResult) -> float |
     jobs = [job for job in scenario.jobs if job.key not in result.unfinished]
     if not jobs or scenario.speed_sigma > 0:
         return None
+    jobs = with_least_communication(jobs, scenario.nodes, scenario.sites)
     return fluid_srpt_seconds(jobs, scenario.nodes, unlimited=any(site.unlimited for site in scenario.sites))
 
 

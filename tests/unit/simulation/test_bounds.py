@@ -10,9 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job, node, worker
-from tranche.model import Job
+from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES
-from tranche.simulation.bounds import BoundError, fluid_srpt_seconds, ideal_seconds, lp_bound_seconds
+from tranche.simulation.bounds import (
+    BoundError,
+    fluid_srpt_seconds,
+    ideal_seconds,
+    lp_bound_seconds,
+    with_least_communication,
+)
 from tranche.simulation.scenarios import Scenario, run
 
 Rows = list[tuple[int, int, int]]
@@ -90,6 +96,23 @@ def test_no_policy_is_below_the_bound_on_gangs(policy: str) -> None:
     assert not result.unfinished
     bound = fluid_srpt_seconds(jobs, nodes)
     assert 1.1 * ideal_seconds(jobs, nodes) < bound <= result.average_jct_seconds + 1e-9
+
+
+@pytest.mark.parametrize("policy", ["chunk-faithful", "fifo", "srsf"])
+def test_the_bound_counts_communication_that_no_placement_avoids(policy: str) -> None:
+    links = {"near": {"near": Link(2e6), "far": Link(1e6)}, "far": {"far": Link(4e6), "near": Link(1e6)}}
+    sites = [Site(name, links=links[name]) for name in links]
+    nodes = [node("a", "near", gpus=2), node("b", "far", gpus=1, speed=0.5)]
+    jobs = [
+        job(f"j{i}", 40.0 * i, chunks=1 + i % 3, seconds=30.0, gradient_bits=1e5, servers=1, server=worker(0))
+        for i in range(12)
+    ]
+    counted = with_least_communication(jobs, nodes, sites)
+    assert counted[0].step_seconds == pytest.approx(0.3 + 0.5 * 2e5 / 4e6)
+    result = run(Scenario(tuple(jobs), tuple(nodes), tuple(sites), policy))
+    assert not result.unfinished
+    assert fluid_srpt_seconds(jobs, nodes) < fluid_srpt_seconds(counted, nodes) <= result.average_jct_seconds + 1e-9
+    assert with_least_communication(jobs, nodes, [*sites, Site("cloud", unlimited=True)]) == jobs
 
 
 def test_on_one_gpu_it_is_the_optimum() -> None:
