@@ -30,7 +30,7 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     """Make the job known, with its ledger and its running windows; dispatch follows when all are known."""
     job = event.job
     state = planner.cluster.jobs[job.key] = JobState(job, idle_since=job.submitted, level_since=now)
-    state.nominal_batch_seconds = planner.cluster.batch_seconds(state, "")
+    state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
     state.unplannable = objection(planner.policy, job)
     if event.progress is not None:
         ledgers.restore(state, event.progress)

@@ -220,7 +220,7 @@ def _job_changed(planner: Planner, event: JobChanged) -> None:
     state.job = job
     state.ledger_changed()
     state.hosts = (-1, [])
-    state.nominal_batch_seconds = planner.cluster.batch_seconds(state, "")
+    state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
     state.unplannable = arrivals.objection(planner.policy, job)
     state.held_until = 0.0
     planner.rejections.pop(job.key, None)
@@ -338,5 +338,5 @@ def _sites_changed(planner: Planner, sites: dict[str, Site]) -> None:
     planner.cluster.sites = sites
     planner.cluster.nodes_changed()
     for state in planner.cluster.jobs.values():
-        state.nominal_batch_seconds = planner.cluster.batch_seconds(state, "")
+        state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
     planner.reconsider_unbound()

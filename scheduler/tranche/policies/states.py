@@ -321,6 +321,10 @@ class ClusterState:
         there = state.servers[0].planned.site if state.servers else state.job.data_site or site
         return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
 
+    def nominal_batch_seconds(self, state: JobState) -> float:
+        """1 / n_j where the job's data and parameter servers are, or inside any site if they may be anywhere."""
+        return self.batch_seconds(state, state.job.data_site or "")
+
     def transfer_seconds(self, state: JobState, site: str) -> float:
         """Δ_js in seconds."""
         return transfer_seconds(self.network, self.sites, state.job, site)
