@@ -40,6 +40,7 @@ class PlannerMachine(RuleBasedStateMachine):
         self.nodes: dict[str, Node] = {f"n{i}": node(f"n{i}", f"edge-{i % 2}", count) for i, count in enumerate(gpus)}
         self.planner: Planner = planner(self.policy, list(self.nodes.values()))
         self.jobs: dict[str, Job] = {}
+        self.submitted = 0
 
     @rule(
         chunks=st.integers(1, 5),
@@ -55,7 +56,7 @@ class PlannerMachine(RuleBasedStateMachine):
     ) -> None:
         rigid = gang and self.planner.policy.plans_gangs
         one = job(
-            f"j{len(self.jobs)}",
+            f"j{self.submitted}",
             self.now,
             chunks=chunks,
             seconds=seconds,
@@ -68,6 +69,7 @@ class PlannerMachine(RuleBasedStateMachine):
             server=worker(0) if servers else None,
             preemption=preemption,
         )
+        self.submitted += 1
         self.jobs[one.key] = one
         self.planner.handle(JobSubmitted(one), self.now)
 

@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 from tranche.planner.estimates import Estimate
+from tranche.planner.rooms import could_run
 from tranche.planner.servers import room_for_servers, server_site
 from tranche.policies import ClusterState, JobState, Policy
 
@@ -44,6 +45,8 @@ def _waiting(cluster: ClusterState, policy: Policy, state: JobState, estimate: E
     need = f"{state.job.gpus} GPU{'s' if state.job.gpus > 1 else ''}"
     if not cluster.eligible(state.job.worker) and not any(cluster.unlimited_sites()):
         return _no_node(cluster, state, need)
+    if state.job.rigid and not could_run(cluster, state):
+        return f"needs {state.job.chunks} workers of {need} at once, more than the cluster can hold"
     uploads = [entry.ready_at for entry in state.entries.values()]
     if uploads and min(uploads) > now:
         home = min(state.entries.values(), key=lambda entry: entry.ready_at).home.site

@@ -34,6 +34,8 @@ class DemandClass:
     shape: PodShape
     members: int
     """Workers that must start together; 1 for chunked jobs."""
+    group: str
+    """See `QueuePolicy.group`."""
     heap: list[Waiting] = field(default_factory=list)
 
 
@@ -61,7 +63,7 @@ class JobQueue:
     def waiting(self) -> list[JobState]:
         """All who wait, in order."""
         entries = [e for one in self._classes.values() for e in one.heap if self._valid(e)]
-        if self.policy.fair:  # within a class by arrival; across classes by today's shares
+        if self.policy.grouped:  # within a class by arrival; across classes by today's ranks
             entries = [(self.policy.rank(e[3], self.cluster, 0.0), *e[1:]) for e in entries]
         return [entry[3] for entry in sorted(entries, key=lambda e: e[:3])]
 
@@ -70,7 +72,8 @@ class JobQueue:
         revision = self.policy.revision(self.cluster)
         if revision != self._revision:
             self._revision, self.all_fresh = revision, True
-            self.stale.update(dict.fromkeys([*self._entries, *self.running.keys()]))
+            waiting = () if self.policy.grouped else self._entries
+            self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
         for key in stale:
             state = self.cluster.jobs.get(key)
@@ -111,7 +114,7 @@ class JobQueue:
         state = self.head(one)
         if state is None:
             return None
-        rank = self.policy.rank(state, self.cluster, now) if self.policy.fair else one.heap[0][0]
+        rank = self.policy.rank(state, self.cluster, now) if self.policy.grouped else one.heap[0][0]
         return (rank, state.arrival, number, one)
 
     def head(self, one: DemandClass) -> JobState | None:
@@ -161,9 +164,9 @@ class JobQueue:
 
     def _enter(self, state: JobState, rank: Rank) -> None:
         job = state.job
-        one = self._class_of(job)
+        one = self._class_of(state)
         entry = self._entries.get(job.key)
-        order = (0.0, 0.0) if self.policy.fair else rank
+        order = (0.0, 0.0) if self.policy.grouped else rank
         if entry is None or entry[0] != order or entry[3] is not state:
             self._count += 1
             entry = self._entries[job.key] = (order, state.arrival, self._count, state)
@@ -171,15 +174,17 @@ class JobQueue:
         if self.head(one) is state:
             self._fresh[id(one)] = one
 
-    def _class_of(self, job: Job) -> DemandClass:
+    def _class_of(self, state: JobState) -> DemandClass:
+        job = state.job
+        group = self.policy.group(state) if self.policy.grouped else ""
         known = self._homes.get(job.key)
-        if known is not None and known[0] is job:
+        if known is not None and known[0] is job and known[1].group == group:
             return known[1]
         members = job.chunks if job.rigid else 1
-        place = (job.worker, members, job.tenant if self.policy.fair else "")
+        place = (job.worker, members, group)
         one = self._classes.get(place)
         if one is None:
-            one = self._classes[place] = DemandClass(job.worker, members)
+            one = self._classes[place] = DemandClass(job.worker, members, group)
         if known is not None and known[1] is not one:
             self._entries.pop(job.key, None)
         self._homes[job.key] = (job, one)

@@ -20,8 +20,13 @@ class Drf(QueuePolicy):
     name: ClassVar[str] = "drf"
     source: ClassVar[str] = "Dominant resource fairness between namespaces (Ghodsi et al., NSDI 2011)"
     fair: ClassVar[bool] = True
+    grouped: ClassVar[bool] = True
     behind: ClassVar[str] = "whose namespace has the smaller share"
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The tenant's dominant share."""
-        return (cluster.shares.dominant(state.job.tenant), 0.0)
+        return (cluster.dominant_share(state.job.tenant), 0.0)
+
+    def group(self, state: JobState) -> str:
+        """The tenant."""
+        return state.job.tenant

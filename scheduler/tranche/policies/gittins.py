@@ -34,6 +34,7 @@ class Gittins(QueuePolicy):
     name: ClassVar[str] = "gittins"
     source: ClassVar[str] = "Tiresias-G, Gittins index of attained service from completed jobs (Gu et al., NSDI 2019)"
     preemptive: ClassVar[bool] = True
+    grouped: ClassVar[bool] = True
     behind: ClassVar[str] = "which is likelier to complete soon by the history of this cluster"
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
@@ -46,6 +47,10 @@ class Gittins(QueuePolicy):
         if not revision:
             return (0.0, 0.0)
         return (-cluster.history.derive(self.name, revision, indices)[state.level], 0.0)
+
+    def group(self, state: JobState) -> str:
+        """The level: jobs of one level have one index."""
+        return str(state.level)
 
     def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When the job, if it runs on, passes the next level."""

@@ -53,7 +53,9 @@ class QueuePolicy(Policy):
     first_fit: ClassVar[bool] = False
     """A worker goes to the first node, by name, with room for it; else to the one that it fills best."""
     fair: ClassVar[bool] = False
-    """Ranks follow the shares of tenants (`ClusterState.shares`), which change with every start."""
+    """Shares of tenants count (`ClusterState.dominant_share`)."""
+    grouped: ClassVar[bool] = False
+    """All waiting jobs of a `group` rank alike, and ranks of groups may change with every decision."""
 
     @abstractmethod
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
@@ -62,6 +64,10 @@ class QueuePolicy(Policy):
     def slope(self, state: JobState, now: float) -> float:
         """By how much per second the first part of the rank falls while the job's windows train as they do now."""
         return 0.0
+
+    def group(self, state: JobState) -> str:
+        """Whom the job ranks alike with while both wait, if the policy is `grouped`."""
+        return ""
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
         """Which of a policy's priority queues the job is in; the planner notes it in the state, with the time."""

@@ -284,12 +284,21 @@ class ClusterState:
     """Chunks that were bound so far."""
     epoch: int = 0
     """Rises whenever a node or site changes."""
+    _measured: int = -1
+    """The epoch that `shares.capacity` is of."""
     _eligible: dict[PodShape, list[NodeState]] = field(default_factory=dict)
 
     def nodes_changed(self) -> None:
         """Forget what was derived from the nodes."""
         self._eligible.clear()
         self.epoch += 1
+
+    def dominant_share(self, tenant: str) -> float:
+        """The tenant's largest share of what all nodes have, 0 … 1."""
+        if self._measured != self.epoch:
+            self._measured = self.epoch
+            self.shares.capacity = sum((node.capacity for node in self.nodes.values()), start=Resources())
+        return self.shares.dominant(tenant)
 
     def hosts(self, state: JobState) -> list[NodeState]:
         """`eligible` for the job's workers, remembered by the job until a node changes."""

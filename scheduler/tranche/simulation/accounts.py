@@ -79,15 +79,26 @@ class LoadCurve:
     samples: list[Sample] = field(default_factory=list)
     spacing: float = 0.0
     """Seconds between two samples at least."""
+    latest: Sample | None = None
+    """The last change, whether it is among the samples or was left out."""
+
+    def whole(self) -> list[Sample]:
+        """The samples, and the last change."""
+        last = self.samples[-1] if self.samples else None
+        left_out = self.latest is not last
+        return [*self.samples, self.latest] if left_out and self.latest is not None else self.samples
 
     def take(self, now: float, busy: int, waiting: int) -> None:
         """The load from now on; of several at one instant the last counts."""
-        samples = self.samples
+        samples, latest = self.samples, self.latest
+        if latest is not None and (latest.busy_gpus, latest.waiting_jobs) == (busy, waiting):
+            return  # also what wakes the engine without changing anything, after the last job
+        self.latest = Sample(now, busy, waiting)
         if samples and samples[-1].at == now:
             samples.pop()
         elif samples and now - samples[-1].at < self.spacing:
             return
-        samples.append(Sample(now, busy, waiting))
+        samples.append(self.latest)
         if len(samples) > MOST_SAMPLES:
             self.spacing = max(2 * self.spacing, 2 * (samples[-1].at - samples[0].at) / MOST_SAMPLES)
             kept = samples[:1]

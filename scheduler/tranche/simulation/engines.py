@@ -50,6 +50,8 @@ class Worker:
     begun: dict[int, float]
     total: int
     training: bool = False
+    brings: tuple[tuple[str, int, str], ...] = ()
+    """(job, chunk, site) whose data are brought there before it trains."""
 
     def progress(self, now: float) -> dict[int, float]:
         """Batches applied by chunk: chunks are trained in the order of the list."""
@@ -124,7 +126,7 @@ class Simulation:
         self.now = max(self.now, min(due))
         while self._heap and self._heap[0][0] <= self.now:
             self._happen(heappop(self._heap)[2])
-        if not self.period_seconds or (bell is not None and bell <= self.now) or not self._heap:
+        if not self.period_seconds or (bell is not None and bell <= self.now):
             self._tell()
         self.load.take(self.now, self._busy_gpus, self._waiting)
 
@@ -136,7 +138,7 @@ class Simulation:
             tuple(sorted(self.completed, key=lambda job: job.completed)),
             unfinished,
             sum(node.node.allocatable.gpus for node in self.planner.cluster.nodes.values()),
-            tuple(self.load.samples),
+            tuple(self.load.whole()),
             tuple(self.occupations),
             self.events,
         )
@@ -162,6 +164,7 @@ class Simulation:
                 if worker is None:
                     return  # preempted before
                 worker.training = True
+                self._staged.update(worker.brings)
                 worker.account.begin(self.now)
             case WorkerEnded():
                 worker = self._workers.get((event.job, event.attempt))
@@ -179,8 +182,6 @@ class Simulation:
     def _lose(self, node: str) -> None:
         """Pods on the node are gone, and what they had not saved."""
         for worker in [w for w in self._workers.values() if w.window.node == node]:
-            if worker.training:
-                worker.account.lost += (self.now - worker.starts) * max(1, worker.account.job.gpus)
             self._leave(worker, "Lost")
             self._untold.append(WorkerEnded(worker.account.job.key, worker.window.attempt, "Lost", self.now))
         for (key, attempt), host in list(self._servers.items()):
@@ -195,9 +196,11 @@ class Simulation:
         del self._workers[job.key, window.attempt]
         gpus = max(1, job.gpus)
         if worker.training:
-            account.attained += (now - worker.starts) * gpus
+            trained = (now - worker.starts) * gpus
+            account.attained += trained if outcome != "Lost" else 0.0
+            account.lost += trained if outcome == "Lost" else 0.0
             account.end(now)
-            account.preemptions += outcome != "Succeeded"
+            account.preemptions += outcome == "Preempted"
         account.lost += (min(now, worker.starts) - worker.opened) * gpus
         if outcome == "Succeeded":
             end = worker.starts
@@ -265,9 +268,11 @@ class Simulation:
     def _start(self, state: JobState, window: Window, pace: float) -> None:
         key, now = state.job.key, self.now
         account = self._accounts[key]
-        starts = now + self.restart_seconds + self._transfer_seconds(state, window)
+        starts = self._starts_at(state, window)
         begun = {chunk: state.partial.get(chunk, 0.0) for chunk in window.chunks}
-        worker = Worker(account, window, now, starts, pace, begun, state.job.batches_per_chunk_total)
+        brings = tuple((key, chunk, window.site) for chunk in self._missing(state, window))
+        total = state.job.batches_per_chunk_total
+        worker = Worker(account, window, now, starts, pace, begun, total, brings=brings)
         self._workers[key, window.attempt] = worker
         account.starts += 1
         self._waiting -= not account.holding
@@ -280,14 +285,21 @@ class Simulation:
         end = starts + worker.rest_seconds()
         self.at(end, WorkerEnded(key, window.attempt, "Succeeded", end))
 
-    def _transfer_seconds(self, state: JobState, window: Window) -> float:
-        """Δ of chunks that are not at the site yet; a policy that binds has planned it and waited already."""
+    def _starts_at(self, state: JobState, window: Window) -> float:
+        """When the first batch of a window that opens now begins."""
+        return self.now + self.restart_seconds + self._transfer_seconds(state, window)
+
+    def _missing(self, state: JobState, window: Window) -> list[int]:
+        """Chunks whose data are not at the site yet; a policy that binds has planned that and waited already."""
         job = state.job
         if self.planner.binding is not None or job.data_site is None:
-            return 0.0
-        missing = [c for c in window.chunks if (job.key, c, window.site) not in self._staged]
-        self._staged.update((job.key, chunk, window.site) for chunk in missing)
-        return len(missing) * self.planner.cluster.transfer_seconds(state, window.site)
+            return []
+        return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
+
+    def _transfer_seconds(self, state: JobState, window: Window) -> float:
+        """Δ of the missing chunks, one after the other."""
+        missing = self._missing(state, window)
+        return len(missing) * self.planner.cluster.transfer_seconds(state, window.site) if missing else 0.0
 
     def _stop(self, key: str, window: Window) -> None:
         worker = self._workers.get((key, window.attempt))

@@ -105,6 +105,17 @@ def test_fifo_starts_a_gang_as_a_whole_or_not_at_all_and_again_as_a_whole() -> N
     assert len(of_type(OpenWindow, out)) == 4
 
 
+def test_a_gang_that_the_cluster_can_never_hold_is_told_so_and_stops_nobody() -> None:
+    p = planner("srsf", [node("n1", gpus=4), node("n2", gpus=2)])
+    p.handle(JobSubmitted(job("wide", rigid=True, chunks=4, worker=worker(2), max_workers=4)), 0.0)
+    p.handle(JobSubmitted(job("narrow", rigid=True, chunks=3, worker=worker(2), max_workers=3)), 1.0)
+    assert (
+        p.plan_of("default/wide", 1.0).explanation
+        == "needs 4 workers of 2 GPUs at once, more than the cluster can hold"
+    )
+    assert len(p.plan_of("default/narrow", 1.0).windows) == 3
+
+
 def test_a_policy_without_gangs_says_what_to_do_instead() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=4)])
     p.handle(JobSubmitted(job("gang", rigid=True, chunks=4)), 0.0)

@@ -1,0 +1,232 @@
+"""What the engine does with time: restart costs, periods, lost nodes, speeds, transfers; and its accounts add up."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from builders import job, node, worker
+from tranche.model import Job, Link, Node, Site
+from tranche.simulation.accounts import MOST_SAMPLES
+from tranche.simulation.metrics import summarize
+from tranche.simulation.results import JobResult, SimulationResult
+from tranche.simulation.scenarios import NodeFailure, Scenario, run
+
+ONE = (node("a"),)
+
+
+def ran(jobs: Sequence[Job], nodes: Sequence[Node] = ONE, policy: str = "srsf", **changes: Any) -> SimulationResult:
+    sites = changes.pop("sites", tuple(Site(name) for name in sorted({one.site for one in nodes})))
+    return run(Scenario(tuple(jobs), tuple(nodes), sites, policy, record=True, **changes))
+
+
+def by_name(result: SimulationResult) -> dict[str, JobResult]:
+    assert not result.unfinished
+    return {one.key.removeprefix("default/"): one for one in result.jobs}
+
+
+def drawn(count: int, seed: int = 1) -> list[Job]:
+    """Jobs of one worker with 1 to 4 GPUs that crowd a node of 4."""
+    draw = Random(seed)
+    jobs, clock = [], 0.0
+    for number in range(count):
+        clock += draw.choice((0, 5, 60, 200))
+        gpus, seconds = draw.choice((1, 1, 2, 4)), float(draw.choice((10, 100, 300)))
+        jobs.append(job(f"j{number}", clock, seconds=seconds, worker=worker(gpus, cpu=0), order=number))
+    return jobs
+
+
+def test_a_restart_cost_is_charged_at_every_start_of_a_pod() -> None:
+    jobs = by_name(ran([job("long"), job("short", 50.0, seconds=10.0)], restart_seconds=30.0))
+    # long: 30 of restart, 20 of training; short: 30 + 10; long again: 30 and the remaining 80
+    assert (jobs["short"].started, jobs["short"].completed) == (80.0, 90.0)
+    assert (jobs["long"].started, jobs["long"].completed) == (30.0, 200.0)
+    assert (jobs["long"].starts, jobs["long"].preemptions) == (2, 1)
+    assert (jobs["long"].lost_gpu_seconds, jobs["long"].attained_gpu_seconds) == (60.0, 100.0)
+
+
+def test_a_pod_stopped_while_it_starts_has_lost_its_time_and_nothing_else() -> None:
+    long = by_name(ran([job("long"), job("short", 10.0, seconds=5.0)], restart_seconds=30.0))["long"]
+    assert long.completed == 10.0 + 35.0 + 30.0 + 100.0
+    assert (long.lost_gpu_seconds, long.attained_gpu_seconds, long.preemptions, long.starts) == (40.0, 100.0, 0, 2)
+
+
+def test_with_a_period_jobs_start_only_at_its_multiples_and_end_when_they_end() -> None:
+    jobs = by_name(ran([job("first", 10.0), job("second", 20.0)], policy="fifo", period_seconds=60.0))
+    assert (jobs["first"].started, jobs["first"].completed) == (60.0, 160.0)
+    assert (jobs["second"].started, jobs["second"].completed) == (180.0, 280.0)
+
+
+def test_what_happens_at_a_multiple_of_the_period_is_heard_of_at_once() -> None:
+    jobs = by_name(ran([job("first", 60.0, seconds=60.0), job("second", 61.0)], policy="fifo", period_seconds=60.0))
+    assert (jobs["first"].started, jobs["second"].started) == (60.0, 120.0)
+
+
+def test_work_that_a_lost_node_had_not_saved_is_done_again_elsewhere() -> None:
+    lost = (NodeFailure("a", 40.0),)
+    result = ran([job("x")], [node("a"), node("b")], failures=lost)
+    again = by_name(result)["x"]
+    assert [(one.node, one.opened, one.ended, one.outcome) for one in result.occupations] == [
+        ("a", 0.0, 40.0, "Lost"),
+        ("b", 40.0, 140.0, "Succeeded"),
+    ]
+    assert (again.completed, again.lost_gpu_seconds, again.starts) == (140.0, 40.0, 2)
+
+
+def test_a_job_on_the_only_node_waits_until_that_is_back() -> None:
+    back = by_name(ran([job("x")], failures=(NodeFailure("a", 40.0, 75.0),)))["x"]
+    assert (back.completed, back.waiting_seconds) == (175.0, 35.0)
+
+
+def test_chunks_that_were_done_before_a_node_was_lost_stay_done() -> None:
+    result = ran([job("x", chunks=3, max_workers=1)], failures=(NodeFailure("a", 250.0, 300.0),))
+    assert by_name(result)["x"].completed == 400.0
+
+
+def test_a_job_whose_node_never_comes_back_is_named_with_a_reason() -> None:
+    result = ran([job("x")], failures=(NodeFailure("a", 40.0),))
+    assert not result.jobs
+    assert list(result.unfinished) == ["default/x"]
+    assert result.unfinished["default/x"]
+
+
+def test_a_failure_of_an_unknown_node_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="'z'"):
+        ran([job("x")], failures=(NodeFailure("z", 1.0),))
+
+
+def test_a_node_of_twice_the_speed_takes_half_the_time() -> None:
+    assert by_name(ran([job("x")], [node("a", speed=2.0)]))["x"].completed == 50.0
+
+
+def test_a_gang_runs_at_the_pace_of_its_slowest_member() -> None:
+    gang = job("x", chunks=2, rigid=True, min_workers=2)
+    result = ran([gang], [node("fast", speed=2.0), node("slow", speed=0.5)], restart_seconds=10.0)
+    assert [(one.opened, one.ended) for one in result.occupations] == [(0.0, 210.0), (0.0, 210.0)]
+    assert by_name(result)["x"].ideal_seconds == 50.0
+
+
+def test_a_chunked_job_runs_each_worker_at_its_own_pace() -> None:
+    result = ran([job("x", chunks=2)], [node("fast", speed=2.0), node("slow", speed=0.5)])
+    assert sorted(by_name(result)["x"].chunk_completions) == [50.0, 200.0]
+
+
+class TestTransfers:
+    """Data lie at edge-a; the only GPU is at edge-b, 20 s a chunk away."""
+
+    SITES = (Site("edge-a", links={"edge-b": Link(8e6)}), Site("edge-b"))
+    NODES = (node("b", "edge-b"),)
+    FAR: dict[str, Any] = {"data_site": "edge-a", "chunk_bytes": 20e6}  # noqa: RUF012
+
+    def test_a_chunk_pays_for_its_way_once(self) -> None:
+        jobs = by_name(ran([job("far", **self.FAR), job("short", 50.0, seconds=10.0)], self.NODES, sites=self.SITES))
+        assert (jobs["far"].started, jobs["far"].completed) == (20.0, 130.0)
+        assert jobs["far"].lost_gpu_seconds == 20.0
+
+    def test_every_chunk_pays(self) -> None:
+        jobs = by_name(ran([job("far", chunks=3, max_workers=1, **self.FAR)], self.NODES, sites=self.SITES))
+        assert jobs["far"].completed == 3 * (20.0 + 100.0)
+
+    def test_data_that_are_everywhere_pay_nothing(self) -> None:
+        near = job("near", chunk_bytes=20e6)
+        assert by_name(ran([near], self.NODES, sites=self.SITES))["near"].completed == 100.0
+
+
+def test_wrong_estimates_change_the_order_and_no_true_duration() -> None:
+    jobs = drawn(60)
+    nodes = [node("a", gpus=4)]
+    right, wrong = (by_name(ran(jobs, nodes, estimate_sigma=sigma, seed=3)) for sigma in (0.0, 1.0))
+    assert {name: one.attained_gpu_seconds for name, one in wrong.items()} == pytest.approx(
+        {name: one.attained_gpu_seconds for name, one in right.items()}
+    )
+    assert {name: one.ideal_seconds for name, one in wrong.items()} == {
+        n: one.ideal_seconds for n, one in right.items()
+    }
+    assert [one.completed for one in wrong.values()] != [one.completed for one in right.values()]
+
+
+def test_drawn_speeds_change_true_durations_by_job_and_node() -> None:
+    jobs = [job(name, 1000.0 * place) for place, name in enumerate("xyz")]
+    times = [one.jct_seconds for one in ran(jobs, speed_sigma=0.5, seed=1).jobs]
+    assert len({*times, 100.0}) == 4
+    assert times == [one.jct_seconds for one in ran(jobs, speed_sigma=0.5, seed=1, policy="fifo").jobs]
+    assert times != [one.jct_seconds for one in ran(jobs, speed_sigma=0.5, seed=2).jobs]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo-skip", "sjf", "srtf", "srsf", "las", "tiresias", "gittins", "drf"])
+@pytest.mark.parametrize("restart", [0.0, 7.0])
+def test_accounts_add_up(policy: str, restart: float) -> None:
+    jobs = drawn(200)
+    result = ran(jobs, [node("a", gpus=4)], policy, restart_seconds=restart)
+    held = dict.fromkeys(by_name(result), 0.0)
+    for span in result.occupations:
+        held[span.job.removeprefix("default/")] += span.gpus * (span.ended - span.opened)
+    asked = {one.key: one for one in jobs}
+    for name, one in by_name(result).items():
+        seconds = asked[one.key].step_seconds * 100
+        assert one.attained_gpu_seconds == pytest.approx(seconds * one.gpus)
+        assert one.lost_gpu_seconds + one.attained_gpu_seconds == pytest.approx(held[name])
+        assert one.jct_seconds == pytest.approx(one.waiting_seconds + one.attained_gpu_seconds / one.gpus)
+        assert one.slowdown >= 1 - 1e-9
+        assert one.starts >= one.preemptions + 1
+    busy = sum(one.busy_gpus * (later.at - one.at) for one, later in pairwise(result.samples))
+    assert busy == pytest.approx(sum(held.values()))
+    summary = summarize(result)
+    room = 4 * summary.makespan_seconds
+    assert summary.utilisation + summary.lost_gpu_seconds / room == pytest.approx(busy / room)
+
+
+def test_the_load_curve_counts_who_waits() -> None:
+    samples = ran([job("x"), job("y", 30.0)], policy="fifo").samples
+    assert [(one.at, one.busy_gpus, one.waiting_jobs) for one in samples] == [
+        (0.0, 1, 0),
+        (30.0, 1, 1),
+        (100.0, 1, 0),
+        (200.0, 0, 0),
+    ]
+
+
+def test_ten_thousand_jobs_run_and_their_load_curve_is_thinned() -> None:
+    jobs = [replace(one, key=f"default/j{n:05}") for n, one in enumerate(drawn(10_000, seed=2))]
+    result = run(Scenario(tuple(jobs), (node("a", gpus=8),), (Site("edge-a"),), "srsf"))
+    assert len(result.jobs) == 10_000
+    last = result.jobs[-1].completed
+    assert 1000 < len(result.samples) <= MOST_SAMPLES
+    assert all(one.at < later.at for one, later in pairwise(result.samples))
+    assert (result.samples[0].at, result.samples[-1].at) == (0.0, last)
+    assert (result.samples[-1].busy_gpus, result.samples[-1].waiting_jobs) == (0, 0)
+
+
+def test_the_same_scenario_gives_the_same_result() -> None:
+    scenario = Scenario(
+        tuple(drawn(100)), (node("a", gpus=4), node("b", gpus=4, speed=0.7)), (), "tiresias", 5, 3.0, 10.0, 0.3, 0.3
+    )
+    assert run(scenario) == run(scenario)
+
+
+def test_progress_is_told_for_every_completed_job() -> None:
+    told: list[tuple[int, int]] = []
+    run(Scenario(tuple(drawn(5)), (node("a", gpus=4),)), lambda done, of: told.append((done, of)))
+    assert told == [(count, 5) for count in range(1, 6)]
+
+
+def test_a_fair_share_starts_the_tenant_that_holds_less_first() -> None:
+    jobs = [job(f"a{number}", owner="many", order=number) for number in range(4)]
+    jobs.append(job("b", owner="one", order=9))
+    assert by_name(ran(jobs, [node("a", gpus=2)], "drf"))["b"].started == 0.0
+    assert by_name(ran(jobs, [node("a", gpus=2)], "fifo-skip"))["b"].started == 200.0
+
+
+def test_a_thinned_load_curve_ends_with_the_last_job() -> None:
+    jobs = [job(f"j{number:04}", 2.0 * number, seconds=1.0, order=number) for number in range(3000)]
+    samples = run(Scenario(tuple(jobs), ONE, (Site("edge-a"),), "fifo")).samples
+    assert len(samples) <= MOST_SAMPLES
+    assert (samples[-1].at, samples[-1].busy_gpus, samples[-1].waiting_jobs) == (5999.0, 0, 0)
+
+
+def test_a_timer_of_a_completed_job_does_not_prolong_the_run() -> None:
+    samples = ran([job("x", seconds=1500.0)], policy="las").samples
+    assert (samples[-1].at, samples[-1].busy_gpus) == (1500.0, 0)
