@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration bench generate lock clean
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration bench results generate lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -29,8 +29,8 @@ control-plane: setup  ## etcd, Kubernetes and kwok, built from Go modules, once 
 binaries: setup  ## the control plane, and helm and kubeconform for the tests
 	@$(BIN)/python -m tranche_testcluster build
 
-demo: control-plane  ## real jobs on a real control plane, two minutes (KEEP=1: leave it running, SEED=, POLICY=)
-	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY))
+demo: control-plane  ## real jobs on a real control plane, two minutes (KEEP=1: leave it running, SEED=, POLICY=, SLOWER=)
+	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY)) $(if $(SLOWER),--slower $(SLOWER))
 
 test: lint types contracts binaries  ## everything that .ci/run runs
 	$(BIN)/python -m pytest
@@ -54,6 +54,11 @@ integration: binaries  ## tests on the real control plane
 bench: setup  ## the figures of the README
 	$(BIN)/python benchmarks/demo_stretches.py
 	$(BIN)/python benchmarks/extender_filter.py
+	$(BIN)/python benchmarks/simulator_targets.py
+	$(BIN)/python benchmarks/simulator_curve.py --picture
+
+results: setup  ## tables and pictures of docs/results.md (half an hour)
+	$(BIN)/python benchmarks/results.py
 
 generate: control-plane  ## CRDs and chart files from the pydantic models and the API server's own schemas
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds

@@ -11,16 +11,23 @@ from tranche.policies import LIVE_POLICIES
 @click.command()
 @click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(LIVE_POLICIES))
 @click.option("--seed", default=1, show_default=True, help="Draws what the real log does not say (chunks, data site).")
+@click.option(
+    "--slower",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=1.0, max=100.0),
+    help="Make all times of the jobs longer by this factor: the control plane's own delays weigh less.",
+)
 @click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C.")
 @click.option("--directory", type=click.Path(path_type=Path), help="For logs and data (default: a temporary folder).")
 @click.option("--picture", type=click.Path(path_type=Path), help="Write the terminal's picture at half-time as SVG.")
-def demo(policy: str, seed: int, keep: bool, directory: Path | None, picture: Path | None) -> None:
-    """Run real jobs on a real Kubernetes control plane on this machine, about two minutes."""
-    from tranche.demo.runs import DemoError, run
+def demo(policy: str, seed: int, slower: float, keep: bool, directory: Path | None, picture: Path | None) -> None:
+    """Run real jobs on a real Kubernetes control plane on this machine, about two minutes (times --slower)."""
+    from tranche.demo.runs import DemoError, DemoSettings, run
 
     console = Console()
     try:
-        succeeded = run(console, policy=policy, seed=seed, keep=keep, directory=directory, picture=picture)
+        succeeded = run(console, DemoSettings(policy, seed, slower, keep, directory, picture))
     except DemoError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:

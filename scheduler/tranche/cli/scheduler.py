@@ -7,7 +7,10 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
@@ -18,8 +21,10 @@ from tranche.kube.leases import take_term
 from tranche.kube.metrics import Metrics
 from tranche.kube.names import GPU_RESOURCE
 from tranche.live import Controller, ControllerSettings, DeposedError
+from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
 from tranche.planner import Planner, PlannerSettings
+from tranche.planner.journals import Fact, JournaledPlanner
 from tranche.policies import LIVE_POLICIES, get_policy
 
 logger = logging.getLogger(__name__)
@@ -38,6 +43,7 @@ class Options:
     gpu_resource: str
     estimate_seconds: float
     validate: bool
+    journal: Path | None
 
 
 @click.command()
@@ -52,6 +58,11 @@ class Options:
     "--estimate-seconds", default=300.0, show_default=True, help="Write planned times again when moved by more."
 )
 @click.option("--validate", is_flag=True, help="Check the planner's invariants after every event (slow).")
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append what becomes of every window to this file, a line of JSON each.",
+)
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
 def scheduler(log_level: str, **options: object) -> None:
     """Plan TrainingJobs and answer kube-scheduler as its extender."""
@@ -60,14 +71,17 @@ def scheduler(log_level: str, **options: object) -> None:
     )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
-        asyncio.run(_main(Options(**options)))  # type: ignore[arg-type]
+        with ExitStack() as stack:
+            chosen = Options(**options)  # type: ignore[arg-type]
+            note = stack.enter_context(journal(chosen.journal)) if chosen.journal else None
+            asyncio.run(_main(chosen, note))
     except* DeposedError as group:
         raise click.ClickException(f"another scheduler has taken over: {group.exceptions[0]}") from None
-    except* ApiError as group:
+    except* (ApiError, JournalError) as group:
         raise click.ClickException(str(group.exceptions[0])) from None
 
 
-async def _main(options: Options) -> None:
+async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,7 +90,8 @@ async def _main(options: Options) -> None:
         watches = Watches(client)
         metrics = Metrics()
         settings = PlannerSettings(seed=options.seed, validate=options.validate)
-        planner = Planner(get_policy(options.policy), settings)
+        policy = get_policy(options.policy)
+        planner = JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )

@@ -1,19 +1,21 @@
 """The demo itself: bring up, submit as the log says, watch, compare, and say where to look next."""
 
 import time
-import urllib.request
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from tranche.demo import workloads
+from tranche.demo.courses import read_courses
+from tranche.demo.measurements import measure_delays, report_seconds
 from tranche.demo.observations import API, Snapshot, observe, observe_nodes
 from tranche.demo.reports import Outcome, report
 from tranche.demo.screens import Screen, Step
 from tranche.demo.stacks import Stack, apply_manifests
 from tranche.kube.converts import to_job, to_site
+from tranche.live.journals import JournalError, read_journal
 from tranche.model import Job
 from tranche_testcluster import Cluster, ClusterError, ensure
 
@@ -27,49 +29,63 @@ class DemoError(Exception):
     """The demo cannot go on; the text says why."""
 
 
-def run(
-    console: Console, *, policy: str, seed: int, keep: bool, directory: Path | None = None, picture: Path | None = None
-) -> bool:
-    """Run the demo; True if every job succeeded.
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """What can be asked of the demo."""
 
-    Args:
-        console: Where to show it.
-        policy: Of the planner.
-        seed: Draws what the log does not say.
-        keep: Leave everything running until Ctrl-C.
-        directory: For logs and data (default: a temporary folder).
-        picture: Where to write what the terminal shows when half of the jobs are done.
+    policy: str = "chunk-faithful"
+    """Of the planner."""
+    seed: int = 1
+    """Draws what the log does not say."""
+    slower: float = 1.0
+    """All times of the jobs, arrivals and work, are multiplied by this."""
+    keep: bool = False
+    """Leave everything running until Ctrl-C."""
+    directory: Path | None = None
+    """For logs and data; None: a temporary folder."""
+    picture: Path | None = None
+    """Where to write what the terminal shows when half of the jobs are done."""
+
+
+def run(console: Console, settings: DemoSettings) -> bool:
+    """Run the demo; True if every job succeeded.
 
     Raises:
         DemoError: if something does not start, ends too early or takes too long.
     """
     try:
-        return _run(console, policy, seed, keep, directory, picture)
-    except ClusterError as error:
+        return _run(console, settings)
+    except (ClusterError, JournalError) as error:
         raise DemoError(str(error)) from error
 
 
-def _run(console: Console, policy: str, seed: int, keep: bool, directory: Path | None, picture: Path | None) -> bool:
-    jobs = workloads.load(seed)
+def _run(console: Console, settings: DemoSettings) -> bool:
+    jobs = workloads.load(settings.seed, workloads.Compression().slowed(settings.slower))
     console.print(
         f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log, compressed in time, on a real Kubernetes "
-        f"control plane with simulated nodes: {len(workloads.EDGE_SITES)} edge sites and a cloud (seed {seed})"
+        f"control plane with simulated nodes: {len(workloads.EDGE_SITES)} edge sites and a cloud (seed {settings.seed})"
     )
     with ExitStack() as stack:
         with Step(console, "control plane"):
-            cluster = stack.enter_context(Cluster(directory))
+            cluster = stack.enter_context(Cluster(settings.directory))
         with Step(console, "CRDs, RBAC, sites"):
             apply_manifests(cluster)
             create_sites(cluster)
-        options = ["--estimate-seconds", "3", "--seed", str(seed)]
+        _journal(cluster).unlink(missing_ok=True)
+        options = ["--estimate-seconds", "3", "--seed", str(settings.seed), "--journal", str(_journal(cluster))]
         with Step(console, "scheduler, kube-scheduler, operator"):
-            ours = stack.enter_context(Stack(cluster, policy, scheduler_options=options))
-        outcome = _watch(console, cluster, ours, jobs, picture)
-        report(console, outcome, policy, seed)
-        _next_steps(console, cluster, ours, keep)
-        if keep:
+            ours = stack.enter_context(Stack(cluster, settings.policy, scheduler_options=options))
+        outcome = _watch(console, cluster, ours, jobs, settings.picture)
+        report(console, outcome, settings.policy, settings.seed)
+        _next_steps(console, cluster, ours, settings.keep)
+        if settings.keep:
             _wait_for_interrupt(console)
-    return len(outcome.jct_seconds) == len(jobs)
+    return len(outcome.completed) == len(jobs)
+
+
+def _journal(cluster: Cluster) -> Path:
+    """Where the scheduler writes what becomes of every window."""
+    return cluster.directory / "journal.jsonl"
 
 
 def create_sites(cluster: Cluster) -> None:
@@ -122,7 +138,7 @@ def _watch(
             if now > deadline:
                 raise ClusterError(f"not all jobs ended in time: {dict(snapshot.phases)}")
             time.sleep(max(0.0, POLL_SECONDS - (time.time() - now)))
-    return _outcome(cluster, snapshot, submitted, ours)
+    return _outcome(cluster, snapshot, submitted)
 
 
 def _submit(cluster: Cluster, job: workloads.DemoJob) -> None:
@@ -132,34 +148,26 @@ def _submit(cluster: Cluster, job: workloads.DemoJob) -> None:
         raise ClusterError(f"{job.name} was refused: {answer.get('message', answer)}")
 
 
-def _outcome(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float], ours: Stack) -> Outcome:
-    times: dict[str, float] = {}
+def _outcome(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float]) -> Outcome:
+    completed: dict[str, float] = {}
     planned: list[Job] = []
     for resource in snapshot.jobs:
-        name, end = resource.metadata.name, resource.status.completion_time
+        job, end = to_job(resource), resource.status.completion_time
         if end is not None and resource.status.phase == "Succeeded":
-            times[name] = end.timestamp() - submitted[name]
-        planned.append(replace(to_job(resource), submitted=submitted[name]))
+            completed[job.key] = end.timestamp()
+        planned.append(replace(job, submitted=submitted[resource.metadata.name]))
     sites = {site.metadata.name: site for site in snapshot.sites}
+    courses = read_courses(read_journal(_journal(cluster)))
     return Outcome(
-        times,
+        completed,
         snapshot.preemptions,
-        _start_seconds(ours.url),
+        courses,
+        measure_delays(courses, workloads.CHECKPOINT_SECONDS),
+        report_seconds(courses, completed),
         tuple(planned),
         tuple(to_site(site) for site in sites.values()),
         tuple(observe_nodes(cluster, sites)),
     )
-
-
-def _start_seconds(url: str) -> float:
-    """Mean time of a window's start without a hand-over, from the scheduler's own histogram."""
-    with urllib.request.urlopen(f"{url}/metrics", timeout=5) as reply:  # noqa: S310 - our own http address
-        lines = reply.read().decode().splitlines()
-    values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("tranche_window_start_seconds"))
-    total, count = (
-        float(values.get(f'tranche_window_start_seconds_{part}{{handover="no"}}', 0.0)) for part in ("sum", "count")
-    )
-    return total / count if count else 0.0
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:

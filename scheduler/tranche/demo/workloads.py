@@ -7,7 +7,7 @@ divided, and long jobs are cut, as `Compression` says. The stretch was chosen fo
 capacity of the demo's cluster; what others would show, better and worse, benchmarks/demo_stretches.py prints.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -20,6 +20,8 @@ LINK_BANDWIDTH, LINK_LATENCY = "500M", "20ms"
 """Between any two sites."""
 BATCHES = 50
 """Mini-batches of a chunk."""
+CHECKPOINT_SECONDS = 0.2
+"""What a worker takes to save when it is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,15 @@ class Compression:
     most_gpus: int = 8
     """A job's GPU count is cut here: the demo's cluster has 20."""
 
+    def slowed(self, factor: float) -> "Compression":
+        """The same jobs with all times, of arrivals and of work, longer by this factor."""
+        return replace(
+            self,
+            divisor=self.divisor / factor,
+            longest_seconds=self.longest_seconds * factor,
+            shortest_chunk_seconds=self.shortest_chunk_seconds * factor,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DemoJob:
@@ -66,7 +77,10 @@ class DemoJob:
     def manifest(self, namespace: str) -> dict[str, Any]:
         """The TrainingJob that a user would apply; annotations tell the simulated kubelet how long a batch takes."""
         step = self.chunk_seconds / BATCHES
-        annotations = {"kwok.tranche.dev/batch-seconds": f"{step:.6f}", "kwok.tranche.dev/checkpoint-seconds": "0.2"}
+        annotations = {
+            "kwok.tranche.dev/batch-seconds": f"{step:.6f}",
+            "kwok.tranche.dev/checkpoint-seconds": f"{CHECKPOINT_SECONDS:g}",
+        }
         return {
             "apiVersion": "tranche.dev/v1alpha1",
             "kind": "TrainingJob",

@@ -20,12 +20,14 @@ from tranche.live.nodes import NodeBook
 from tranche.live.sites import SiteStatuses
 from tranche.live.views import API, Watches
 from tranche.live.writers import StatusWriter
-from tranche.model import JobPlan
+from tranche.model import JobPlan, WindowState
 from tranche.planner import (
     Event,
+    Instruction,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
+    OpenWindow,
     Planner,
     SiteChanged,
     SiteRemoved,
@@ -84,8 +86,10 @@ class Controller:
         self._book = NodeBook(self.settings.gpu_resource)
         self._changes: deque[Change] = deque()
         self._wake = asyncio.Event()
+        self._untold: set[tuple[str, int]] = set()
+        """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
         self._timeouts = timeouts.Timeouts(
-            self.settings.missing_pod_seconds, self.settings.unschedulable_seconds, watches.pods.store
+            self.settings.missing_pod_seconds, self.settings.unschedulable_seconds, watches.pods.store, self._untold
         )
         self._published: dict[str, tuple[float | None, float | None]] = {}
         """Estimates as last written, by job."""
@@ -155,7 +159,7 @@ class Controller:
                 if not jobs.over(resource):
                     found.append(jobs.submission(resource, self.settings.gpu_resource))
         with self.metrics.time_plan():
-            self.planner.restore(found, now)
+            self._note_openings(self.planner.restore(found, now))
         for event in found:
             resource = self.watches.jobs.store[event.job.key]
             for more in jobs.events_of(None, resource, self.settings.gpu_resource):
@@ -183,15 +187,20 @@ class Controller:
         now = self.clock()
         ending = self._ending(event)
         with self.metrics.time_plan():
-            self.planner.handle(event, now)
+            self._note_openings(self.planner.handle(event, now))
         if ending:
             self.metrics.count_preemption(ending)
         if not isinstance(event, Tick):
             self._forecast_due = True
         if isinstance(event, WorkerStarted):
             self._measure_start(event)
+        elif isinstance(event, WorkerEnded):
+            self._untold.discard((event.job, event.attempt))
         for key in self.planner.changed:
             self._publish(key)
+
+    def _note_openings(self, instructions: list[Instruction]) -> None:
+        self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
 
     def _ending(self, event: Event) -> str:
         """Why a running worker stops before its end; empty if the event is of another kind."""
@@ -267,6 +276,8 @@ class Controller:
             return None
         now = self.clock()
         plan = self.planner.plan_of(key, now)
+        told = (window.attempt for window in plan.windows if window.state is not WindowState.CLOSING)
+        self._untold.difference_update((key, attempt) for attempt in told)
         progress = self.planner.progress_of(key)
         self._revision += 1
         self._published[key] = (plan.estimated_start, plan.estimated_completion)

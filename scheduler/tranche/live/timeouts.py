@@ -1,6 +1,6 @@
 """What does not happen in time: pods that find no node, pods that were never created."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from tranche.kube.names import ROLE_WORKER, pod_name
 from tranche.kube.objects import Pod, is_over
@@ -11,10 +11,18 @@ from tranche.policies import JobState, Run
 class Timeouts:
     """Remembers since when a window has been waiting for something."""
 
-    def __init__(self, missing_seconds: float, unschedulable_seconds: float, pods: Mapping[str, Pod]) -> None:
+    def __init__(
+        self,
+        missing_seconds: float,
+        unschedulable_seconds: float,
+        pods: Mapping[str, Pod],
+        untold: Container[tuple[str, int]] = (),
+    ) -> None:
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
         self._pods = pods
+        self._untold = untold
+        """Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for."""
         self._since: dict[tuple[str, int], float] = {}
 
     def due(self, states: Iterable[JobState], now: float) -> list[Event]:
@@ -39,7 +47,8 @@ class Timeouts:
         window = run.window
         pod = self._pods.get(f"{namespace}/{pod_name(name, ROLE_WORKER, window.index, window.attempt)}")
         if run.closing and pod is None:
-            return self._missing_seconds, WorkerEnded(state.job.key, window.attempt, "Lost", now)
+            limit = 0.0 if (state.job.key, window.attempt) in self._untold else self._missing_seconds
+            return limit, WorkerEnded(state.job.key, window.attempt, "Lost", now)
         if not run.closing and pod is not None and not pod.spec.node_name:
             return self._unschedulable_seconds + self._longest_grace(window.node), WorkerUnschedulable(
                 state.job.key, window.attempt, unschedulable_message(pod)

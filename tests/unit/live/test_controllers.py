@@ -85,3 +85,28 @@ def test_a_site_that_cannot_be_read_does_not_stop_the_others() -> None:
     controller = asyncio.run(taken_over(resource("good"), sites=(site("bad", "fast"), site("good", "1G"))))
     assert set(controller.planner.cluster.sites) == {"good"}
     assert written(controller, "good")["plan"]["workers"][0]["site"] == "good"
+
+
+def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
+    controller = asyncio.run(taken_over(resource("long")))
+    state = controller.planner.cluster.jobs["default/long"]
+    first, second = state.runs.values()
+    written(controller, "long")  # both are told of now
+    controller.planner.close(state, first)
+    controller._step()
+    assert first.window.attempt in state.runs  # its pod may be on its way: it is waited for
+
+    controller._untold.add(("default/long", second.window.attempt))
+    controller.planner.close(state, second)
+    controller._next_timeouts = 0.0
+    controller._step()
+    assert second.window.attempt not in state.runs
+    assert ("default/long", second.window.attempt) not in controller._untold
+
+
+def test_windows_count_as_told_of_once_a_plan_with_them_is_written() -> None:
+    controller = asyncio.run(taken_over(resource("long")))
+    opened = {("default/long", attempt) for attempt in controller.planner.cluster.jobs["default/long"].runs}
+    assert controller._untold == opened
+    written(controller, "long")
+    assert controller._untold == set()

@@ -1,0 +1,129 @@
+"""What became of each job, window by window, as the journal of a planner says: a live one, or one in virtual time."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tranche.planner.journals import Fact
+
+
+@dataclass(slots=True, eq=False)
+class Stay:
+    """One worker pod; times are seconds of the planner's clock, None while it has not happened."""
+
+    node: str
+    chunks: tuple[int, ...]
+    opened: float
+    handover: bool = False
+    """Somebody had to leave its slots first."""
+    crowd: int = 0
+    """Other starts and stops that were under way at the opening."""
+    started: float | None = None
+    closing: float | None = None
+    closing_crowd: int = 0
+    """The same at the closing."""
+    ended: float | None = None
+    outcome: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Course:
+    """One job."""
+
+    submitted: float
+    stays: dict[int, Stay] = field(default_factory=dict)
+    """By attempt."""
+
+    @property
+    def ended(self) -> float:
+        """When the last worker that finished its chunks ended."""
+        return max(
+            (s.ended for s in self.stays.values() if s.ended is not None and s.outcome == "Succeeded"), default=0
+        )
+
+    @property
+    def preemptions(self) -> int:
+        """Workers that were stopped after they had begun to train."""
+        return sum(s.started is not None and s.outcome in ("Preempted", "Lost") for s in self.stays.values())
+
+    @property
+    def last_nodes(self) -> dict[int, str]:
+        """Where each chunk was finished."""
+        return {c: stay.node for stay in self.stays.values() if stay.outcome == "Succeeded" for c in stay.chunks}
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """A job's completion time in four parts, seconds; they add up to it."""
+
+    waiting: float
+    """No window of the job was open."""
+    starting: float
+    """Windows were open, and no worker trained."""
+    training: float
+    """At least one worker trained."""
+    reporting: float
+    """All work was done, and the job's status did not say so yet."""
+
+    @property
+    def total(self) -> float:
+        """The job completion time."""
+        return self.waiting + self.starting + self.training + self.reporting
+
+
+def read_courses(facts: Iterable[Fact]) -> dict[str, Course]:
+    """All jobs of a journal, by key."""
+    courses: dict[str, Course] = {}
+    under_way: set[tuple[str, int]] = set()
+    for fact in facts:
+        course = courses.setdefault(fact.job, Course(fact.at))
+        if fact.kind == "opened":
+            stay = Stay(fact.node, fact.chunks, fact.at, fact.handover, len(under_way))
+            course.stays[fact.attempt] = stay
+            under_way.add((fact.job, fact.attempt))
+        elif fact.attempt in course.stays:
+            under_way.discard((fact.job, fact.attempt))
+            if _note(course.stays[fact.attempt], fact, len(under_way)):
+                under_way.add((fact.job, fact.attempt))
+    return courses
+
+
+def _note(stay: Stay, fact: Fact, crowd: int) -> bool:
+    """Enter the fact; whether the worker is on its way out from now on."""
+    if fact.kind == "started" and stay.started is None:
+        stay.started = fact.at
+    elif fact.kind == "ended" and stay.ended is None:
+        stay.ended, stay.outcome = fact.at, fact.outcome
+    elif fact.kind == "closing" and stay.closing is None:
+        stay.closing, stay.closing_crowd = fact.at, crowd
+        return stay.started is not None and stay.ended is None
+    return False
+
+
+def split(course: Course, completed: float) -> Phases:
+    """The time from submission to `completed` (seconds of the same clock) in its parts."""
+    ended = min(course.ended, completed)
+    training = _covered(_spans(course, ended, trained=True))
+    open_seconds = _covered(_spans(course, ended, trained=False))
+    waiting = max(0.0, ended - course.submitted) - open_seconds
+    return Phases(waiting, open_seconds - training, training, completed - ended)
+
+
+def _spans(course: Course, until: float, *, trained: bool) -> Iterator[tuple[float, float]]:
+    for stay in course.stays.values():
+        begin = stay.started if trained else stay.opened
+        if begin is not None and begin < until:
+            yield max(begin, course.submitted), min(stay.ended if stay.ended is not None else until, until)
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Length of the union."""
+    total, reached = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def stays_of(courses: Mapping[str, Course]) -> Sequence[Stay]:
+    """All workers of all jobs."""
+    return [stay for course in courses.values() for stay in course.stays.values()]

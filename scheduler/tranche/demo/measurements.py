@@ -1,0 +1,71 @@
+"""What the control plane of this run took its time for: a few figures, the same for all jobs."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, linear_regression
+
+from tranche.demo.courses import Course, Stay, stays_of
+from tranche.simulation.delays import Delays
+
+
+def measure_delays(courses: Mapping[str, Course], save_seconds: float) -> Delays:
+    """Mean delays of a run, and how they grow with the crowd: by a straight line through the starts on free slots.
+
+    Args:
+        courses: Of all jobs.
+        save_seconds: What a worker takes for its checkpoint, by its specification.
+    """
+    stays = stays_of(courses)
+    start, crowd = _line(_starts(stays))
+    stops = [
+        s.ended - s.closing - save_seconds - crowd * s.closing_crowd
+        for s in stays
+        if s.ended is not None and s.closing is not None and _trained_before(s, s.closing) and s.outcome == "Preempted"
+    ]
+    handovers = [gap for stay in stays if stay.handover for gap in _handover(stay, stays)]
+    return Delays(start, _mean(stops), save_seconds, _mean(handovers), crowd)
+
+
+def start_errors(courses: Mapping[str, Course], delays: Delays) -> list[float]:
+    """How much longer each start on free slots took than the delays say, in seconds; negative where less."""
+    points = _starts(stays_of(courses))
+    return [seconds - delays.start_seconds - delays.crowd_seconds * crowd for crowd, seconds in points]
+
+
+def _starts(stays: Sequence[Stay]) -> list[tuple[float, float]]:
+    """(crowd, seconds) of each start on free slots."""
+    return [(float(s.crowd), s.started - s.opened) for s in stays if s.started is not None and not s.handover]
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Value at 0 and slope of the line of least squares; level where it would fall or begin below 0."""
+    if len({x for x, _ in points}) > 1:
+        slope, start = linear_regression(*zip(*points, strict=True))
+        if slope > 0.0 and start >= 0.0:
+            return start, slope
+    return _mean([y for _, y in points]), 0.0
+
+
+def report_seconds(courses: Mapping[str, Course], completed: Mapping[str, float]) -> float:
+    """Mean time from the end of a job's last worker to its completion time, both on one machine's clock."""
+    return _mean([at - courses[key].ended for key, at in completed.items() if key in courses])
+
+
+def _trained_before(stay: Stay, at: float) -> bool:
+    return stay.started is not None and stay.started < at
+
+
+def _handover(stay: Stay, stays: Sequence[Stay]) -> list[float]:
+    """From the last end of a stopped worker on the node, before the start, to the start."""
+    if stay.started is None:
+        return []
+    ends = [
+        other.ended
+        for other in stays
+        if other.node == stay.node and other.closing is not None and other.ended is not None
+    ]
+    before = [end for end in ends if stay.opened <= end <= stay.started]
+    return [stay.started - max(before)] if before else []
+
+
+def _mean(values: Sequence[float]) -> float:
+    return max(0.0, fmean(values)) if values else 0.0

@@ -1,0 +1,73 @@
+"""What became of every window, as a list of facts: the same from a live planner and from one in virtual time."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tranche.planner.events import Event, JobSubmitted, WorkerEnded, WorkerStarted
+from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow
+from tranche.planner.machines import Planner, PlannerSettings
+from tranche.policies import Policy
+
+Kind = Literal["submitted", "opened", "closing", "started", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One entry of a journal."""
+
+    at: float
+    """The planner's clock in seconds when it learned or decided this."""
+    kind: Kind
+    job: str
+    attempt: int = 0
+    """Of the window; 0 for a job."""
+    node: str = ""
+    chunks: tuple[int, ...] = ()
+    handover: bool = False
+    """Whether a worker that is to stop still held the slots at the opening."""
+    outcome: str = ""
+    """Of an ended worker."""
+
+
+class JournaledPlanner(Planner):
+    """A planner that passes on what becomes of windows."""
+
+    def __init__(self, policy: Policy, settings: PlannerSettings | None, note: Callable[[Fact], None]) -> None:
+        super().__init__(policy, settings)
+        self._note = note
+
+    def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
+        """Take note of all that has happened, in order, decide once, and keep the record of both."""
+        for event in events:
+            self._note_event(event, now)
+        return self._noted(super().handle_all(events, now), now)
+
+    def restore(self, jobs: Iterable[JobSubmitted], now: float) -> list[Instruction]:
+        """Take over what an earlier planner left; windows that are open already are not told of again."""
+        return self._noted(super().restore(jobs, now), now)
+
+    def _note_event(self, event: Event, now: float) -> None:
+        match event:
+            case JobSubmitted(job=job) if job.key not in self.cluster.jobs:
+                self._note(Fact(now, "submitted", job.key))
+            case WorkerStarted(job=key, attempt=attempt) if self._knows(key, attempt):
+                self._note(Fact(event.at, "started", key, attempt))
+            case WorkerEnded(job=key, attempt=attempt) if self._knows(key, attempt):
+                self._note(Fact(event.at, "ended", key, attempt, outcome=event.outcome))
+            case _:
+                pass
+
+    def _knows(self, key: str, attempt: int) -> bool:
+        return key in self.cluster.jobs and attempt in self.cluster.jobs[key].runs
+
+    def _noted(self, instructions: list[Instruction], now: float) -> list[Instruction]:
+        """Closings first: what is decided at one instant has no order, and slots are freed before they are taken."""
+        for closed in [i for i in instructions if isinstance(i, CloseWindow)]:
+            self._note(Fact(now, "closing", closed.job, closed.window.attempt))
+        for opened in [i for i in instructions if isinstance(i, OpenWindow)]:
+            key, window = opened.job, opened.window
+            run = self.cluster.jobs[key].runs.get(window.attempt)
+            handover = run is not None and run.handover
+            self._note(Fact(now, "opened", key, window.attempt, window.node or window.site, window.chunks, handover))
+        return instructions

@@ -1,0 +1,71 @@
+"""Delays of a run: means over its windows, each of one kind."""
+
+import pytest
+
+from tranche.demo.courses import Course, Stay
+from tranche.demo.measurements import measure_delays, report_seconds, start_errors
+from tranche.simulation.delays import Delays
+
+
+def course(*stays: Stay, submitted: float = 0.0) -> Course:
+    return Course(submitted, dict(enumerate(stays, 1)))
+
+
+def test_starts_stops_and_handovers_are_averaged_apart() -> None:
+    victim = Stay("a", (0,), 0.0, started=0.4, closing=10.0, ended=10.9, outcome="Preempted")
+    other = Stay("b", (1,), 0.0, started=0.2, closing=20.0, ended=20.5, outcome="Preempted")
+    heir = Stay("a", (0,), 10.0, handover=True, started=11.2, ended=15.0, outcome="Succeeded")
+    courses = {"v": course(victim, other), "h": course(heir)}
+    measured = measure_delays(courses, save_seconds=0.2)
+    assert measured.start_seconds == pytest.approx(0.3)
+    assert measured.crowd_seconds == 0.0
+    assert start_errors(courses, measured) == pytest.approx([0.1, -0.1])
+    assert measured.notice_seconds == pytest.approx((0.7 + 0.3) / 2)
+    assert measured.save_seconds == 0.2
+    assert measured.handover_seconds == pytest.approx(11.2 - 10.9)
+
+
+def test_a_pod_stopped_before_it_trained_says_nothing_about_notices() -> None:
+    unborn = Stay("a", (0,), 0.0, closing=1.0, ended=7.0, outcome="Lost")
+    late = Stay("a", (0,), 0.0, started=2.0, closing=1.0, ended=9.0, outcome="Preempted")
+    assert measure_delays({"j": course(unborn, late)}, 0.2).notice_seconds == 0.0
+
+
+def test_of_several_that_left_the_node_the_last_before_the_start_counts() -> None:
+    leavers = [
+        Stay("a", (i,), 0.0, started=1.0, closing=10.0, ended=end, outcome="Preempted")
+        for i, end in enumerate((10.5, 11.0, 13.0))
+    ]
+    heir = Stay("a", (9,), 10.0, handover=True, started=11.4)
+    assert measure_delays({"v": course(*leavers), "h": course(heir)}, 0.0).handover_seconds == pytest.approx(0.4)
+
+
+def test_a_run_without_windows_has_no_delays() -> None:
+    assert measure_delays({}, 0.2) == Delays(0.0, 0.0, 0.2, 0.0, 0.0)
+    assert report_seconds({}, {}) == 0.0
+
+
+def test_reporting_is_the_mean_from_the_last_end_to_the_completion_time() -> None:
+    courses = {
+        "x": course(Stay("a", (0,), 0.0, started=1.0, ended=5.0, outcome="Succeeded")),
+        "y": course(Stay("a", (0,), 0.0, started=1.0, ended=7.0, outcome="Succeeded")),
+    }
+    assert report_seconds(courses, {"x": 5.1, "y": 7.3}) == pytest.approx(0.2)
+
+
+def test_delays_grow_with_the_crowd_by_a_line_through_the_starts() -> None:
+    starts = [Stay("a", (k,), 0.0, crowd=k, started=0.3 + 0.05 * k) for k in (0, 1, 4, 9)]
+    leaver = Stay("b", (9,), 0.0, crowd=2, started=0.4, closing=5.0, closing_crowd=6, ended=5.9, outcome="Preempted")
+    measured = measure_delays({"j": course(*starts, leaver)}, save_seconds=0.2)
+    assert measured.start_seconds == pytest.approx(0.3)
+    assert measured.crowd_seconds == pytest.approx(0.05)
+    assert measured.notice_seconds == pytest.approx(0.9 - 0.2 - 6 * 0.05)
+    assert start_errors({"j": course(*starts)}, measured) == pytest.approx([0.0] * 4)
+
+
+@pytest.mark.parametrize("seconds", [(0.9, 0.3), (0.0, 9.0)])
+def test_where_a_line_would_fall_or_begin_below_zero_the_mean_counts(seconds: tuple[float, float]) -> None:
+    stays = [Stay("a", (k,), 0.0, crowd=k, started=s) for k, s in zip((1, 2), seconds, strict=True)]
+    measured = measure_delays({"j": course(*stays)}, 0.0)
+    assert measured.start_seconds == pytest.approx(sum(seconds) / 2)
+    assert measured.crowd_seconds == 0.0

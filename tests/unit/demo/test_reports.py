@@ -1,0 +1,75 @@
+"""The end of the demo: a run that follows its delays exactly is predicted exactly, and any other is explained."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from builders import job, node
+from tranche.demo.comparisons import compare, spread
+from tranche.demo.measurements import measure_delays
+from tranche.demo.reports import Outcome, report, simulate_outcome
+from tranche.model import Site
+from tranche.simulation.delays import Delays
+
+TRUE = Delays(start_seconds=0.4, notice_seconds=0.3, save_seconds=0.2, handover_seconds=0.25, crowd_seconds=0.02)
+REPORTING = 0.1
+JOBS = tuple(job(f"j{i}", 6.0 * i, chunks=1 + i % 4, seconds=4.0 + 9 * (i % 3)) for i in range(12))
+NODES = (node("a", gpus=2), node("b", gpus=1))
+BARE = Outcome({}, 0, {}, TRUE, REPORTING, JOBS, (Site("edge-a"),), NODES)
+
+
+@pytest.fixture
+def outcome() -> Outcome:
+    """As if the planner in virtual time had been the live one."""
+    _, courses = simulate_outcome(BARE, "srsf", seed=1)
+    completed = {key: course.ended + REPORTING for key, course in courses.items()}
+    preemptions = sum(course.preemptions for course in courses.values())
+    measured = measure_delays(courses, TRUE.save_seconds)
+    return replace(BARE, completed=completed, preemptions=preemptions, courses=courses, delays=measured)
+
+
+def printed(outcome: Outcome) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    report(console, outcome, "srsf", 1)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 100
+    return text
+
+
+def test_delays_are_measured_as_they_are(outcome: Outcome) -> None:
+    assert outcome.preemptions >= 3
+    assert outcome.delays.start_seconds == pytest.approx(TRUE.start_seconds)
+    assert outcome.delays.crowd_seconds == pytest.approx(TRUE.crowd_seconds)
+    assert outcome.delays.notice_seconds == pytest.approx(TRUE.notice_seconds)
+    assert outcome.delays.handover_seconds == pytest.approx(TRUE.handover_seconds)
+
+
+def test_a_run_is_predicted_from_arrivals_specifications_and_its_delays(outcome: Outcome) -> None:
+    _, simulated = simulate_outcome(outcome, "srsf", seed=1)
+    found = compare(outcome.courses, simulated, outcome.completed, REPORTING)
+    assert len(found) == len(JOBS)
+    assert spread(found) == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert {one.cause() for one in found} == {""}
+
+
+def test_the_report_says_how_well_it_was_predicted(outcome: Outcome) -> None:
+    text = printed(outcome)
+    assert "12 of 12 jobs succeeded" in text
+    assert "differ from the measured ones by 0.0% at the median and 0.0% at" in text
+    assert "0 of 12 jobs by more than 15%" in text
+    assert "where the difference comes from" not in text
+
+
+def test_a_job_whose_status_was_late_is_listed_with_that_cause(outcome: Outcome) -> None:
+    late = {**outcome.completed, "default/j3": outcome.completed["default/j3"] + 20.0}
+    text = printed(replace(outcome, completed=late))
+    assert "1 of 12 jobs by more than 15%" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("j3")]
+    assert "status written +20.0 s" in line
+
+
+def test_a_run_in_which_nothing_succeeded_has_no_comparison(outcome: Outcome) -> None:
+    assert "Per job" not in printed(replace(outcome, completed={}))
