@@ -1,0 +1,47 @@
+"""Elastic jobs that may spread over more GPUs than the log gave them, against gangs, both under SRSF.
+
+``python benchmarks/elastic_widths.py`` prints average JCTs in seconds and ratios to them. A job is cut into so many
+chunks a GPU, each on one GPU; "as logged" runs at most as many chunks at once as the log says GPUs, "all at once" runs
+all of them. Speed grows linearly with the GPUs up to that number, which no log confirms.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tranche.model import Job
+from tranche.simulation.clusters import pool
+from tranche.simulation.readers import read_trace
+from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.workloads import elastic_jobs, gang_jobs
+
+TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
+LOGS = {"elasticflow_cluster01": 64, "elasticflow_cluster06": 128, "helios_venus_vcvGl": 160}
+CHUNKS = (1, 2, 4)
+
+
+def average(jobs: Sequence[Job], gpus: int) -> float:
+    """Average JCT in seconds."""
+    cluster = pool(gpus)
+    return run(Scenario(tuple(jobs), cluster.nodes, cluster.sites, "srsf")).average_jct_seconds
+
+
+def main() -> None:
+    """Measure and print, as a table of Markdown."""
+    print("| log | gang | workers at once | " + " | ".join(f"{n} chunks a GPU" for n in CHUNKS) + " |")
+    print("|:--|--:|:--|" + "--:|" * len(CHUNKS))
+    for log, gpus in LOGS.items():
+        rows = read_trace(TRACES / f"{log}.csv").rows
+        gang = average(gang_jobs(rows, pool(gpus).nodes), gpus)
+        for name, spread in (("as logged", False), ("all at once", True)):
+            cells = []
+            for chunks in CHUNKS:
+                jobs = elastic_jobs(rows, chunks)
+                jobs = [replace(job, max_workers=job.chunks) for job in jobs] if spread else jobs
+                cells.append(f"× {average(jobs, gpus) / gang:.3f}")
+            print(f"| {log} @{gpus} | {gang:,.1f} | {name} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Figures against their bounds in ranges.toml: the one place where benchmarks say what is good enough."""
+
+import tomllib
+from pathlib import Path
+
+FILE = Path(__file__).with_suffix(".toml")
+
+
+def judge(name: str, value: float) -> tuple[bool, str]:
+    """Whether a figure keeps its bound, and a line that says by how much, beside earlier trials.
+
+    Args:
+        name: A table of ranges.toml.
+        value: The figure; smaller is better.
+
+    Raises:
+        KeyError: there is no such table.
+    """
+    known = tomllib.loads(FILE.read_text())[name]
+    bound, trials = float(known["bound"]), [float(trial) for trial in known["trials"]]
+    kept = value <= bound
+    room = f"{100 * (1 - value / bound):.0f} % head-room" if kept else "OVER"
+    seen = f", trials {min(trials):g} to {max(trials):g}" if trials else ""
+    return kept, f"{name}: {value:.4g}, bound {bound:g}: {room}{seen}"

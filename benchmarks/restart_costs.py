@@ -1,0 +1,66 @@
+"""The cost of a restart charged as live, at every start of a pod, and charged only where a job has run before.
+
+``python benchmarks/restart_costs.py`` prints average JCTs in seconds, then relative to no cost, for two logs. The
+policy study before this code charged it the second way; the simulator charges it the first way, as a real pod does.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tranche.model import Job, Node, Site, Window
+from tranche.planner import Planner
+from tranche.policies import JobState, get_policy
+from tranche.simulation.clusters import pool
+from tranche.simulation.engines import Simulation, prepare
+from tranche.simulation.readers import read_trace
+from tranche.simulation.workloads import gang_jobs
+
+TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
+LOGS = {"elasticflow_cluster06": 128, "helios_venus_vcvGl": 160}
+POLICIES = ("srsf", "las")
+RESTARTS = (0.0, 60.0, 300.0)
+
+
+@dataclass(slots=True)
+class FirstStartsAreFree(Simulation):
+    """A job pays only from its second pod on."""
+
+    def _start(self, state: JobState, window: Window, pace: float) -> None:
+        restart = self.restart_seconds
+        if not self._accounts[state.job.key].starts:
+            self.restart_seconds = 0.0
+        Simulation._start(self, state, window, pace)
+        self.restart_seconds = restart
+
+
+def average(
+    kind: type[Simulation],
+    jobs: list[Job],
+    cluster: tuple[tuple[Node, ...], tuple[Site, ...]],
+    policy: str,
+    restart: float,
+) -> float:
+    """Average JCT in seconds."""
+    simulation = kind(Planner(get_policy(policy)), restart, keep_history=False, forget_finished=True)
+    prepare(simulation, jobs, *cluster)
+    simulation.run()
+    return simulation.result().average_jct_seconds
+
+
+def main() -> None:
+    """Measure and print, as a table of Markdown."""
+    print("| log | charged | policy | " + " | ".join(f"ρ = {restart:g} s" for restart in RESTARTS) + " |")
+    print("|:--|:--|:--|" + "--:|" * len(RESTARTS))
+    for log, gpus in LOGS.items():
+        cluster = pool(gpus)
+        jobs = gang_jobs(read_trace(TRACES / f"{log}.csv").rows, cluster.nodes)
+        for kind, name in ((Simulation, "at every start"), (FirstStartsAreFree, "from the second start on")):
+            for policy in POLICIES:
+                averages = [average(kind, jobs, (cluster.nodes, cluster.sites), policy, rho) for rho in RESTARTS]
+                cells = [f"{averages[0]:,.1f}", *(f"× {one / averages[0]:.3f}" for one in averages[1:])]
+                print(f"| {log} @{gpus} | {name} | {policy} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

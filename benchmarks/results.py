@@ -1,0 +1,320 @@
+"""The tables and pictures of docs/results.md, made by the commands that stand above them there.
+
+``python benchmarks/results.py`` runs what is not in ``build/results`` yet (half an hour of one core in all), then
+writes every table anew between its markers; the sentences around them are written by hand. ``--only NAME`` takes some
+tables, ``--again`` runs their commands even if their answers are there, ``--list`` names them.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/results.md"
+PICTURES = ROOT / "docs/pictures"
+KEPT = ROOT / "build/results"
+TRACES = Path(os.environ.get("TRANCHE_TRACES", ROOT.parent / "shared/traces"))
+SHOWN = "../shared/traces"
+Answer = dict[str, Any]
+Row = Sequence[str]
+
+POOLS = {
+    "elasticflow_cluster01": 64,
+    "elasticflow_cluster02": 128,
+    "elasticflow_cluster04": 512,
+    "elasticflow_cluster06": 128,
+    "helios_venus_vcvGl": 160,
+    "philly": 512,
+}
+GANGS = "fifo,fifo-skip,sjf,srtf,srsf,las,tiresias,gittins"
+EF06, HELIOS = (f"{SHOWN}/{name}.csv --gpus {POOLS[name]}" for name in ("elasticflow_cluster06", "helios_venus_vcvGl"))
+JSAC = f"compare --preset jsac --arrivals {SHOWN}/elasticflow_cluster06.csv"
+DISPATCH = "chunk-faithful,least-loaded,round-robin,random,srtf,fifo"
+RESTARTS = (0, 30, 60, 300)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the page."""
+
+    name: str
+    commands: tuple[str, ...]
+    """Arguments of ``tranche``, or a script of this folder with its own."""
+    rows: Callable[[Sequence[Answer]], list[Row]] | None
+    """Heading and rows, from the answers to the commands; None: what the script prints."""
+    pictures: tuple[tuple[str, str], ...] = ()
+    """Names in the report of the first command, and in docs/pictures."""
+
+
+def seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f}"
+
+
+def whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def ratio(policy: Answer) -> str:
+    """Mean over seeds to the baseline, with its confidence."""
+    found = policy["ratios"].get("average_jct_seconds")
+    if found is None:
+        return "–"
+    width = found["half_width_95"]
+    return f"{found['mean']:.3f}" + (f" ± {width:.3f}" if width else "")
+
+
+def to_bound(policy: Answer) -> str:
+    bound = policy["lower_bound_seconds"]
+    return "–" if bound is None else f"{policy['average_jct_seconds'] / bound:.3f}"
+
+
+def policies_table(answers: Sequence[Answer]) -> list[Row]:
+    """All figures of one comparison."""
+    rows: list[Row] = [
+        (
+            "policy",
+            "average",
+            "median",
+            "p95",
+            "p99",
+            "makespan",
+            "preemptions",
+            "used",
+            "worst slowdown",
+            "/ baseline",
+            "/ bound",
+        )
+    ]
+    rows += [
+        (
+            one["policy"],
+            *(seconds(one[f"{kind}_jct_seconds"]) for kind in ("average", "median", "p95", "p99")),
+            whole(one["makespan_seconds"]),
+            whole(one["preemptions"]),
+            f"{100 * one['utilisation']:.1f} %",
+            f"{one['worst_slowdown']:,.1f}",
+            ratio(one),
+            to_bound(one),
+        )
+        for one in answers[0]["comparisons"]
+    ]
+    return rows
+
+
+def settings_table(name: str, key: str) -> Callable[[Sequence[Answer]], list[Row]]:
+    """Settings down, policies across: average JCT, and its ratio to the first setting."""
+
+    def rows(answers: Sequence[Answer]) -> list[Row]:
+        policies = [one["policy"] for one in answers[0]["comparisons"]]
+        first = {one["policy"]: one["average_jct_seconds"] for one in answers[0]["comparisons"]}
+        table: list[Row] = [(name, *(cell for policy in policies for cell in (policy, "× the first")))]
+        for answer in answers:
+            averages = [(first[one["policy"]], one["average_jct_seconds"]) for one in answer["comparisons"]]
+            cells = (cell for base, average in averages for cell in (seconds(average), f"{average / base:.3f}"))
+            table.append((f"{answer[key]:g}", *cells))
+        return table
+
+    return rows
+
+
+def restarts_table(answers: Sequence[Answer]) -> list[Row]:
+    """One part for each trace."""
+    rows: list[Row] = []
+    for part in (answers[: len(RESTARTS)], answers[len(RESTARTS) :]):
+        table = settings_table("ρ in s", "restart_seconds")(part)
+        rows += [("trace", *table[0])] * (not rows)
+        rows += [(Path(answer["trace"]).stem, *row) for answer, row in zip(part, table[1:], strict=True)]
+    return rows
+
+
+def loads_table(answers: Sequence[Answer]) -> list[Row]:
+    """Policies down, loads across: ratio to the baseline, then to the bound, and p99."""
+    comparisons = answers[0]["comparisons"]
+    loads = list(dict.fromkeys(one["load"] for one in comparisons))
+    head = [f"{what}, load {load:g}" for what in ("average ratio", "average / bound", "p99 ratio") for load in loads]
+    rows: list[Row] = [("policy", *head)]
+    for policy in dict.fromkeys(one["policy"] for one in comparisons):
+        own = [one for one in comparisons if one["policy"] == policy]
+        p99 = [f"{one['ratios']['p99_jct_seconds']['mean']:.2f}" for one in own]
+        rows.append((policy, *(ratio(one) for one in own), *map(to_bound, own), *p99))
+    return rows
+
+
+def sigmas_table(answers: Sequence[Answer]) -> list[Row]:
+    """Policies down, σ across: average JCT over that of the baseline of the first answer."""
+    base = next(one for one in answers[0]["comparisons"] if one["policy"] == answers[0]["baseline"])
+    key = "speed_sigma" if any(answer["speed_sigma"] for answer in answers) else "estimate_sigma"
+    rows: list[Row] = [("policy", *(f"σ = {answer[key]:g}" for answer in answers))]
+    for place, policy in enumerate(one["policy"] for one in answers[0]["comparisons"]):
+        averages = [answer["comparisons"][place]["average_jct_seconds"] for answer in answers]
+        rows.append((policy, *(f"{average / base['average_jct_seconds']:.3f}" for average in averages)))
+    return rows
+
+
+def elastic_table(answers: Sequence[Answer]) -> list[Row]:
+    """Gang first, then chunks a GPU; ratios to gang SRSF."""
+    base = answers[0]["comparisons"][0]["average_jct_seconds"]
+    rows: list[Row] = [("jobs", "policy", "average", "p99", "preemptions", "/ gang srsf", "/ bound")]
+    names = ["gang", *(f"elastic, {n} chunk{'s' * (n > 1)} a GPU" for n in (1, 2, 4))]
+    for name, answer in zip(names, answers, strict=True):
+        for one in answer["comparisons"]:
+            average = one["average_jct_seconds"]
+            p99, stops = seconds(one["p99_jct_seconds"]), whole(one["preemptions"])
+            rows.append((name, one["policy"], seconds(average), p99, stops, f"{average / base:.3f}", to_bound(one)))
+    return rows
+
+
+def tables() -> list[Table]:
+    """All of the page."""
+    found = [
+        Table("targets", ("benchmarks/simulator_targets.py",), None),
+        Table("curve", ("benchmarks/simulator_curve.py --picture",), None),
+    ]
+    for name, gpus in POOLS.items():
+        command = f"compare {SHOWN}/{name}.csv --gpus {gpus} --policies {GANGS} --baseline srsf"
+        short = {"elasticflow_cluster06": "ef06", "philly": "philly"}.get(name)
+        kinds = ("jct-cdf", "jct-by-size") if short == "ef06" else ("jct-cdf", "load")
+        pictures = tuple((f"{kind}.png", f"results-{short}-{kind}.png") for kind in kinds) if short else ()
+        found.append(Table(f"gang-{name}", (command,), policies_table, pictures))
+    tenants = f"compare {SHOWN}/philly.csv --gpus {POOLS['philly']} --policies fifo-skip,drf"
+    found.append(Table("drf", (tenants,), policies_table))
+    found.append(Table("tiresias", ("benchmarks/tiresias_orders.py",), None))
+    periods = tuple(f"compare {HELIOS} --policies fifo,fifo-skip,srsf --period {p}" for p in (0, 10, 60, 300))
+    found.append(Table("period", periods, settings_table("period in s", "period_seconds")))
+    restarts = tuple(
+        f"compare {log} --policies srsf,tiresias,las --restart-seconds {rho}"
+        for log in (EF06, HELIOS)
+        for rho in RESTARTS
+    )
+    found.append(Table("restart", restarts, restarts_table))
+    found.append(Table("restart-first", ("benchmarks/restart_costs.py",), None))
+    elastic = tuple(f"compare {EF06} --policies srsf,fifo-skip --mode elastic --chunks-per-gpu {n}" for n in (1, 2, 4))
+    found.append(Table("elastic", (f"compare {EF06} --policies srsf,fifo-skip", *elastic), elastic_table))
+    found.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
+    beliefs = tuple(f"compare {EF06} --policies srsf,las --seeds 3 --estimate-sigma {s}" for s in (0, 0.5, 1, 2))
+    found.append(Table("estimates", beliefs, sigmas_table))
+    found.append(
+        Table("jsac", (f"{JSAC} --jobs 120 --policies {DISPATCH} --loads 0.7,0.9,1.1 --seeds 3",), loads_table)
+    )
+    tenth = f"{JSAC} --jobs 400 --chunk-scale 0.1 --policies {DISPATCH} --loads 0.7,0.9,1.1 --seeds 3"
+    found.append(Table("jsac-tenth", (tenth,), loads_table))
+    speeds = tuple(
+        f"{JSAC} --jobs 400 --chunk-scale 0.1 --policies chunk-faithful,least-loaded,round-robin,srtf --seeds 3 "
+        f"--speed-sigma {s}"
+        for s in (0, 0.3, 0.6)
+    )
+    found.append(Table("speeds", speeds, sigmas_table))
+    return found
+
+
+def answer_of(table: Table, place: int, *, again: bool) -> Answer:
+    """What a command of a table prints, run only if it is not known."""
+    command = table.commands[place]
+    directory = KEPT / table.name
+    kept = directory / f"{place}.json"
+    if kept.exists() and not again:
+        known: Answer = json.loads(kept.read_text())
+        if known["asked"] == command:
+            return known
+    directory.mkdir(parents=True, exist_ok=True)
+    report = directory / "report" if table.pictures and not place and table.rows else None
+    began, load = time.perf_counter(), os.getloadavg()[0]
+    printed = subprocess.run(words(command, report), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    answer: Answer = json.loads(printed) if table.rows else {"printed": printed}
+    answer |= {"asked": command, "wall_seconds": time.perf_counter() - began, "load_before": load}
+    answer |= {"date": time.strftime("%Y-%m-%d")}
+    kept.write_text(json.dumps(answer, indent=1))
+    print(f"{table.name}: {answer['wall_seconds']:.1f} s (load {load:.1f})  {shown(command)}", flush=True)
+    return answer
+
+
+def is_script(command: str) -> bool:
+    return command.startswith("benchmarks/")
+
+
+def shown(command: str) -> str:
+    """As one types it."""
+    return f"{'python' if is_script(command) else 'tranche'} {command}"
+
+
+def words(command: str, report: Path | None) -> list[str]:
+    """The words of a process that answers on stdout."""
+    arguments = shlex.split(command.replace(SHOWN, str(TRACES)))
+    if is_script(command):
+        return [sys.executable, *arguments]
+    tranche = str(Path(sys.executable).with_name("tranche"))
+    more = [] if report is None else ["--out", str(report)]
+    return [tranche, *arguments, "--processes", "1", "--format", "json", "--quiet", *more]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A table, figures to the right."""
+    head, *rest = rows
+    lines = [head, [":--" if i == 0 else "--:" for i in range(len(head))], *rest]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def block(table: Table, answers: Sequence[Answer]) -> str:
+    """Commands, figures and when they were made."""
+    commands = "\n".join(map(shown, table.commands))
+    wall, load = sum(answer["wall_seconds"] for answer in answers), max(answer["load_before"] for answer in answers)
+    when = max(answer["date"] for answer in answers)
+    made = f"*{when}, {os.cpu_count()} cores ({platform.machine()}), one process: {wall:,.0f} s at load ≤ {load:.1f}.*"
+    return f"```sh\n{commands}\n```\n\n{figures(table, answers)}\n\n{made}"
+
+
+def figures(table: Table, answers: Sequence[Answer]) -> str:
+    """The table, or what a script printed."""
+    if table.rows is not None:
+        return markdown(table.rows(answers))
+    printed = str(answers[0]["printed"]).strip()
+    return printed if printed.startswith("|") else f"```\n{printed}\n```"
+
+
+def replaced(page: str, name: str, text: str) -> str:
+    """The page with what stands between the markers of a table replaced.
+
+    Raises:
+        ValueError: the page lacks the markers.
+    """
+    opening, closing = f"<!-- table {name} -->", f"<!-- end {name} -->"
+    before, found, rest = page.partition(opening)
+    _, end, after = rest.partition(closing)
+    if not found or not end:
+        raise ValueError(f"{PAGE.name} lacks the markers {opening} and {closing}")
+    return f"{before}{opening}\n{text}\n{closing}{after}"
+
+
+def main() -> None:
+    """Run and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[table.name for table in tables()])
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--dry", action="store_true", help="run, but leave the page as it is")
+    options = parser.parse_args()
+    chosen = [table for table in tables() if not options.only or table.name in options.only]
+    for table in chosen:
+        if options.list:
+            print(table.name, *(f"  {shown(command)}" for command in table.commands), sep="\n")
+            continue
+        answers = [answer_of(table, place, again=options.again) for place in range(len(table.commands))]
+        if options.dry:
+            continue
+        PAGE.write_text(replaced(PAGE.read_text(), table.name, block(table, answers)))
+        for source, name in table.pictures:  # of compare; a script draws its own
+            shutil.copy(KEPT / table.name / "report" / source, PICTURES / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Tiresias under each order within a queue, against the figures of its authors' simulator (README of shared/traces).
+
+``python benchmarks/tiresias_orders.py`` prints the average JCT in seconds and the gap; about a minute of CPU.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import get_args
+
+from tranche.policies.tiresias import Order
+from tranche.simulation.clusters import pool
+from tranche.simulation.readers import read_trace
+from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.workloads import gang_jobs
+
+TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
+TARGETS = {
+    "elasticflow_cluster06": (128, 38548.4),
+    "elasticflow_cluster04": (512, 28179.2),
+    "helios_venus_vcvGl": (160, 5717.9),
+}
+
+
+def average(trace: str, gpus: int, policy: str) -> float:
+    """Average JCT in seconds."""
+    cluster = pool(gpus)
+    jobs = tuple(gang_jobs(read_trace(TRACES / f"{trace}.csv").rows, cluster.nodes))
+    return run(Scenario(jobs, cluster.nodes, cluster.sites, policy)).average_jct_seconds
+
+
+def main() -> None:
+    """Measure and print, as a table of Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--promote", type=float, default=0.0, help="PROMOTEKNOB; 0: never, as in the figures")
+    options = parser.parse_args()
+    logs = [f"{trace} @{gpus}" for trace, (gpus, _) in TARGETS.items()]
+    print(f"| order within a queue | {' | '.join(f'{log} | gap' for log in logs)} |")
+    print(f"|:--|{'--:|--:|' * len(logs)}")
+    print(f"| *authors' simulator* | {' | '.join(f'{target:,.1f} | ' for _, target in TARGETS.values())} |", flush=True)
+    for order in get_args(Order):
+        policy = f"tiresias:order={order}:promote={options.promote}"
+        cells = []
+        for trace, (gpus, target) in TARGETS.items():
+            found = average(trace, gpus, policy)
+            cells.append(f"{found:,.1f} | {100 * (found / target - 1):+.1f} %")
+        print(f"| {order} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
