@@ -54,7 +54,7 @@ class ControllerSettings:
     """… and by more than this fraction of the time that is left."""
     tick_seconds: float = 1.0
     """Longest pause between two looks at timers."""
-    missing_pod_seconds: float = 5.0
+    missing_pod_seconds: float = 2.0
     """A closing window without a pod counts as ended after this: its pod was never created."""
     unschedulable_seconds: float = 30.0
     """A pod that finds no node for this long, besides the longest grace period of a victim there, is planned anew."""
