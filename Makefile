@@ -29,7 +29,7 @@ control-plane: setup  ## etcd, Kubernetes and kwok, built from Go modules, once 
 binaries: setup  ## the control plane, and helm and kubeconform for the tests
 	@$(BIN)/python -m tranche_testcluster build
 
-demo: control-plane  ## real jobs on a real control plane, two minutes (KEEP=1: leave it running, SEED=, POLICY=, SLOWER=)
+demo: control-plane  ## real jobs on a real control plane, two to three minutes (KEEP=1: leave it running, SEED=, POLICY=, SLOWER=)
 	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY)) $(if $(SLOWER),--slower $(SLOWER))
 
 test: lint types contracts binaries  ## everything that .ci/run runs

@@ -9,7 +9,7 @@ from tranche.policies import LIVE_POLICIES
 
 
 @click.command()
-@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(LIVE_POLICIES))
+@click.option("--policy", default="srsf", show_default=True, type=click.Choice(LIVE_POLICIES))
 @click.option("--seed", default=1, show_default=True, help="Draws what the real log does not say (chunks, data site).")
 @click.option(
     "--slower",
@@ -22,7 +22,7 @@ from tranche.policies import LIVE_POLICIES
 @click.option("--directory", type=click.Path(path_type=Path), help="For logs and data (default: a temporary folder).")
 @click.option("--picture", type=click.Path(path_type=Path), help="Write the terminal's picture at half-time as SVG.")
 def demo(policy: str, seed: int, slower: float, keep: bool, directory: Path | None, picture: Path | None) -> None:
-    """Run real jobs on a real Kubernetes control plane on this machine, about two minutes (times --slower)."""
+    """Run real jobs on a real Kubernetes control plane on this machine, two to three minutes (times --slower)."""
     from tranche.demo.runs import DemoError, DemoSettings, run
 
     console = Console()

@@ -33,7 +33,7 @@ class DemoError(Exception):
 class DemoSettings:
     """What can be asked of the demo."""
 
-    policy: str = "chunk-faithful"
+    policy: str = "srsf"
     """Of the planner."""
     seed: int = 1
     """Draws what the log does not say."""

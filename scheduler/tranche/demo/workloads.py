@@ -9,6 +9,7 @@ capacity of the demo's cluster; what others would show, better and worse, benchm
 
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from math import log2
 from typing import Any
 
 from tranche.policies.choices import choose
@@ -47,12 +48,21 @@ SITES = (
 class Compression:
     """How real times become demo times."""
 
-    divisor: float = 1072.0
-    longest_seconds: float = 20.0
-    """Durations are cut here, after division."""
-    shortest_chunk_seconds: float = 1.5
+    divisor: float = 857.6
+    longest_seconds: float = 25.0
+    """Above it durations are cut, after division; see `shorten`."""
+    shortest_chunk_seconds: float = 1.875
     most_gpus: int = 8
     """A job's GPU count is cut here: the demo's cluster has 20."""
+
+    def shorten(self, seconds: float) -> float:
+        """A real duration as one of the demo.
+
+        Above the longest, a doubling adds a twentieth of it: jobs that are cut to one length would tie in every order
+        by work, and who of them goes first would hang on the last digit.
+        """
+        divided, longest = seconds / self.divisor, self.longest_seconds
+        return divided if divided <= longest else longest * (1 + log2(divided / longest) / 20)
 
     def slowed(self, factor: float) -> "Compression":
         """The same jobs with all times, of arrivals and of work, longer by this factor."""
@@ -110,7 +120,7 @@ def load(seed: int, compression: Compression = Compression()) -> list[DemoJob]:
 def draw(row: TraceRow, seed: int, compression: Compression) -> DemoJob:
     """One job of the demo from one row of a log."""
     gpus = min(row.gpus, compression.most_gpus)
-    work = gpus * min(row.duration_seconds / compression.divisor, compression.longest_seconds)
+    work = gpus * compression.shorten(row.duration_seconds)
     wanted = gpus * choose((1, 2, 3), seed, row.job_id, "chunks")
     chunks = max(1, min(wanted, int(work / compression.shortest_chunk_seconds)))
     return DemoJob(
