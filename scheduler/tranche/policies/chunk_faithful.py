@@ -67,10 +67,8 @@ class ChunkFaithful(BindingPolicy):
     behind: ClassVar[str] = "whose chunks are denser"
 
     def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """Density γ = (1/D) / (g · E·B/n), densest first; ties first come, first served."""
-        job = state.job
-        work = job.batches_per_chunk_total * seconds_per_batch * max(1, job.gpus)
-        return (-job.weight / (job.chunks * work), job.submitted, job.key, chunk)
+        """Densest first; ties first come, first served."""
+        return (-state.density(seconds_per_batch), state.job.submitted, state.job.key, chunk)
 
     def dispatch(
         self,

@@ -45,12 +45,9 @@ class SlotDispatch(BindingPolicy):
         """
 
     def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """Arrival, or density γ = (1/D) / (g·E·B/n) of JSAC'22."""
-        job = state.job
-        if self.order == "arrival":
-            return (0.0, job.submitted, job.key, chunk)
-        work = job.batches_per_chunk_total * seconds_per_batch * max(1, job.gpus)
-        return (-job.weight / (job.chunks * work), job.submitted, job.key, chunk)
+        """Arrival, or the density of JSAC'22."""
+        value = -state.density(seconds_per_batch) if self.order == "density" else 0.0
+        return (value, state.job.submitted, state.job.key, chunk)
 
     def dispatch(
         self,

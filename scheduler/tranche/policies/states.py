@@ -189,6 +189,11 @@ class JobState:
         training = sum(run.started is not None for run in self.runs.values()) * max(1, self.job.gpus)
         return now + max(0.0, gpu_seconds - self.attained_gpu_seconds(now)) / training if training else None
 
+    def density(self, seconds_per_batch: float) -> float:
+        """γ = (1/D) / (g·E·B/n) of a chunk at such a speed, times the job's weight (JSAC'22, section IV)."""
+        work = self.job.batches_per_chunk_total * seconds_per_batch * max(1, self.job.gpus)
+        return self.job.weight / (self.job.chunks * work)
+
     def remaining_batches(self, chunk: int) -> float:
         """Mini-batches of the chunk that the ledger has not counted."""
         return 0.0 if chunk in self.done else self.job.batches_per_chunk_total - self.partial.get(chunk, 0.0)

@@ -1,16 +1,11 @@
 """Random numbers by name: the same seed and names always give the same number, whatever was drawn before."""
 
-from hashlib import blake2b
 from math import exp
 from statistics import NormalDist
 
+from tranche.policies.choices import uniform
+
 _NORMAL = NormalDist()
-
-
-def uniform(seed: int, *names: object) -> float:
-    """A number in (0, 1)."""
-    digest = blake2b(repr((seed, *names)).encode(), digest_size=8).digest()
-    return (int.from_bytes(digest) + 0.5) / 2**64
 
 
 def lognormal(sigma: float, seed: int, *names: object) -> float:

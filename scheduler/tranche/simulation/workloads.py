@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import ceil
 
 from tranche.model import Job, Node, PodShape, Resources, Tier
+from tranche.policies.choices import uniform
 from tranche.simulation.clusters import ClusterSpec
-from tranche.simulation.draws import uniform
 from tranche.simulation.readers import TraceRow
 
 NAMESPACE = "default"
