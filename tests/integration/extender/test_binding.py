@@ -98,6 +98,16 @@ class Lab:
         """Delete a pod."""
         assert self.cluster.request("DELETE", f"{self._pods}/{name}")[0] == 200
 
+    def quiet(self, *nodes: str) -> None:
+        """Wait until the nodes have not changed for two seconds: every change of one makes kube-scheduler try again."""
+        known, since = "", time.monotonic()
+        while time.monotonic() - since < 2:
+            answers = [self.cluster.request("GET", f"/api/v1/nodes/{node}")[1] for node in nodes]
+            seen = " ".join(str(answer["metadata"]["resourceVersion"]) for answer in answers)
+            if seen != known:
+                known, since = seen, time.monotonic()
+            time.sleep(0.1)
+
     def alone(self) -> None:
         """Wait until no other pods are left: kube-scheduler tries rejected pods again at every event of any pod."""
         self.until(lambda: not [p for p in self._everywhere() if p["metadata"]["namespace"] != self.namespace])
@@ -204,6 +214,7 @@ def test_a_rejected_pod_costs_two_calls_at_most_and_evicts_nobody(lab: Lab, site
     victims = {lab.pod(f"victim-{i}", [(first, second)[i % 2]], 1, lowest) for i in range(6)}
     lab.running(*victims)
     lab.alone()
+    lab.quiet(first, second)
     lab.plan("cats", stamp=(1, 7))
 
     before = lab.extender.calls("filter")
