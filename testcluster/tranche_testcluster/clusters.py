@@ -227,9 +227,8 @@ class Cluster:
         """Start a component again, with its data, and wait until it is ready.
 
         A kwok that met an API server in its death throes may have lost the write that was under way, and it never
-        repeats it. A kube-controller-manager that meets one whose RBAC is not loaded yet is refused, and may try its
-        watches again only minutes later. So with etcd or kube-apiserver both, if they run, are started again too;
-        nothing is lost with them.
+        repeats it. So with etcd or kube-apiserver a running kwok is started again too; nothing else is lost with it.
+        A kube-controller-manager that was refused meanwhile may notice lost nodes only minutes later.
         """
         component = self._component(name)
         # kwok would wait for the leases of its predecessor to run out.
@@ -238,7 +237,7 @@ class Cluster:
         component.wait()
         self._hand_over(nodes)
         if name in ("etcd", "kube-apiserver"):
-            self._restart_clients()
+            self._restart_kwok()
 
     def stop(self, name: str, signal: int = signals.SIGTERM) -> None:
         """Send a component a signal that ends it and wait until it has."""
@@ -317,14 +316,13 @@ class Cluster:
         sites.await_kwok(self._admin, nodes, _HAND_OVER_SECONDS + self._lease_seconds)
         sites.nudge(self._admin, nodes)
 
-    def _restart_clients(self) -> None:
-        server = self._component("kube-apiserver")
+    def _restart_kwok(self) -> None:
+        server, kwok = self._component("kube-apiserver"), self._component("kwok")
         if server.running:
             server.wait()
-            for name in ("kube-controller-manager", "kwok"):
-                if self._component(name).running:
-                    self._component(name).stop(signals.SIGKILL)
-                    self.start(name)
+            if kwok.running:
+                kwok.stop(signals.SIGKILL)
+                self.start("kwok")
 
     def _require_leases(self) -> None:
         """Start kwok again until it is one that respects leases; every second one does."""
