@@ -66,7 +66,6 @@ class Cluster:
         self._components: dict[str, Component] = {}
         self._clients: list[Client] = []
         self._workspace: Workspace | None = None
-        self._heedful_kwok = 0
 
     def __enter__(self) -> Self:
         """Start everything but the scheduler and wait until pods can be created.
@@ -175,7 +174,7 @@ class Cluster:
         again while a node is silent may start the pods that wait there.
         """
         sites.silence(self._admin, node)
-        self._require_leases()
+        self._require_leases(node)
 
     def revive(self, node: str) -> None:
         """Undo ``silence`` and wait until kwok is back, which takes a quarter of ``node_lease_seconds``."""
@@ -324,12 +323,10 @@ class Cluster:
                 kwok.stop(signals.SIGKILL)
                 self.start("kwok")
 
-    def _require_leases(self) -> None:
+    def _require_leases(self, silenced: str) -> None:
         """Start kwok again until it is one that respects leases; every second one does."""
         for _ in range(_KWOK_STARTS):
-            pid = self._component("kwok").pid
-            if pid == self._heedful_kwok or sites.respects_leases(self._admin):
-                self._heedful_kwok = pid
+            if sites.respects_leases(self._admin, silenced):
                 return
             self._component("kwok").stop(signals.SIGKILL)
             self.start("kwok")

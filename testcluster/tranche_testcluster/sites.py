@@ -75,20 +75,20 @@ def silence(client: Client, name: str) -> None:
         pass
 
 
-def respects_leases(client: Client) -> bool:
+def respects_leases(client: Client, silenced: str) -> bool:
     """Whether kwok leaves pods alone on nodes whose lease it does not hold.
 
     kwok 0.8.0 does so in every second of its lives only: it starts its controllers in the random order of a Go map
     (controller.go, ``range c.conf.LocalStages``), and pods that come before nodes never hear of leases. Asked with a
-    pod on a node that does not exist, and then one on a node that kwok minds, if there is any: it starts the second
-    only after it has seen both.
+    pod on the silenced node, and then one on a node that kwok minds, if there is any: it starts the second only after
+    it has seen both.
 
     Raises:
         ClusterError: kwok starts neither.
     """
     probe, control = f"{_PODS}/{_PROBE}", f"{_PODS}/{_PROBE}-control"
     minded = [one["metadata"]["name"] for one in _leases(client) if one["spec"]["holderIdentity"] != _SILENCED]
-    pods = [(probe, _PROBE), *((control, node) for node in minded[:1])]
+    pods = [(probe, silenced), *((control, node) for node in minded[:1])]
     for path, where in pods:
         containers = [{"name": "probe", "image": "probe"}]
         body = {"metadata": {"name": path.rpartition("/")[2]}, "spec": {"nodeName": where, "containers": containers}}
