@@ -75,6 +75,11 @@ class Job:
         return self.owner or self.key.partition("/")[0]
 
     @property
+    def width(self) -> int:
+        """Workers that train at the same time when nothing is in the way."""
+        return max(1, min(self.max_workers, self.chunks))
+
+    @property
     def batches_per_chunk_total(self) -> int:
         """E_j·B_j: mini-batches that finish one chunk."""
         return self.epochs * self.batches_per_chunk

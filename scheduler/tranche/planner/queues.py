@@ -105,7 +105,7 @@ class JobQueue:
         after = (rank, state.arrival)
         return [one for one in self.candidates(now) if one[3] is not blocked and one[:2] > after]
 
-    def settle(self, now: float) -> None:
+    def settle(self) -> None:
         """The decision is over: what it freed and started itself needs no further look."""
         self.all_fresh = False
 

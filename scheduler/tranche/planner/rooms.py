@@ -7,22 +7,26 @@ it changes nothing, and says which windows to close and which nodes to use, or t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tranche.model import PodShape, Resources
+from tranche.model import Resources
 from tranche.policies import ClusterState, JobState, NodeState, Run
 
 
 def could_run(cluster: ClusterState, state: JobState) -> bool:
     """Whether an otherwise empty cluster could run the job: one that never fits must not block a queue."""
-    return could_hold(cluster, state.job.worker, state.job.chunks if state.job.rigid else 1)
-
-
-def could_hold(cluster: ClusterState, shape: PodShape, members: int) -> bool:
-    """Whether the empty cluster has room for so many pods of the shape."""
-    for node in cluster.eligible(shape):
+    request, members = state.job.worker.requests, state.job.chunks if state.job.rigid else 1
+    for node in cluster.hosts(state):
         room = node.capacity
-        while members and shape.requests.fits(room):
-            room, members = room - shape.requests, members - 1
+        while members and request.fits(room):
+            room, members = room - request, members - 1
     return not members
+
+
+def usable_nodes(cluster: ClusterState, state: JobState, now: float) -> list[NodeState]:
+    """Nodes that could take a worker of the job, without those that it avoids now."""
+    nodes = cluster.hosts(state)
+    if state.avoided:
+        nodes = [node for node in nodes if state.avoided.get(node.node.name, 0.0) <= now]
+    return nodes
 
 
 def free_nodes(cluster: ClusterState, state: JobState, wanted: int, now: float, *, first_fit: bool) -> list[NodeState]:
@@ -36,9 +40,7 @@ def free_nodes(cluster: ClusterState, state: JobState, wanted: int, now: float, 
         first_fit: Take nodes by name, not the one that a worker fills best.
     """
     request = state.job.worker.requests
-    nodes = cluster.hosts(state)
-    if state.avoided:
-        nodes = [node for node in nodes if state.avoided.get(node.node.name, 0.0) <= now]
+    nodes = usable_nodes(cluster, state, now)
     if wanted == 1 and not first_fit:
         best = min((node for node in nodes if node.has_room(request)), key=_gpus_left, default=None)
         return [] if best is None else [best]
@@ -168,9 +170,7 @@ def make_room(
         now: Clock, in seconds.
     """
     trial = Trial(cluster, behind)
-    nodes = cluster.hosts(state)
-    if state.avoided:
-        nodes = [node for node in nodes if state.avoided.get(node.node.name, 0.0) <= now]
+    nodes = usable_nodes(cluster, state, now)
     for _ in range(workers):
         if not trial.place(state.job.worker.requests, nodes):
             return None

@@ -46,7 +46,7 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
             heappush(heap, following)
     for state in passed_over:
         queue.stale[state.job.key] = None
-    queue.settle(now)
+    queue.settle()
 
 
 def _has_own_obstacle(state: JobState) -> bool:

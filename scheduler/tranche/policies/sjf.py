@@ -20,4 +20,4 @@ class Sjf(QueuePolicy):
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The rest of the job in seconds on all its workers."""
-        return (state.worker_seconds(now) / state.width, 0.0)
+        return (state.worker_seconds(now) / state.job.width, 0.0)

@@ -22,8 +22,8 @@ class Srtf(QueuePolicy):
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The rest of the job in seconds on all its workers."""
-        return (state.worker_seconds(now) / state.width, 0.0)
+        return (state.worker_seconds(now) / state.job.width, 0.0)
 
     def slope(self, state: JobState, now: float) -> float:
         """Seconds of rest that pass in a second."""
-        return state.training_rate(now) / state.width
+        return state.training_rate(now) / state.job.width

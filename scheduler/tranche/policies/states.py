@@ -143,14 +143,9 @@ class JobState:
         return not (self.finished or self.failed or self.job.suspended or self.unplannable)
 
     @property
-    def width(self) -> int:
-        """Workers that train at the same time when nothing is in the way."""
-        return max(1, min(self.job.max_workers, self.job.chunks))
-
-    @property
     def job_gpus(self) -> int:
         """GPUs of all these workers together."""
-        return self.width * max(1, self.job.gpus)
+        return self.job.width * max(1, self.job.gpus)
 
     def ledger_changed(self) -> None:
         """Forget what was derived from `done` and `partial`."""

@@ -49,7 +49,7 @@ class JobAccount:
             submitted=job.submitted,
             started=started,
             completed=completed,
-            gpus=job.gpus * max(1, min(job.max_workers, job.chunks)),
+            gpus=job.gpus * job.width,
             ideal_seconds=ideal_seconds,
             waiting_seconds=self.waited,
             preemptions=self.preemptions,
@@ -63,8 +63,7 @@ class JobAccount:
 
 def ideal_seconds(job: Job, fastest: float) -> float:
     """JCT on an empty cluster of nodes of that relative speed, without transfers, restarts and communication."""
-    width = max(1, min(job.max_workers, job.chunks))
-    return -(-job.chunks // width) * job.batches_per_chunk_total * job.step_seconds / fastest
+    return -(-job.chunks // job.width) * job.batches_per_chunk_total * job.step_seconds / fastest
 
 
 def fastest_speed(nodes: list[Node]) -> float:
