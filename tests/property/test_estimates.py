@@ -1,12 +1,14 @@
 """Planned starts and completions against what the simulator then does."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job, node
 from tranche.model import Job
-from tranche.planner import JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
+from tranche.planner import Instruction, JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.simulation import Simulation
 
@@ -56,3 +58,47 @@ def test_without_arrivals_a_fifo_plan_comes_true_to_the_second(sizes: list[tuple
         start, completion = estimates[result.key]
         assert completion == pytest.approx(result.completed, rel=1e-9)
         assert start == pytest.approx(first[result.key], abs=1e-6)
+
+
+MIXED = st.lists(
+    st.tuples(st.integers(1, 5), st.floats(1, 300), st.booleans(), st.sampled_from(["edge-0", "edge-1", None])),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(sizes=MIXED, gpus=GPUS)
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_without_arrivals_a_plan_with_gangs_and_copies_of_data_comes_true_to_the_second(
+    sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]
+) -> None:
+    jobs = [
+        job(f"j{i}", chunks=chunks, seconds=seconds, rigid=rigid, data_site=None if rigid else site, chunk_bytes=1e8)
+        for i, (chunks, seconds, rigid, site) in enumerate(sizes)
+    ]
+    simulation, estimates = played("chunk", jobs, gpus)
+    first = started(simulation)
+    assert {result.key for result in simulation.result().jobs} == set(estimates)
+    for result in simulation.result().jobs:
+        start, completion = estimates[result.key]
+        assert completion == pytest.approx(result.completed, rel=1e-9)
+        assert start == pytest.approx(first[result.key], abs=1e-6)
+
+
+@given(sizes=MIXED, gpus=GPUS)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_a_forecast_changes_nothing(sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]) -> None:
+    def history(*, asked: bool) -> list[tuple[float, Instruction]]:
+        simulation = Simulation(Planner(get_policy("chunk"), PlannerSettings(validate=True)))
+        for i, count in enumerate(gpus):
+            simulation.planner.handle(NodeChanged(node(f"n{i}", f"edge-{i % 2}", count)), 0.0)
+        for i, (chunks, seconds, rigid, site) in enumerate(sizes):
+            one = job(f"j{i}", 20.0 * i, chunks=chunks, seconds=seconds, rigid=rigid, data_site=None if rigid else site)
+            simulation.at(one.submitted, JobSubmitted(replace(one, chunk_bytes=1e8)))
+        while simulation._heap or simulation.planner.next_wakeup() is not None:
+            simulation.step()
+            if asked:
+                simulation.planner.forecast(simulation.now)
+        return simulation.history
+
+    assert history(asked=True) == history(asked=False)

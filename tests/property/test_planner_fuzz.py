@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from builders import job, node, planner, worker
-from tranche.model import Job, Node, Preemption, Resources, WindowState
+from tranche.model import Job, Node, Preemption, Quota, QuotaLimit, Resources, WindowState
 from tranche.planner import (
     JobChanged,
     JobRemoved,
@@ -17,6 +17,8 @@ from tranche.planner import (
     NodeChanged,
     NodeRemoved,
     Planner,
+    QuotaChanged,
+    QuotaRemoved,
     Tick,
     WorkerBound,
     WorkerEnded,
@@ -50,9 +52,20 @@ class PlannerMachine(RuleBasedStateMachine):
         servers=st.integers(0, 1),
         preemption=st.sampled_from(Preemption),
         gang=st.booleans(),
+        elsewhere=st.booleans(),
+        priority=st.sampled_from([-10, -9, -8]),
     )
     def submit(
-        self, chunks: int, gpus: int, seconds: float, limit: int, servers: int, preemption: Preemption, gang: bool
+        self,
+        chunks: int,
+        gpus: int,
+        seconds: float,
+        limit: int,
+        servers: int,
+        preemption: Preemption,
+        gang: bool,
+        elsewhere: bool,
+        priority: int,
     ) -> None:
         rigid = gang and self.planner.policy.plans_gangs
         one = job(
@@ -65,9 +78,12 @@ class PlannerMachine(RuleBasedStateMachine):
             min_workers=chunks if rigid else 1,
             rigid=rigid,
             owner=f"team-{chunks % 2}",
+            data_site=f"edge-{gpus % 2}" if elsewhere else None,
+            chunk_bytes=1e9 if elsewhere else 0.0,  # 80 s between two sites
             servers=servers,
             server=worker(0) if servers else None,
             preemption=preemption,
+            priority=priority,
         )
         self.submitted += 1
         self.jobs[one.key] = one
@@ -130,6 +146,21 @@ class PlannerMachine(RuleBasedStateMachine):
             key = data.draw(st.sampled_from(sorted(self.jobs)))
             self.planner.handle(WorkerRejected(key, "QuotaExceeded", "quota", permanent), self.now)
 
+    @rule(
+        gpus=st.integers(0, 4),
+        pods=st.integers(0, 4),
+        foreign=st.integers(0, 2),
+        tiers=st.sampled_from([None, frozenset({-9})]),
+        name=st.sampled_from(["small", "large"]),
+    )
+    def set_quota(self, gpus: int, pods: int, foreign: int, tiers: frozenset[int] | None, name: str) -> None:
+        limits = (QuotaLimit("requests.nvidia.com/gpu", "gpus", gpus, foreign), QuotaLimit("pods", "pods", pods))
+        self.planner.handle(QuotaChanged(Quota("default", name, limits, tiers)), self.now)
+
+    @rule(name=st.sampled_from(["small", "large"]))
+    def remove_quota(self, name: str) -> None:
+        self.planner.handle(QuotaRemoved("default", name), self.now)
+
     @rule(data=st.data())
     def remove_job(self, data: st.DataObject) -> None:
         if self.jobs:
@@ -149,6 +180,8 @@ class PlannerMachine(RuleBasedStateMachine):
         """Heal everything; then every job must run to its end."""
         if not hasattr(self, "planner"):
             return
+        self.remove_quota("small")
+        self.remove_quota("large")
         for healthy in self.nodes.values():
             self.planner.handle(NodeChanged(healthy), self.now)
         for key, one in self.jobs.items():
@@ -158,9 +191,10 @@ class PlannerMachine(RuleBasedStateMachine):
         for _ in range(3000):
             windows = [(s, run) for s in self.planner.cluster.jobs.values() for run in s.runs.values()]
             if not windows:
-                self.now += 400.0
+                wakeup = self.planner.next_wakeup()
+                self.now = max(self.now, wakeup or 0.0)
                 self.planner.handle(Tick(), self.now)
-                if not any(s.runs for s in self.planner.cluster.jobs.values()):
+                if wakeup is None and not any(s.runs for s in self.planner.cluster.jobs.values()):
                     break
                 continue
             for state, run in windows:
@@ -180,6 +214,8 @@ def _case(name: str, examples: int) -> type[TestCase]:
     return case  # type: ignore[no-any-return]
 
 
+TestChunk = _case("chunk", 150)
+TestChunkFair = _case("chunk:fair=1:halflife=500", 100)
 TestFaithful = _case("chunk-faithful", 300)
 TestFifo = _case("fifo", 150)
 TestFifoSkip = _case("fifo-skip", 60)

@@ -132,6 +132,8 @@ def _facts(
         "restart_seconds": options.restart_seconds,
         "estimate_sigma": options.estimate_sigma,
         "speed_sigma": options.speed_sigma,
+        "link_sigma": options.link_sigma,
+        "unsized": options.unsized,
         "comparisons": [_comparison_facts(comparison) for comparison in comparisons],
         "simulations": [_cell_facts(outcome) for outcome in result.outcomes],
         "failures": [{"simulation": failure.name, "reason": failure.reason} for failure in result.failures],

@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tranche.policies import LIVE_POLICIES
+from tranche.cli.numbers import LIVE_POLICY
 
 
 @click.command()
-@click.option("--policy", default="srsf", show_default=True, type=click.Choice(LIVE_POLICIES))
+@click.option("--policy", default="srsf", show_default=True, type=LIVE_POLICY)
 @click.option("--seed", default=1, show_default=True, help="Draws what the real log does not say (chunks, data site).")
 @click.option(
     "--slower",

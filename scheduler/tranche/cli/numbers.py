@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from tranche.model.quantities import parse_bytes
-from tranche.policies import get_policy
+from tranche.policies import Policy, get_live_policy, get_policy
 
 Item = TypeVar("Item")
 LONGEST_SECONDS = 10**9
@@ -74,17 +74,22 @@ class PolicyName(click.ParamType[str]):
 
     name = "policy"
 
+    def __init__(self, read: Callable[[str], Policy] = get_policy) -> None:
+        self._read = read
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text as it is, if it means something."""
         try:
-            get_policy(str(value))
+            self._read(str(value))
         except ValueError as error:
             self.fail(f"{error}.", param, ctx)
         return str(value)
 
 
 POLICY = PolicyName()
+LIVE_POLICY = PolicyName(get_live_policy)
 SIZE = Size()
 SECONDS = Finite(0, LONGEST_SECONDS)
 SIGMA = Finite(0, 5)
+SHARE = Finite(0, 1)
 LOAD = Finite(0.001, 1000)

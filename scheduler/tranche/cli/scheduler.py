@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from tranche.cli.numbers import LIVE_POLICY, Finite
 from tranche.extender.apps import create_app
 from tranche.extender.servers import serve
 from tranche.kube.clients import ApiClient, ApiError
@@ -25,7 +26,7 @@ from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
 from tranche.planner import Planner, PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner
-from tranche.policies import LIVE_POLICIES, get_policy
+from tranche.policies import get_live_policy
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Options:
     host: str
     port: int
     policy: str
+    share_weights: dict[str, float]
     seed: int
     lease_namespace: str
     gpu_resource: str
@@ -46,11 +48,28 @@ class Options:
     journal: Path | None
 
 
+def _weights(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    """Weights by namespace."""
+    weights: dict[str, float] = {}
+    for value in values:
+        namespace, _, number = value.partition("=")
+        weights[namespace] = Finite(0, 1e6, min_open=True).convert(number, parameter, context)
+    return weights
+
+
 @click.command()
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Default: in-cluster, else ~/.kube.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of extender and API.")
 @click.option("--port", default=10262, show_default=True, type=click.IntRange(0, 65535))
-@click.option("--policy", default="chunk-faithful", show_default=True, type=click.Choice(LIVE_POLICIES))
+@click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY, help="Options as in chunk:aging=0.")
+@click.option(
+    "--share-weight",
+    "share_weights",
+    multiple=True,
+    metavar="NAMESPACE=WEIGHT",
+    callback=_weights,
+    help="With fair=1: what a namespace is entitled to, relative to 1 for others; may be repeated.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of the policy's random choices.")
 @click.option("--lease-namespace", default="tranche-system", show_default=True, help="Where the Lease is kept.")
 @click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the devices.")
@@ -89,8 +108,8 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
     async with ApiClient.connect(options.kubeconfig) as client:
         watches = Watches(client)
         metrics = Metrics()
-        settings = PlannerSettings(seed=options.seed, validate=options.validate)
-        policy = get_policy(options.policy)
+        settings = PlannerSettings(seed=options.seed, validate=options.validate, share_weights=options.share_weights)
+        policy = get_live_policy(options.policy)
         planner = JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)

@@ -140,6 +140,8 @@ def _facts(
         "restart_seconds": options.restart_seconds,
         "estimate_sigma": options.estimate_sigma,
         "speed_sigma": options.speed_sigma,
+        "link_sigma": options.link_sigma,
+        "unsized": options.unsized,
         "lower_bound_seconds": outcome.bound_seconds,
         "never_fit": [job_name(key) for key in result.unfinished],
         "reasons": dict(outcome.reasons),
@@ -176,6 +178,8 @@ def setting_caption(facts: dict[str, Any]) -> str:
         f"restart cost {facts['restart_seconds']:g} s",
     ]
     parts += [f"σ of {what}s {facts[f'{what}_sigma']:g}" for what in ("estimate", "speed") if facts[f"{what}_sigma"]]
+    if facts["unsized"]:
+        parts.append(f"no duration told of {facts['unsized']:.0%} of the jobs")
     return ", ".join(parts)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from tranche.cli.errors import InputError, input_errors
-from tranche.cli.numbers import SECONDS, SIGMA, SIZE, Finite
+from tranche.cli.numbers import SECONDS, SHARE, SIGMA, SIZE, Finite
 
 if TYPE_CHECKING:
     from tranche.simulation.clusters import ClusterSpec
@@ -47,6 +47,8 @@ class WorkloadOptions:
     period: float
     estimate_sigma: float
     speed_sigma: float
+    link_sigma: float
+    unsized: float
 
     @classmethod
     def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
@@ -121,6 +123,10 @@ _OPTIONS = (
         "--estimate-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of durations as believed."
     ),
     click.option("--speed-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of workers' speeds."),
+    click.option("--link-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of links' uploads."),
+    click.option(
+        "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs whose duration nobody tells."
+    ),
 )
 
 
@@ -137,7 +143,14 @@ def setting(options: WorkloadOptions) -> Setting:
         cluster, cluster_name = _cluster(options)
         workload, skipped, mode, load = _workload(options)
     recipe = Recipe(
-        workload, cluster, options.restart_seconds, options.period, options.speed_sigma, options.estimate_sigma
+        workload,
+        cluster,
+        restart_seconds=options.restart_seconds,
+        period_seconds=options.period,
+        speed_sigma=options.speed_sigma,
+        estimate_sigma=options.estimate_sigma,
+        link_sigma=options.link_sigma,
+        unsized=options.unsized,
     )
     source = options.trace or options.arrivals
     return Setting(recipe, str(source), cluster_name, mode, load, skipped)

@@ -55,7 +55,7 @@ class Stack:
     """Our two processes and the second kube-scheduler on a running cluster."""
 
     cluster: Cluster
-    policy: str = "chunk-faithful"
+    policy: str = "chunk"
     scheduler_options: Sequence[str] = ()
     operator_options: Sequence[str] = ()
     port: int = 0

@@ -1,5 +1,26 @@
-"""Predictions: how long a mini-batch, a chunk or an upload takes."""
+"""Predictions: how long a mini-batch, a chunk or an upload takes, how fast workers are, how much work a job needs."""
 
-from tranche.estimate.speeds import NetworkPrior, batch_seconds, bits_per_second, transfer_seconds
+from tranche.estimate.lessons import Lessons
+from tranche.estimate.sizes import OVERRUN, Sizes, believed_total
+from tranche.estimate.speeds import (
+    NetworkPrior,
+    batch_seconds,
+    bits_per_second,
+    link_between,
+    transfer_seconds,
+)
+from tranche.estimate.uploads import Ends, Uploads
 
-__all__ = ["NetworkPrior", "batch_seconds", "bits_per_second", "transfer_seconds"]
+__all__ = [
+    "OVERRUN",
+    "Ends",
+    "Lessons",
+    "NetworkPrior",
+    "Sizes",
+    "Uploads",
+    "batch_seconds",
+    "believed_total",
+    "bits_per_second",
+    "link_between",
+    "transfer_seconds",
+]

@@ -21,14 +21,15 @@ class NetworkPrior:
 
 def bits_per_second(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> float:
     """Bandwidth b between two sites (or inside one), in bit/s."""
-    return _link(prior, sites, here, there).bits_per_second
+    return link_between(prior, sites, here, there).bits_per_second
 
 
 def transfer_seconds(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, site: str) -> float:
     """Δ_js: time to bring one chunk of the job to a site, in seconds; 0 where the data are."""
-    if job.data_site is None or job.data_site == site or not job.chunk_bytes:
+    here = job.data_site or site
+    if here == site or not job.chunk_bytes:
         return 0.0
-    return _link(prior, sites, job.data_site, site).transfer_seconds(job.chunk_bytes)
+    return link_between(prior, sites, here, site).transfer_seconds(job.chunk_bytes)
 
 
 def batch_seconds(job: Job, bandwidth: float | None, speed: float = 1.0) -> float:
@@ -36,13 +37,18 @@ def batch_seconds(job: Job, bandwidth: float | None, speed: float = 1.0) -> floa
 
     Args:
         job: Gives m + G and q.
-        bandwidth: b between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no server).
+        bandwidth: Of the path between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no
+            server).
         speed: Of the node's GPU kind, relative to the one that m was measured on.
     """
-    return job.step_seconds / speed + (2 * job.gradient_bits / bandwidth if bandwidth and job.gradient_bits else 0.0)
+    compute = job.step_seconds / speed
+    if not bandwidth or not job.gradient_bits:
+        return compute
+    return compute + 2 * job.gradient_bits / min(bandwidth, job.bits_per_second)
 
 
-def _link(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> Link:
+def link_between(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> Link:
+    """The link from one site to another, or within one; what is assumed if no Site describes it."""
     for start, end in ((here, there), (there, here)):
         if start in sites and end in sites[start].links:
             return sites[start].links[end]

@@ -1,14 +1,17 @@
 """Between API objects and the planner's values."""
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from math import ceil
+from hashlib import blake2b
+from math import ceil, inf
 from typing import Any
 
 from tranche.kube.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
 from tranche.kube.objects import template_shape
 from tranche.kube.resources import API_VERSION, Condition, Plan, Progress, SiteObject, TrainingJob
 from tranche.model import (
+    UNKNOWN_DURATION_SECONDS,
     AttemptRecord,
     Job,
     JobPlan,
@@ -24,10 +27,6 @@ from tranche.model import (
     parse_chunks,
 )
 from tranche.model.quantities import parse_bytes, parse_duration, parse_quantity
-
-UNKNOWN_DURATION_SECONDS = 3600.0
-"""Assumed of a job that says neither model.stepTime nor estimatedDuration, until a chunk of it has been timed."""
-
 
 LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 """The last moment that a timestamp can say; a job of a million epochs may be planned to complete after it."""
@@ -69,7 +68,17 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         restart_seconds=parse_duration(spec.preemption.restart_overhead or "0s"),
         suspended=spec.suspend,
         backoff_limit=spec.run_policy.backoff_limit,
+        sized=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
+        template=_template(resource),
     )
+
+
+def _template(resource: TrainingJob) -> str:
+    """The training code: namespace, and a digest of what the worker's containers run."""
+    containers = resource.spec.workers.template.get("spec", {}).get("containers", ())
+    code = [{name: one.get(name) for name in ("image", "command", "args")} for one in containers]
+    digest = blake2b(json.dumps(code, sort_keys=True).encode(), digest_size=8).hexdigest()
+    return f"{resource.metadata.namespace}/{digest}"
 
 
 def _step_seconds(resource: TrainingJob, chunks: int, workers: int, batches: int) -> float:
@@ -128,6 +137,8 @@ def read_progress(progress: Progress) -> JobProgress:
         done=parse_chunks(progress.done),
         partial={p.chunk: p.batches for p in progress.running},
         attained_seconds=progress.attained_seconds,
+        busy_seconds=progress.busy_seconds,
+        learnt=progress.learnt if 0 < progress.learnt < inf else 1.0,
         preemptions=progress.preemptions,
         failures=progress.failures,
         lost_batches=progress.lost_batches,
@@ -177,6 +188,8 @@ def progress_status(progress: JobProgress, chunks: int) -> dict[str, Any]:
         "done": format_chunks(progress.done),
         "running": [{"chunk": chunk, "batches": round(b, 6)} for chunk, b in progress.partial.items()],
         "attainedSeconds": round(progress.attained_seconds, 3),
+        "busySeconds": round(progress.busy_seconds, 3),
+        "learnt": float(f"{progress.learnt:.6g}"),
         "preemptions": progress.preemptions,
         "failures": progress.failures,
         "lostBatches": round(progress.lost_batches, 3),

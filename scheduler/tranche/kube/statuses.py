@@ -98,6 +98,10 @@ class Progress(Resource):
     running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
     attained_seconds: float = 0.0
     """GPU-seconds that the job's workers have run."""
+    busy_seconds: float = 0.0
+    """Time with a window open, before the present ones: the rest since submission was waiting, by which jobs age."""
+    learnt: float = 1.0
+    """Measured over expected time of a mini-batch; 1 until something was measured."""
     preemptions: int = 0
     """Worker pods stopped for another job."""
     failures: int = 0

@@ -172,6 +172,43 @@ class Pod(Narrow, frozen=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
+class ScopeExpression(Narrow, frozen=True):
+    """ScopedResourceSelectorRequirement."""
+
+    scope_name: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Narrow, frozen=True):
+    """All must hold."""
+
+    match_expressions: tuple[ScopeExpression, ...] = ()
+
+
+class QuotaSpec(Narrow, frozen=True):
+    """Limits, and which pods count."""
+
+    hard: Quantities = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class QuotaStatus(Narrow, frozen=True):
+    """Limits as enforced, and what counts against them."""
+
+    hard: Quantities = {}
+    used: Quantities = {}
+
+
+class QuotaObject(Narrow, frozen=True):
+    """A ResourceQuota."""
+
+    metadata: Metadata = Metadata()
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
 class NodeTaint(Narrow, frozen=True):
     """A taint."""
 

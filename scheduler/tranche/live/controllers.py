@@ -15,8 +15,10 @@ from tranche.kube.metrics import Metrics
 from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.structs import QuotaObject
 from tranche.live import jobs, pods, timeouts
 from tranche.live.nodes import NodeBook
+from tranche.live.quotas import QuotaBook
 from tranche.live.sites import SiteStatuses
 from tranche.live.views import API, Watches
 from tranche.live.writers import StatusWriter
@@ -24,11 +26,14 @@ from tranche.model import JobPlan, WindowState
 from tranche.planner import (
     Event,
     Instruction,
+    JobRemoved,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
     OpenWindow,
     Planner,
+    QuotaChanged,
+    QuotaRemoved,
     SiteChanged,
     SiteRemoved,
     Tick,
@@ -84,6 +89,7 @@ class Controller:
         self.term = 0
         self._revision = 0
         self._book = NodeBook(self.settings.gpu_resource)
+        self._quota_book = QuotaBook(self.settings.gpu_resource)
         self._changes: deque[Change] = deque()
         self._wake = asyncio.Event()
         self._untold: set[tuple[str, int]] = set()
@@ -97,7 +103,7 @@ class Controller:
         self._next_timeouts = 0.0
         self._forecast_due = True
         self._finished: set[str] = set()
-        for kind in ("pods", "nodes", "sites", "jobs"):
+        for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
             watches.by_kind(kind).subscribe(self._noter(kind))
 
     def _noter(self, kind: str) -> Callable[[str, Any, Any], None]:
@@ -150,14 +156,13 @@ class Controller:
         for key, pod in self.watches.pods.store.items():
             with self._guard(pod):
                 self._book.note_pod(key, pod)
+                self._quota_book.note_pod(key, pod)
+        for key, quota in self.watches.quotas.store.items():
+            self._quotas_changed(key, None, quota)
         for name, node in self.watches.nodes.store.items():
             with self._guard(node):
                 self._refresh_node(name)
-        found: list[JobSubmitted] = []
-        for resource in self.watches.jobs.store.values():
-            with self._guard(resource):
-                if not jobs.over(resource):
-                    found.append(jobs.submission(resource, self.settings.gpu_resource))
+        found = self._found_jobs()
         with self.metrics.time_plan():
             self._note_openings(self.planner.restore(found, now))
         for event in found:
@@ -168,7 +173,20 @@ class Controller:
             self._publish(event.job.key)
         for key, pod in list(self.watches.pods.store.items()):
             self._pod_changed(key, None, pod)
+        for namespace in {key.partition("/")[0] for key in self.watches.quotas.store}:
+            self._refresh_quotas(namespace)  # now that the planner counts our pods
         logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
+
+    def _found_jobs(self) -> list[JobSubmitted]:
+        """Jobs to go on with; from those that have succeeded the planner learns what they needed."""
+        found: list[JobSubmitted] = []
+        for resource in self.watches.jobs.store.values():
+            with self._guard(resource):
+                if not jobs.over(resource):
+                    found.append(jobs.submission(resource, self.settings.gpu_resource))
+                elif resource.status.phase == "Succeeded":
+                    self.planner.remember(jobs.submission(resource, self.settings.gpu_resource))
+        return found
 
     def _step(self) -> None:
         """Work off what the watches reported, then refresh estimates, sites and timers."""
@@ -221,6 +239,8 @@ class Controller:
     def _pods_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         for name in self._book.note_pod(key, new):
             self._refresh_node(name)
+        if self._quota_book.note_pod(key, new):  # before the planner hears of its end: the API server still counts it
+            self._refresh_quotas(key.partition("/")[0])
         self._pod_changed(key, old, new)
 
     def _pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
@@ -249,9 +269,29 @@ class Controller:
         for node in self.watches.nodes.store:
             self._refresh_node(node)
 
+    def _quotas_changed(self, key: str, old: QuotaObject | None, new: QuotaObject | None) -> None:
+        self._quota_book.note_quota(key, new)
+        self._refresh_quotas(key.partition("/")[0])
+
+    def _refresh_quotas(self, namespace: str) -> None:
+        """Tell the planner of the namespace's quotas as far as they have changed."""
+        known = self.planner.cluster.quotas
+        try:
+            present = {quota.name: quota for quota in self._quota_book.quotas(namespace, known.holds)}
+        except ValueError as error:
+            logger.error("a quota of namespace %s cannot be read: %s", namespace, error)
+            return
+        for name in set(known.by_namespace.get(namespace, {})).difference(present):
+            self._tell(QuotaRemoved(namespace, name))
+        for name, quota in present.items():
+            if known.by_namespace.get(namespace, {}).get(name) != quota:
+                self._tell(QuotaChanged(quota))
+
     def _jobs_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
         for event in jobs.events_of(old, new, self.settings.gpu_resource):
             self._tell(event)
+            if isinstance(event, JobRemoved):  # pods that still stop are not the planner's any more
+                self._refresh_quotas(key.partition("/")[0])
         if new is None:
             self._published.pop(key, None)
             self._finished.discard(key)

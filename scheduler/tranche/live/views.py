@@ -1,4 +1,4 @@
-"""The four watches that planner and extender share."""
+"""The watches that planner and extender share."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,25 +11,30 @@ from tranche.kube.clients import ApiClient
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.reflectors import Reflector
 from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.structs import QuotaObject
 
 API = "/apis/tranche.dev/v1alpha1"
 
 
 class Watches:
-    """Reflectors of pods, nodes, TrainingJobs and Sites."""
+    """Reflectors of pods, nodes, TrainingJobs, Sites and ResourceQuotas."""
 
     def __init__(self, client: ApiClient) -> None:
         self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", decode_pod)
         self.nodes: Reflector[NodeObject] = Reflector(client, "/api/v1/nodes", msgspec.json.Decoder(NodeObject).decode)
         self.jobs: Reflector[TrainingJob] = Reflector(client, f"{API}/trainingjobs", TrainingJob.model_validate_json)
         self.sites: Reflector[SiteObject] = Reflector(client, f"{API}/sites", SiteObject.model_validate_json)
+        self.quotas: Reflector[QuotaObject] = Reflector(
+            client, "/api/v1/resourcequotas", msgspec.json.Decoder(QuotaObject).decode
+        )
 
     def by_kind(self, kind: str) -> Reflector[Any]:
-        """The reflector of that name: pods, nodes, jobs or sites."""
+        """The reflector of that name: pods, nodes, jobs, sites or quotas."""
         return dict(self)[kind]
 
     def __iter__(self) -> Iterator[tuple[str, Reflector[Any]]]:
         yield from (("pods", self.pods), ("nodes", self.nodes), ("jobs", self.jobs), ("sites", self.sites))
+        yield ("quotas", self.quotas)
 
     def unsynced(self) -> list[str]:
         """Which watches are not in step yet."""

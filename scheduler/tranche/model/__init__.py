@@ -7,7 +7,7 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 from tranche.model.chunksets import format_chunks, parse_chunks
 from tranche.model.clusters import Link, Node, Resources, Site, Tier
 from tranche.model.constraints import Constraints, Requirement, Taint, Toleration
-from tranche.model.jobs import Job, PodShape, Preemption
+from tranche.model.jobs import UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
 from tranche.model.plans import (
     AttemptRecord,
     JobPlan,
@@ -16,18 +16,23 @@ from tranche.model.plans import (
     Window,
     WindowState,
 )
+from tranche.model.quotas import Measure, Quota, QuotaLimit
 
 __all__ = [
+    "UNKNOWN_DURATION_SECONDS",
     "AttemptRecord",
     "Constraints",
     "Job",
     "JobPlan",
     "JobProgress",
     "Link",
+    "Measure",
     "Node",
     "PlannedServer",
     "PodShape",
     "Preemption",
+    "Quota",
+    "QuotaLimit",
     "Requirement",
     "Resources",
     "Site",

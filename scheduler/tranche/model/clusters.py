@@ -8,6 +8,9 @@ from typing import Self
 
 from tranche.model.constraints import Taint
 
+GPU_KIND_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
+"""Node labels that name the kind of its GPUs, written by the vendors' feature discovery."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
@@ -50,6 +53,8 @@ class Link:
 
     bits_per_second: float
     latency_seconds: float = 0.0
+    dedicated: bool = False
+    """Every upload has the whole bandwidth, as in the model of JSAC'22; else uploads share it."""
 
     def transfer_seconds(self, size_bytes: float) -> float:
         """Time to bring so many bytes over this link alone, in seconds."""
@@ -84,3 +89,8 @@ class Node:
     ready: bool = True
     speed: float = 1.0
     """Mini-batches per second of its GPU kind, relative to the kind that a job's `step_seconds` was measured on."""
+
+    @property
+    def gpu_kind(self) -> str:
+        """As the vendor's device labels say; "" if they do not."""
+        return next((self.labels[label] for label in GPU_KIND_LABELS if label in self.labels), "")

@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from tranche.model.clusters import Resources
 from tranche.model.constraints import Constraints
+
+UNKNOWN_DURATION_SECONDS = 3600.0
+"""Assumed of a job whose user says nothing of how long it takes, on its most workers."""
 
 
 class Preemption(StrEnum):
@@ -47,6 +51,8 @@ class Job:
     """m_j + G_j: one mini-batch on one worker without communication."""
     gradient_bits: float = 0.0
     """q_j."""
+    bits_per_second: float = inf
+    """b_j, if that is less than a link has: what a worker and its parameter server exchange at most, in bit/s."""
     chunk_bytes: float = 0.0
     data_site: str | None = None
     """Where the data are at arrival; None: at every site (Δ = 0)."""
@@ -69,10 +75,25 @@ class Job:
     owner: str = ""
     """Who it counts for in a fair share; empty: its namespace."""
 
+    sized: bool = True
+    """Whether `step_seconds` was told or measured, not assumed."""
+    template: str = ""
+    """Jobs of the same template train the same code; empty: nobody resembles it."""
+
+    @property
+    def namespace(self) -> str:
+        """Of its pods."""
+        return self.key.partition("/")[0]
+
     @property
     def tenant(self) -> str:
         """Who the job counts for in a fair share."""
-        return self.owner or self.key.partition("/")[0]
+        return self.owner or self.namespace
+
+    @property
+    def whole(self) -> bool:
+        """Whether no part of the job is finished before all of it is: a gang, or one chunk."""
+        return self.rigid or self.chunks == 1
 
     @property
     def width(self) -> int:

@@ -83,8 +83,12 @@ class JobProgress:
     """Batches applied of chunks that are begun and not done."""
     attained_seconds: float = 0.0
     """GPU-seconds that workers of the job have run."""
+    busy_seconds: float = 0.0
+    """Time with a window open, before the present ones: the rest since submission was waiting, by which jobs age."""
     preemptions: int = 0
     failures: int = 0
     lost_batches: float = 0.0
     records: tuple[AttemptRecord, ...] = ()
     """The last few ended attempts, oldest first."""
+    learnt: float = 1.0
+    """Measured over predicted seconds of a mini-batch."""

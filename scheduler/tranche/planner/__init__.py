@@ -1,7 +1,9 @@
 """The planner: a sans-I/O state machine, ``handle(event, now) -> instructions``, live and simulated alike."""
 
+from tranche.planner.constraints import Constraint, Limit, binding_constraint
 from tranche.planner.estimates import Estimate
 from tranche.planner.events import (
+    ChunkStaged,
     Event,
     JobChanged,
     JobRemoved,
@@ -10,6 +12,8 @@ from tranche.planner.events import (
     NodeRemoved,
     Outcome,
     ParameterServerLost,
+    QuotaChanged,
+    QuotaRemoved,
     SiteChanged,
     SiteRemoved,
     Tick,
@@ -19,17 +23,27 @@ from tranche.planner.events import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, PlaceParameterServer, PublishPlan
+from tranche.planner.instructions import (
+    CloseWindow,
+    Instruction,
+    OpenWindow,
+    PlaceParameterServer,
+    PublishPlan,
+    StageData,
+)
 from tranche.planner.machines import Planner, PlannerSettings
 
 __all__ = [
+    "ChunkStaged",
     "CloseWindow",
+    "Constraint",
     "Estimate",
     "Event",
     "Instruction",
     "JobChanged",
     "JobRemoved",
     "JobSubmitted",
+    "Limit",
     "NodeChanged",
     "NodeRemoved",
     "OpenWindow",
@@ -39,12 +53,16 @@ __all__ = [
     "Planner",
     "PlannerSettings",
     "PublishPlan",
+    "QuotaChanged",
+    "QuotaRemoved",
     "SiteChanged",
     "SiteRemoved",
+    "StageData",
     "Tick",
     "WorkerBound",
     "WorkerEnded",
     "WorkerRejected",
     "WorkerStarted",
     "WorkerUnschedulable",
+    "binding_constraint",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tranche.model import Job, JobPlan, Resources, Window, parse_chunks
-from tranche.planner import changes, ledgers
+from tranche.planner import changes, ledgers, lessons
 from tranche.policies import BindingPolicy, Entry, Home, JobState, NodeState, Policy, Run, Server
 
 if TYPE_CHECKING:
@@ -34,12 +34,25 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     state.unplannable = objection(planner.policy, job)
     if event.progress is not None:
         ledgers.restore(state, event.progress)
-        if state.finished:
-            planner.cluster.history.add(state.attained_seconds)
+        planner.cluster.shares.restore(job.tenant, state.attained_seconds, job.submitted, now)
+    if state.finished:
+        lessons.conclude(planner, state)
+    else:
+        lessons.begin(planner, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(planner, state, event.plan, now)
     planner.touch(state)
     planner.publish(job.key)
+
+
+def remember(planner: Planner, event: JobSubmitted) -> None:
+    """Learn what a completed job needed."""
+    state = JobState(event.job)
+    state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
+    if event.progress is not None:
+        ledgers.restore(state, event.progress)
+    if state.finished:
+        lessons.conclude(planner, state)
 
 
 def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) -> None:
@@ -48,6 +61,7 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
     for planned in plan.servers if shape and not state.finished else ():
         server = Server(planned, shape.requests if shape else Resources())
         state.servers.append(server)
+        planner.cluster.quotas.take(state.job, planned.attempt, server.requests)
         node = planner.cluster.nodes.get(planned.node or "")
         if node is not None:
             node.reserved = node.reserved + server.requests
@@ -59,7 +73,12 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)
-    state.data_sites = {c: site for site, text in plan.homes.items() for c in parse_chunks(text)}
+    for site, text in plan.homes.items():
+        for chunk in parse_chunks(text):
+            if planner.queue is None:
+                state.data_sites[chunk] = site
+            else:
+                state.copy(chunk, site, now)
 
 
 def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: Run, window: Window) -> None:
@@ -95,7 +114,8 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
         )
         state.colocated = state.colocated or colocated
         for placed in placements:
-            ready_at = state.job.submitted + (placed.ready_at - now) if known else placed.ready_at
+            began = state.job.submitted if known else now
+            ready_at = planner.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds)
             planner.cluster.bind(entry)
             planner.cluster.dispatched += 1

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tranche.model import Node, Site
-from tranche.planner import arrivals, ledgers
+from tranche.planner import arrivals, ledgers, lessons, transfers
 from tranche.planner.events import (
+    ChunkStaged,
     Event,
     JobChanged,
     JobRemoved,
@@ -16,6 +17,8 @@ from tranche.planner.events import (
     NodeChanged,
     NodeRemoved,
     ParameterServerLost,
+    QuotaChanged,
+    QuotaRemoved,
     SiteChanged,
     SiteRemoved,
     Tick,
@@ -25,8 +28,9 @@ from tranche.planner.events import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.quotas import quota_changed, quotas_differ
 from tranche.planner.servers import release_servers
-from tranche.policies import JobState, NodeState, Run
+from tranche.policies import Hosts, JobState, NodeState, Run, Server
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -45,8 +49,17 @@ def apply(planner: Planner, event: Event, now: float) -> None:
             _sites_changed(planner, {**planner.cluster.sites, site.name: site})
         case SiteRemoved(site=name):
             _sites_changed(planner, {k: v for k, v in planner.cluster.sites.items() if k != name})
+        case QuotaChanged(quota=quota):
+            quota_changed(planner, quota)
+        case QuotaRemoved(namespace=namespace, name=name):
+            planner.cluster.quotas.remove(namespace, name)
+            quotas_differ(planner, namespace)
         case WorkerBound() | WorkerStarted() | WorkerEnded() | WorkerUnschedulable():
             _worker(planner, event, now)
+        case ChunkStaged():
+            copied = planner.cluster.jobs.get(event.job)
+            if copied is not None:
+                transfers.staged(planner, copied, event.chunk, event.site, event.seconds, now)
         case Tick():
             pass
 
@@ -56,9 +69,10 @@ def apply(planner: Planner, event: Event, now: float) -> None:
 
 def attach(planner: Planner, state: JobState, run: Run) -> None:
     """Enter a window into the books of its job and node."""
-    state.runs[run.window.attempt] = run
-    for chunk in run.window.chunks:
-        state.chunk_runs[chunk] = run
+    state.enter(run)
+    if state.busy_since is None:
+        state.busy_since = run.window.start
+    planner.cluster.quotas.take(state.job, run.window.attempt, state.job.worker.requests)
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None:
         node.runs[(state.job.key, run.window.attempt)] = (state, run)
@@ -74,9 +88,7 @@ def attach(planner: Planner, state: JobState, run: Run) -> None:
 
 def detach(planner: Planner, state: JobState, run: Run) -> None:
     """Strike a window from the books."""
-    state.runs.pop(run.window.attempt, None)
-    for chunk in run.window.chunks:
-        state.chunk_runs.pop(chunk, None)
+    state.leave(run)
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
         node.leaving.pop((state.job.key, run.window.attempt), None)
@@ -85,6 +97,8 @@ def detach(planner: Planner, state: JobState, run: Run) -> None:
         planner.room_grew(node.node.name)
     if not run.closing:
         planner.count_share(state, -1)
+    planner.cluster.quotas.give(state.job.key, run.window.attempt)
+    planner.quota_grew(state.job.namespace)
 
 
 def _worker(
@@ -101,6 +115,7 @@ def _worker(
         case WorkerStarted(at=at):
             if run.started is None:
                 run.started = at
+                state.windows_changed()
                 if state.first_started is None:
                     state.first_started = at
                 if planner.queue is not None and planner.policy.preemptive:
@@ -136,16 +151,19 @@ def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
 def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
     job = state.job
     failures = state.failures
-    ledgers.count_end(state, run, event)
+    batches = ledgers.count_end(state, run, event)
+    lessons.learn(planner, state, run, event, batches)
     detach(planner, state, run)
     if not state.runs:
         state.idle_since = now
+        _count_busy(state, now)
     if state.finished:
-        planner.cluster.history.add(state.attained_seconds)
+        lessons.conclude(planner, state)
     planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
     if job.rigid and event.outcome != "Succeeded":  # the gang starts again as a whole
         state.done.clear()
         state.ledger_changed()
+        state.windows_changed()
         for other in list(state.runs.values()):
             planner.close(state, other)
     if state.failures > failures and not state.failed:
@@ -155,6 +173,13 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
         _stop(planner, state)
     planner.touch(state)
     planner.publish(job.key)
+
+
+def _count_busy(state: JobState, now: float) -> None:
+    """The job's last window has ended, or the job goes on after it was suspended."""
+    if state.busy_since is not None:
+        state.busy_seconds += max(0.0, now - state.busy_since)
+        state.busy_since = None
 
 
 def _hold(planner: Planner, state: JobState, now: float, seconds: float, reason: str) -> None:
@@ -168,10 +193,18 @@ def _stop(planner: Planner, state: JobState) -> None:
     for run in list(state.runs.values()):
         planner.close(state, run)
     _unbind(planner, state, list(state.entries))
-    release_servers(planner.cluster, state.servers)
+    _release(planner, state, state.servers)
     for server in state.servers:
         planner.room_grew(server.planned.node)
     state.servers = []
+
+
+def _release(planner: Planner, state: JobState, servers: Iterable[Server]) -> None:
+    """Parameter servers are over: give back what they hold."""
+    release_servers(planner.cluster, list(servers))
+    for server in servers:
+        planner.cluster.quotas.give(state.job.key, server.planned.attempt)
+    planner.quota_grew(state.job.namespace)
 
 
 def _unbind(planner: Planner, state: JobState, chunks: Iterable[int], *, forget_site: bool = True) -> None:
@@ -193,11 +226,11 @@ def _job(
 ) -> None:
     match event:
         case JobSubmitted(job=job) if job.key in planner.cluster.jobs:
-            _job_changed(planner, JobChanged(job))
+            _job_changed(planner, JobChanged(job), now)
         case JobSubmitted():
             arrivals.admit(planner, event, now)
         case JobChanged():
-            _job_changed(planner, event)
+            _job_changed(planner, event, now)
         case JobRemoved(job=key):
             _job_removed(planner, key)
         case WorkerRejected():
@@ -206,7 +239,7 @@ def _job(
             _server_lost(planner, event)
 
 
-def _job_changed(planner: Planner, event: JobChanged) -> None:
+def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
     job = event.job
     state = planner.cluster.jobs.get(job.key)
     if state is None:
@@ -219,11 +252,17 @@ def _job_changed(planner: Planner, event: JobChanged) -> None:
             planner.close(state, run)
     state.job = job
     state.ledger_changed()
-    state.hosts = (-1, [])
+    state.windows_changed()
+    state.hosts = (-1, Hosts(()))
     state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
+    if (job.step_seconds, job.sized) != (old.step_seconds, old.sized):
+        lessons.restate(planner, state)
     state.unplannable = arrivals.objection(planner.policy, job)
     state.held_until = 0.0
     planner.rejections.pop(job.key, None)
+    if not state.runs and job.suspended != old.suspended:
+        _count_busy(state, now)
+        state.busy_since = now if job.suspended else None
     if job.suspended or state.unplannable or state.failed:
         _stop(planner, state)
     elif replace(old, generation=job.generation) != job:
@@ -241,6 +280,7 @@ def _job_removed(planner: Planner, key: str) -> None:
     _stop(planner, state)
     planner.touch(state)
     del planner.cluster.jobs[key]
+    planner.cluster.lessons.forget_job(key)
     planner.estimates.pop(key, None)
     planner.rejections.pop(key, None)
 
@@ -268,7 +308,7 @@ def _server_lost(planner: Planner, event: ParameterServerLost) -> None:
     lost = [s for s in state.servers if s.planned.attempt == event.attempt] if state is not None else []
     if state is None or not lost:
         return
-    release_servers(planner.cluster, lost)
+    _release(planner, state, lost)
     planner.room_grew(None)
     state.servers = [server for server in state.servers if server not in lost]
     planner.place_servers(state)
@@ -328,6 +368,7 @@ def _node_removed(planner: Planner, name: str) -> None:
     if node is None:
         return
     planner.cluster.nodes_changed()
+    planner.cluster.lessons.forget_node(name)
     for entry in node.entries():
         _unbind(planner, entry.state, (entry.chunk,))
     planner.dirty_nodes.discard(name)
@@ -339,4 +380,5 @@ def _sites_changed(planner: Planner, sites: dict[str, Site]) -> None:
     planner.cluster.nodes_changed()
     for state in planner.cluster.jobs.values():
         state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
+        state.windows_changed()
     planner.reconsider_unbound()

@@ -1,28 +1,124 @@
 """Planned start and completion of every job, and which job each one waits behind.
 
-The forecast plays the queues forward as they stand: no arrivals, every chunk as long as predicted. For a policy that
-binds, with one GPU a worker and no restart cost, this is exact; a worker limit and CPU shortages are approximated.
+With one queue the planner is rehearsed (`tranche.planner.rehearsals`) for those who come first; who comes later, or
+takes longer than is rehearsed, gets the fluid estimate: work ahead over capacity. For a policy that binds, the slots'
+queues are played forward as they stand: exact with one GPU a worker and no restart cost; a worker limit and CPU
+shortages are approximated. Either way there are no arrivals, and every chunk takes as long as predicted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
 
-from tranche.policies import ClusterState, Entry, JobState, NodeState, Policy, QueuePolicy
+from tranche.model import PodShape
+from tranche.planner.rehearsals import Rehearsal, Start, rehearse
+from tranche.planner.rooms import could_run
+from tranche.policies import ClusterState, Entry, JobState, QueuePolicy
 
-FORECAST_JOBS = 200
-"""Waiting jobs of a queue policy that are played forward; the rest are reported as behind the last of these."""
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+REHEARSED_JOBS = 200
+"""Waiting jobs, from the first, that are rehearsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When a job starts and completes if nothing else arrives."""
+    """When a job starts and completes if nothing else arrives; `start` is past for one that has windows."""
 
     start: float
     completion: float
     behind: str | None = None
-    """The job that holds the slots of its earliest chunk until `start`."""
+    """The job that makes room for its earliest chunk at `start`."""
     site: str = ""
-    """Where that chunk will train."""
+    """Where that chunk will train; "" if that is not known yet."""
+    node: str = ""
+    verified: bool = False
+    """Whether it has been made sure that `behind` is in the way, as far as that is done at all."""
+
+
+def forecast(planner: Planner, now: float) -> dict[str, Estimate]:
+    """Estimates by job key, for every job that is neither finished nor stuck.
+
+    Args:
+        planner: Whose plan to play forward; it is left as it is.
+        now: Clock, in seconds.
+    """
+    if planner.queue is None:
+        return _play_slots(planner.cluster, now)
+    waiting = planner.queue.waiting()
+    later = waiting[REHEARSED_JOBS:]
+    rehearsal = rehearse(planner, later, now)
+    estimates = _rehearsed(rehearsal, planner.queue.policy)
+    known = [planner.cluster.jobs[key] for key in rehearsal.planner.cluster.jobs]
+    last = waiting[REHEARSED_JOBS - 1].job.key if later else None
+    fluid = Fluid(planner.cluster, now, sum(_gpu_seconds(state, now) for state in known if state.active), last)
+    for state in later:
+        fluid.add(state, None, estimates)
+    return estimates
+
+
+# ---- one queue
+
+
+def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> dict[str, Estimate]:
+    """What was rehearsed, and the fluid estimate from there on for those whose end was not reached."""
+    estimates, paper = {}, rehearsal.planner.cluster
+    for key, completion in rehearsal.completions.items():
+        start = rehearsal.starts.get(key) or Start(completion, "", "")  # else it ends with what a stopped pod has saved
+        estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)
+    open_ended = [state for state in paper.jobs.values() if state.active] if rehearsal.cut_short else []
+    open_ended.sort(key=lambda state: (policy.standing(state, paper, rehearsal.now), state.arrival))
+    fluid = Fluid(paper, rehearsal.now)
+    for state in open_ended:
+        fluid.add(state, rehearsal.starts.get(state.job.key), estimates)
+    return estimates
+
+
+@dataclass(slots=True, eq=False)
+class Fluid:
+    """Jobs one after the other on all GPUs that can serve them, as if work could be divided at will."""
+
+    cluster: ClusterState
+    now: float
+    ahead: float = 0.0
+    """GPU-seconds of those who come before."""
+    last: str | None = None
+    """The one just before."""
+    _gpus: dict[tuple[PodShape, int], float] = field(default_factory=dict)
+
+    def add(self, state: JobState, begun: Start | None, estimates: dict[str, Estimate]) -> None:
+        """Estimate the next job in the order, unless it can never run."""
+        gpus = self._capacity(state)
+        if not gpus:
+            return
+        own, key = _gpu_seconds(state, self.now), state.job.key
+        start = Start(self.now + self.ahead / gpus, "", "", self.last) if begun is None else begun
+        rest = own / max(1, state.job.gpus) / state.job.width
+        end = max(start.at + state.job.restart_seconds, self.now) + rest
+        end = max(end, self.now + (self.ahead + own) / gpus)
+        estimates[key] = Estimate(start.at, end, start.behind, start.site, start.node)
+        self.ahead, self.last = self.ahead + own, key
+
+    def _capacity(self, state: JobState) -> float:
+        """GPUs of the nodes that could take its workers; 0 if it can never run."""
+        demand = (state.job.worker, state.job.chunks if state.job.rigid else 1)
+        if demand not in self._gpus:
+            found: float = sum(node.capacity.gpus for node in self.cluster.hosts(state))
+            if not could_run(self.cluster, state):
+                found = 0.0
+            self._gpus[demand] = inf if any(self.cluster.unlimited_sites()) else found
+        return self._gpus[demand]
+
+
+def _gpu_seconds(state: JobState, now: float) -> float:
+    return max(0.0, state.worker_seconds(now)) * max(1, state.job.gpus)
+
+
+# ---- slots
 
 
 @dataclass(slots=True)
@@ -37,58 +133,29 @@ class _Tally:
     def __init__(self, state: JobState, now: float) -> None:
         self.state = state
         self.workers = [now] * min(state.job.max_workers, state.job.chunks)
-        self.first: tuple[float, str | None, str] | None = None
+        self.first: tuple[float, str | None, Entry] | None = None
         self.last = now
 
-    def add(self, start: float, seconds: float, holder: str | None, site: str) -> float:
+    def add(self, start: float, seconds: float, holder: str | None, entry: Entry) -> float:
         worker = min(range(len(self.workers)), key=self.workers.__getitem__)
         if self.workers[worker] > start:
             start, holder = self.workers[worker], None
         end = start + seconds
         self.workers[worker] = end
         if self.first is None or start < self.first[0]:
-            self.first = (start, holder, site)
+            self.first = (start, holder, entry)
         self.last = max(self.last, end)
         return end
 
-    def estimate(self) -> Estimate | None:
-        if self.first is None:
-            return None
-        start, holder, site = self.first
-        return Estimate(start, self.last, holder if holder != self.state.job.key else None, site)
+    def estimate(self, first: tuple[float, str | None, Entry]) -> Estimate:
+        start, holder, entry = first
+        behind = holder if holder != self.state.job.key else None
+        return Estimate(start, self.last, behind, entry.home.site, entry.home.node or "")
 
 
-def forecast(cluster: ClusterState, policy: Policy, queue: Iterable[JobState], now: float) -> dict[str, Estimate]:
-    """Estimates by job key, for every job that is neither finished nor stuck.
-
-    Args:
-        cluster: The state to play forward.
-        policy: Its order.
-        queue: Jobs with waiting chunks in the policy's order (policies that do not bind).
-        now: Clock, in seconds.
-    """
+def _play_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
     tallies: dict[str, _Tally] = {}
-    if isinstance(policy, QueuePolicy):
-        _play_queue(cluster, policy, queue, tallies, now)
-    else:
-        _play_slots(cluster, tallies, now)
-    estimates = {key: tally.estimate() for key, tally in tallies.items()}
-    return {key: estimate for key, estimate in estimates.items() if estimate is not None}
-
-
-def _tally(tallies: dict[str, _Tally], state: JobState, now: float) -> _Tally:
-    return tallies.setdefault(state.job.key, _Tally(state, now))
-
-
-def _play_slots(cluster: ClusterState, tallies: dict[str, _Tally], now: float) -> None:
-    merged: list[tuple[Entry, list[_Slot]]] = []
-    for node in cluster.nodes.values():
-        slots = [_Slot(now) for _ in node.queues]
-        merged += [(entry, [slots[s] for s in entry.home.slots]) for entry in node.entries()]
-    for state in cluster.jobs.values():
-        merged += [(entry, []) for entry in state.entries.values() if entry.home.node is None]
-    merged.sort(key=lambda pair: pair[0].key)
-    for entry, slots in merged:
+    for entry, slots in _merged_queues(cluster, now):
         state = entry.state
         if not state.active:
             continue
@@ -99,67 +166,18 @@ def _play_slots(cluster: ClusterState, tallies: dict[str, _Tally], now: float) -
         latest = max(slots, key=lambda slot: slot.free_at, default=_Slot(now))
         start = max(latest.free_at, entry.ready_at, state.held_until)
         holder = latest.holder if latest.free_at >= max(entry.ready_at, state.held_until) else None
-        end = _tally(tallies, state, now).add(start, seconds, holder, entry.home.site)
+        end = tallies.setdefault(state.job.key, _Tally(state, now)).add(start, seconds, holder, entry)
         for slot in slots:
             slot.free_at, slot.holder = end, state.job.key
+    return {key: tally.estimate(tally.first) for key, tally in tallies.items() if tally.first is not None}
 
 
-def _play_queue(
-    cluster: ClusterState, policy: QueuePolicy, queue: Iterable[JobState], tallies: dict[str, _Tally], now: float
-) -> None:
-    slots = {name: [_Slot(now) for _ in range(node.slots)] for name, node in cluster.nodes.items()}
-    for name, node in cluster.nodes.items():
-        busy = 0
-        for state, run in node.runs.values():
-            seconds = sum(state.remaining_seconds(c, now, run.batch_seconds) for c in run.window.chunks)
-            if run.started is None:
-                seconds += state.job.restart_seconds
-            end = _tally(tallies, state, now).add(now, seconds, None, node.node.site)
-            for slot in slots[name][busy : busy + max(1, state.job.gpus)]:
-                slot.free_at, slot.holder = end, state.job.key
-            busy += max(1, state.job.gpus)
-    floor = now
-    for count, state in enumerate(queue):
-        if count >= FORECAST_JOBS:
-            return
-        hosts = [n for n in cluster.eligible(state.job.worker) if len(slots[n.node.name]) >= state.job.gpus > 0]
-        if not hosts:
-            continue
-        first = _play_job(cluster, state, hosts, slots, _tally(tallies, state, now), floor)
-        floor = first if policy.strict else now
-
-
-def _play_job(
-    cluster: ClusterState,
-    state: JobState,
-    hosts: list[NodeState],
-    slots: dict[str, list[_Slot]],
-    tally: _Tally,
-    floor: float,
-) -> float:
-    """Give each waiting chunk the slots that are free first; returns the last start (what a strict queue waits for)."""
-    width = state.job.gpus
-    chosen: list[tuple[float, list[_Slot], str, str | None]] = []
-    for _ in state.waiting:
-        best: tuple[float, str] | None = None
-        for node in hosts:
-            ordered = slots[node.node.name]
-            ordered.sort(key=lambda slot: slot.free_at)
-            best = min(
-                best or (ordered[width - 1].free_at, node.node.name), (ordered[width - 1].free_at, node.node.name)
-            )
-        assert best is not None
-        free_at, name = best
-        group = slots[name][:width]
-        start = max(free_at, floor)
-        per_batch = cluster.batch_seconds(state, cluster.nodes[name].node.site)
-        seconds = state.job.restart_seconds + state.job.batches_per_chunk_total * per_batch
-        chosen.append((start, group, name, group[-1].holder))
-        for slot in group:
-            slot.free_at, slot.holder = start + seconds, state.job.key
-    together = max((start for start, *_ in chosen), default=floor)
-    for start, group, name, holder in chosen:
-        site = cluster.nodes[name].node.site
-        seconds = group[0].free_at - start
-        tally.add(together if state.job.rigid else start, seconds, holder, site)
-    return together
+def _merged_queues(cluster: ClusterState, now: float) -> Iterable[tuple[Entry, list[_Slot]]]:
+    """All bound chunks by their keys, each with its slots."""
+    merged: list[tuple[Entry, list[_Slot]]] = []
+    for node in cluster.nodes.values():
+        slots = [_Slot(now) for _ in node.queues]
+        merged += [(entry, [slots[s] for s in entry.home.slots]) for entry in node.entries()]
+    for state in cluster.jobs.values():
+        merged += [(entry, []) for entry in state.entries.values() if entry.home.node is None]
+    return sorted(merged, key=lambda pair: pair[0].key)

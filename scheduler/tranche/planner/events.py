@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tranche.model import Job, JobPlan, JobProgress, Node, Site
+from tranche.model import Job, JobPlan, JobProgress, Node, Quota, Site
 
 Outcome = Literal["Succeeded", "Preempted", "Failed", "Lost"]
 
@@ -58,6 +58,21 @@ class SiteRemoved:
     """A site is gone; its nodes are reported with their new site."""
 
     site: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChanged:
+    """A quota is new, or its limits, scopes or what others use of it changed."""
+
+    quota: Quota
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRemoved:
+    """A quota is gone."""
+
+    namespace: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +136,17 @@ class ParameterServerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkStaged:
+    """The data of a chunk have come to a site."""
+
+    job: str
+    chunk: int
+    site: str
+    seconds: float
+    """That it took once it had begun."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -133,11 +159,14 @@ Event = (
     | NodeRemoved
     | SiteChanged
     | SiteRemoved
+    | QuotaChanged
+    | QuotaRemoved
     | WorkerBound
     | WorkerStarted
     | WorkerEnded
     | WorkerUnschedulable
     | WorkerRejected
     | ParameterServerLost
+    | ChunkStaged
     | Tick
 )

@@ -3,10 +3,10 @@
 from collections import Counter
 from datetime import UTC, datetime
 
+from tranche.model import Measure
+from tranche.planner.constraints import Constraint, Limit, Precedence, binding_constraint
 from tranche.planner.estimates import Estimate
-from tranche.planner.rooms import could_run
-from tranche.planner.servers import room_for_servers, server_site
-from tranche.policies import ClusterState, JobState, Policy
+from tranche.policies import ClusterState, JobState, Policy, Shortage
 
 FAR_SECONDS = 1000 * 365 * 86_400.0
 """Beyond this no date is told."""
@@ -35,47 +35,119 @@ def _explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: E
     if active:
         where = Counter(run.window.site for run in active)
         places = ", ".join(f"{count} at {site}" for site, count in sorted(where.items()))
-        return f"{len(active)} worker{'s' if len(active) > 1 else ''} ({places}); {done}"
-    return _waiting(cluster, policy, state, estimate, now)
+        most = ", all that maxReplicas allows" if state.unassigned and len(active) >= job.max_workers else ""
+        return f"{len(active)} worker{'s' if len(active) > 1 else ''} ({places}){most}; {done}"
+    return describe(binding_constraint(cluster, policy, state, estimate, now), cluster, policy, state, now)
 
 
-def _waiting(cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float) -> str:
-    if state.held_until > now:
-        return f"held until {_clock(state.held_until, now)}: {state.hold_reason}"
-    need = f"{state.job.gpus} GPU{'s' if state.job.gpus > 1 else ''}"
-    if not cluster.eligible(state.job.worker) and not any(cluster.unlimited_sites()):
-        return _no_node(cluster, state, need)
-    if state.job.rigid and not could_run(cluster, state):
-        return f"needs {state.job.chunks} workers of {need} at once, more than the cluster can hold"
-    uploads = [entry.ready_at for entry in state.entries.values()]
-    if uploads and min(uploads) > now:
-        home = min(state.entries.values(), key=lambda entry: entry.ready_at).home.site
-        return f"its data are on the way to {home} until {_clock(min(uploads), now)}"
-    if not room_for_servers(cluster, state):
-        return f"waits for room for its parameter server at {server_site(cluster, state) or 'any site'}"
-    if estimate is None:
-        return f"waits for {need}: {policy.name} has not placed it yet"
-    place = f" at {estimate.site}" if estimate.site else ""
-    until = f" until {_clock(estimate.start, now)}" if estimate.start > now else ""
-    if estimate.behind:
-        return f"waits for {need}{place}{until}, behind {estimate.behind}, {policy.behind}"
-    return f"next for {need}{place}{until}"
+def describe(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
+    """The sentence that names what a job waits for."""
+    until = f" until {_clock(constraint.until, now)}" if constraint.until is not None else ""
+    site = constraint.site or "any site"
+    match constraint.limit:
+        case Limit.SUSPENDED:
+            return "suspended by spec.suspend"
+        case Limit.HELD:
+            return f"held{until}: {constraint.reason}"
+        case Limit.DATA:
+            return f"its data are on the way to {site}{until}"
+        case Limit.SERVER:
+            behind = f"{until}, behind {constraint.behind}" if constraint.behind else ""
+            return f"waits for room for its parameter server at {site}{behind}"
+        case Limit.AVOIDED:
+            need = _gpus(state.job.gpus)
+            return f"waits for {need} at {site}: {constraint.node} refused its pod and is avoided{until}"
+        case Limit.QUOTA if constraint.shortage is not None:
+            return _quota(constraint.shortage)
+        case Limit.UNKNOWN:
+            return f"waits for {_gpus(state.job.gpus)}: {policy.name} has not placed it yet"
+        case Limit.ROOM:
+            return _room(constraint, cluster, policy, state, until)
+    return _never(constraint, cluster, state)
 
 
-def _no_node(cluster: ClusterState, state: JobState, need: str) -> str:
-    """Names what keeps most nodes from taking a worker."""
-    if not cluster.nodes:
-        return f"waits for {need}: the cluster has no nodes"
-    objections = Counter(node.objection(state.job.worker) or "" for node in cluster.nodes.values())
-    reason, count = objections.most_common(1)[0]
-    if reason == "too small":
-        largest = max(node.capacity.gpus for node in cluster.nodes.values())
-        request = state.job.worker.requests
-        return (
-            f"no node can hold a worker ({need}, {request.cpu / 1000:g} CPU, {request.memory / 2**30:.3g} GiB): "
-            f"the largest has {largest} GPU{'s' if largest != 1 else ''} for training"
-        )
-    return f"no node takes a worker: {count} of {len(cluster.nodes)} nodes {reason}"
+def _never(constraint: Constraint, cluster: ClusterState, state: JobState) -> str:
+    """What waiting alone does not change."""
+    need = _gpus(state.job.gpus)
+    match constraint.limit:
+        case Limit.NO_NODES:
+            return f"waits for {need}: the cluster has no nodes"
+        case Limit.SIZE:
+            return _too_small(cluster, state, need)
+        case Limit.NODE:
+            return f"no node takes a worker: {constraint.count} of {len(cluster.nodes)} nodes {constraint.reason}"
+        case Limit.GANG:
+            return f"needs {state.job.chunks} workers of {need} at once, more than the cluster can hold"
+        case Limit.SERVER_SIZE:
+            return f"no node at {constraint.site or 'any site'} can ever hold its parameter server"
+    return "its workers do not fit beside its parameter servers"
+
+
+def _quota(short: Shortage) -> str:
+    """Names the limit as its quota does."""
+    name, measure = short.limit.resource.removeprefix("requests."), short.limit.measure
+    used, asked, hard = (_measured(n, measure) for n in (short.used, short.asked, short.limit.hard))
+    if short.hopeless:
+        return f"needs {asked} {name} at once, more than the quota {short.quota.key} allows: {hard}"
+    return f"waits for the quota {short.quota.key}: {used} of {hard} {name} in use, and {asked} needed"
+
+
+def _measured(number: int, measure: Measure) -> str:
+    match measure:
+        case "cpu":
+            return f"{number / 1000:g}"
+        case "memory":
+            return f"{number / 2**30:.3g} GiB"
+        case _:
+            return str(number)
+
+
+def _room(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, until: str) -> str:
+    room = " and ".join(_amount(state, resource) for resource in constraint.resources)
+    place = f" at {constraint.site}" if constraint.site else ""
+    if constraint.behind is None:
+        return f"next for {room}{place}{until}"
+    why = _precedence(constraint, cluster, policy)
+    return f"waits for {room}{place}{until}, behind {constraint.behind}, {why}"
+
+
+def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -> str:
+    match constraint.precedence:
+        case Precedence.ORDER:
+            return policy.behind
+        case Precedence.POLICY:
+            other = cluster.jobs[constraint.behind or ""]
+            return f"which may not be stopped (preemption.policy {other.job.preemption})"
+        case Precedence.COST:
+            return "which is not worth stopping"
+        case Precedence.RUNNING:
+            return "which has it already"
+
+
+def _amount(state: JobState, resource: str) -> str:
+    """So much of a resource as a worker needs, or all members of a gang together."""
+    request, members = state.job.worker.requests, state.job.chunks if state.job.rigid else 1
+    match resource:
+        case "cpu":
+            return f"{members * request.cpu / 1000:g} CPU"
+        case "memory":
+            return f"{members * request.memory / 2**30:.3g} GiB of memory"
+        case "pods":
+            return "a place for its pod" if members == 1 else f"places for its {members} pods"
+    return _gpus(members * request.gpus)
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' if count > 1 else ''}"
+
+
+def _too_small(cluster: ClusterState, state: JobState, need: str) -> str:
+    largest = max(node.capacity.gpus for node in cluster.nodes.values())
+    request = state.job.worker.requests
+    return (
+        f"no node can hold a worker ({need}, {request.cpu / 1000:g} CPU, {request.memory / 2**30:.3g} GiB): "
+        f"the largest has {largest} GPU{'s' if largest != 1 else ''} for training"
+    )
 
 
 def _clock(at: float, now: float) -> str:

@@ -34,6 +34,16 @@ class PlaceParameterServer:
 
 
 @dataclass(frozen=True, slots=True)
+class StageData:
+    """Copy data of chunks to a site, in this order; if uploads are reported, their ends come back as `ChunkStaged`."""
+
+    job: str
+    chunks: tuple[int, ...]
+    site: str
+    cause: Event
+
+
+@dataclass(frozen=True, slots=True)
 class PublishPlan:
     """The job's plan or ledger changed: write them down."""
 
@@ -41,4 +51,4 @@ class PublishPlan:
     cause: Event
 
 
-Instruction = OpenWindow | CloseWindow | PlaceParameterServer | PublishPlan
+Instruction = OpenWindow | CloseWindow | PlaceParameterServer | StageData | PublishPlan

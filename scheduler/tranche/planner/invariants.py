@@ -1,10 +1,12 @@
 """What must hold after every event; checked when the planner runs with ``validate=True`` (always in tests)."""
 
 from collections.abc import Iterable
+from math import inf
 
-from tranche.model import Resources
+from tranche.model import Resources, Window
 from tranche.planner.queues import JobQueue, preemptible, wants_windows
-from tranche.policies import ClusterState, JobState
+from tranche.planner.transfers import moves_data
+from tranche.policies import ClusterState, JobState, kind_of
 
 
 class InvariantError(AssertionError):
@@ -19,6 +21,9 @@ def check(cluster: ClusterState) -> None:
     """
     for state in cluster.jobs.values():
         _check_job(cluster, state)
+    planned = {(key, attempt) for key, state in cluster.jobs.items() for attempt in state.runs}
+    planned |= {(key, s.planned.attempt) for key, state in cluster.jobs.items() for s in state.servers}
+    _expect(cluster.quotas.holders() == planned, "the books of the quotas are not those of the windows and servers")
     for name, node in cluster.nodes.items():
         reserved = Resources()
         for state, run in node.runs.values():
@@ -44,6 +49,19 @@ def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
         _expect(node.reserved.fits(node.capacity), f"node {name}: {node.reserved} reserved of {node.capacity}")
 
 
+def check_quotas(cluster: ClusterState, opened: Iterable[str]) -> None:
+    """Jobs that just got a window are within their quotas (others may use more of these later).
+
+    Raises:
+        InvariantError: naming the job.
+    """
+    for key in opened:
+        if key in cluster.jobs:
+            job = cluster.jobs[key].job
+            short = cluster.quotas.shortage(job, 1, besides={kind_of(job, job.worker.requests): -1})
+            _expect(short is None, f"{key}: planned beyond its quota: {short}")
+
+
 def check_queue(queue: JobQueue, now: float) -> None:
     """The queue knows everybody who waits and everybody who may be preempted, and nobody else.
 
@@ -54,9 +72,24 @@ def check_queue(queue: JobQueue, now: float) -> None:
     for key, state in queue.cluster.jobs.items():
         if key in queue.stale:
             continue  # looked at in the next decision
-        _expect((state in waiting) == wants_windows(state, now), f"{key}: who waits is not in the queue")
+        wants = wants_windows(state, now) and (state.job.rigid or bool(state.waiting_by_site(now)))
+        _expect((state in waiting) == wants, f"{key}: who waits is not in the queue")
         held = queue.policy.preemptive and any(not run.closing for run in state.runs.values())
         _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: who runs is not ranked")
+
+
+def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float) -> None:
+    """Windows of a sited policy open only where the data of their chunks are.
+
+    Raises:
+        InvariantError: naming the job.
+    """
+    for key, window in opened if queue.policy.sited else ():
+        state = queue.cluster.jobs[key]
+        if moves_data(state) and window.site != state.job.data_site:
+            copies = state.copies.get(window.site, {})
+            there = all(copies.get(chunk, inf) <= now for chunk in window.chunks)
+            _expect(there, f"{key}: a window at {window.site} opens before its data are there")
 
 
 def _check_job(cluster: ClusterState, state: JobState) -> None:

@@ -16,31 +16,35 @@ def restore(state: JobState, progress: JobProgress) -> None:
         if chunk < state.job.chunks and chunk not in state.done
     }
     state.ledger_changed()
+    state.windows_changed()
     state.attained_seconds = progress.attained_seconds
+    state.busy_seconds = progress.busy_seconds
     state.preemptions = progress.preemptions
     state.failures = progress.failures
     state.lost_batches = progress.lost_batches
     state.records = list(progress.records)
 
 
-def progress_of(state: JobState) -> JobProgress:
+def progress_of(state: JobState, learnt: float) -> JobProgress:
     """The ledger as a value."""
     return JobProgress(
         done=frozenset(state.done),
         partial=dict(sorted(state.partial.items())),
         attained_seconds=state.attained_seconds,
+        busy_seconds=state.busy_seconds,
         preemptions=state.preemptions,
         failures=state.failures,
         lost_batches=state.lost_batches,
         records=tuple(state.records),
+        learnt=learnt,
     )
 
 
-def count_end(state: JobState, run: Run, event: WorkerEnded) -> None:
+def count_end(state: JobState, run: Run, event: WorkerEnded) -> float:
     """Count an ended worker: its durable batches, its time, and why it ended.
 
     A worker that said nothing has done all its chunks if it succeeded and none otherwise. Progress never decreases
-    here, so that counting the same end twice changes nothing but the totals.
+    here, so that counting the same end twice changes nothing but the totals. Returns the mini-batches gained.
     """
     trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
     state.attained_seconds += trained * max(1, state.job.gpus)
@@ -69,6 +73,7 @@ def count_end(state: JobState, run: Run, event: WorkerEnded) -> None:
     node = run.window.node or run.window.site
     record = AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code)
     state.records = [*state.records, record][-KEPT_RECORDS:]
+    return gained
 
 
 def _durable(state: JobState, run: Run, event: WorkerEnded) -> dict[int, float]:

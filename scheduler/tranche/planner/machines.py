@@ -5,22 +5,46 @@ invariants after each event.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
 from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
 from tranche.planner import arrivals, changes, invariants, ledgers
+from tranche.planner.constraints import binding_constraint
+from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
 from tranche.planner.events import Event, JobSubmitted, Tick
 from tranche.planner.explanations import explain
-from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, PlaceParameterServer, PublishPlan
+from tranche.planner.instructions import (
+    CloseWindow,
+    Instruction,
+    OpenWindow,
+    PlaceParameterServer,
+    PublishPlan,
+    StageData,
+)
 from tranche.planner.queues import JobQueue
+from tranche.planner.rooms import free_hosts
 from tranche.planner.selections import choose_for_node
-from tranche.planner.servers import place_servers
+from tranche.planner.servers import missing_servers, place_servers
+from tranche.planner.timers import Timers
 from tranche.planner.turns import serve_queue
-from tranche.policies import BindingPolicy, ClusterState, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run
+from tranche.policies import (
+    NOBODY,
+    BindingPolicy,
+    ClusterState,
+    Entry,
+    Home,
+    JobState,
+    Kind,
+    NodeState,
+    Policy,
+    QueuePolicy,
+    Run,
+    kind_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +59,8 @@ class PlannerSettings:
     """Other nodes of the site on a window's short list."""
     network: NetworkPrior = NetworkPrior()
     """What is assumed where no Site describes the network."""
+    uploads_reported: bool = False
+    """Copies of data count when `ChunkStaged` says so; else they are believed to be there after Δ."""
     avoid_seconds: float = 300.0
     """How long a node that could not take a job's pod is not tried again for this job."""
     failure_backoff_seconds: float = 10.0
@@ -42,6 +68,8 @@ class PlannerSettings:
     rejection_backoff_seconds: float = 30.0
     """Pause after the API server refused a job's pod; doubles with each refusal."""
     longest_backoff_seconds: float = 360.0
+    share_weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """What tenants (namespaces) are entitled to where recent shares count, relative to others; 1 if not given."""
 
 
 class Planner:
@@ -53,7 +81,12 @@ class Planner:
         self.cluster = ClusterState(network=self.settings.network, seed=self.settings.seed)
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
+        if self.queue is not None:
+            self.cluster.shares.halflife_seconds = self.queue.policy.share_halflife()
+            self.cluster.shares.weights = self.settings.share_weights
         self.estimates: dict[str, Estimate] = {}
+        self._rehearsals = 0
+        """That are left until the next forecast."""
         self.dirty_nodes: set[str] = set()
         self.dirty_jobs: set[str] = set()
         """Jobs with chunks to dispatch or (unlimited sites) to start."""
@@ -62,8 +95,10 @@ class Planner:
         self.unbound: set[str] = set()
         """Jobs with chunks that found no place; tried again when nodes or sites change."""
         self.rejections: dict[str, int] = {}
-        self._wakeups: list[tuple[float, str]] = []
+        self.timers = Timers()
         self._cause: Event = Tick()
+        self._now = 0.0
+        """Clock at the event that is handled."""
         self._out: list[Instruction] = []
 
     # ---- the outside
@@ -79,7 +114,7 @@ class Planner:
 
     def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
         """Take note of all that has happened, in order, and decide once."""
-        self._begin()
+        self._begin(now)
         for event in events:
             self._cause = event
             changes.apply(self, event, now)
@@ -87,29 +122,48 @@ class Planner:
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float) -> list[Instruction]:
         """Take over all jobs that an earlier planner left: running windows first, then what waits, in arrival order."""
-        self._begin()
+        self._begin(now)
         self._cause = Tick()
         for event in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
             arrivals.admit(self, event, now)
         return self._decide(now)
 
+    def remember(self, event: JobSubmitted) -> None:
+        """Learn from a job that had completed before this planner was there; before `restore`."""
+        arrivals.remember(self, event)
+
     def next_wakeup(self) -> float | None:
         """When a `Tick` is due at the latest."""
-        return self._wakeups[0][0] if self._wakeups else None
+        return self.timers.next()
 
     def forecast(self, now: float) -> dict[str, Estimate]:
         """Play the plan forward and remember the estimates for `plan_of`."""
-        self.estimates = forecast(self.cluster, self.policy, self.queue.waiting() if self.queue else (), now)
+        self.estimates, self._rehearsals = forecast(self, now), affordable(self.cluster)
         return self.estimates
+
+    def estimate_of(self, key: str, now: float) -> Estimate | None:
+        """The job's estimate of the last forecast; if it waits behind another, without that one it starts earlier.
+
+        Made sure of once a forecast, for those who come first, as long as the rehearsals that this takes are not used
+        up (`tranche.planner.counterfactuals`).
+        """
+        state, estimate = self.cluster.jobs[key], self.estimates.get(key)
+        if estimate is None or not state.active:
+            return None
+        if self.queue is not None and self._rehearsals and not (state.runs or estimate.verified):
+            if binding_constraint(self.cluster, self.policy, state, estimate, now).behind is not None:
+                estimate, used = verified(self, state, estimate, now, self._rehearsals)
+                self._rehearsals -= used
+            estimate = self.estimates[key] = replace(estimate, verified=True)
+        return estimate
 
     def plan_of(self, key: str, now: float) -> JobPlan:
         """The job's plan as a value."""
         state = self.cluster.jobs[key]
-        estimate = self.estimates.get(key) if state.active else None
+        estimate = self.estimate_of(key, now)
         homes: dict[str, list[int]] = {}
-        for chunk, site in state.data_sites.items() if state.active else ():
-            if chunk not in state.done:
-                homes.setdefault(site, []).append(chunk)
+        for chunk, site in state.homes(now) if state.active else ():
+            homes.setdefault(site, []).append(chunk)
         runs = sorted(state.runs.values(), key=lambda run: (run.window.index, run.window.attempt))
         return JobPlan(
             generation=state.job.generation,
@@ -125,7 +179,7 @@ class Planner:
 
     def progress_of(self, key: str) -> JobProgress:
         """The job's ledger as a value."""
-        return ledgers.progress_of(self.cluster.jobs[key])
+        return ledgers.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
 
     # ---- for the modules that apply events
 
@@ -135,7 +189,11 @@ class Planner:
 
     def wake(self, at: float, key: str) -> None:
         """Have the job looked at again at that time."""
-        heappush(self._wakeups, (at, key))
+        self.timers.wake(at, key)
+
+    def stage(self, state: JobState, chunks: tuple[int, ...], site: str) -> None:
+        """Have data of chunks copied to a site."""
+        self._out.append(StageData(state.job.key, chunks, site, self._cause))
 
     def touch(self, state: JobState) -> None:
         """Something about this job may let it start or make others start: look at its nodes again."""
@@ -150,11 +208,24 @@ class Planner:
         if node is not None:
             self.dirty_nodes.add(node)
         if self.queue is not None:
-            self.queue.all_fresh = True
+            known = self.cluster.nodes.get(node or "")
+            self.queue.grown.add(known.node.site if known is not None else "")
+
+    def quota_grew(self, namespace: str) -> None:
+        """Less counts against the quotas of a namespace: those whom they held back may start, at any site."""
+        if namespace not in self.cluster.quotas.by_namespace:
+            return
+        if self.queue is not None:
+            self.queue.grown.add("")
+        for state in self.cluster.jobs.values() if self.queue is None else ():
+            if state.job.namespace == namespace:
+                self.touch(state)
 
     def reconsider_unbound(self) -> None:
         """Capacity or sites changed: chunks that found no place may find one now."""
         self.dirty_jobs |= self.unbound
+        if self.queue is not None and self.queue.policy.sited:
+            self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)
 
     def close(self, state: JobState, run: Run) -> None:
@@ -179,17 +250,16 @@ class Planner:
 
     def count_share(self, state: JobState, windows: int) -> None:
         """So many more windows of the job's tenant are open."""
-        if self.queue is not None and self.queue.policy.fair:
+        if self.queue is not None and (self.queue.policy.counts_held or self.cluster.shares.halflife_seconds):
             request = state.job.worker.requests
             held = request if windows > 0 else Resources() - request
-            self.cluster.shares.change(state.job.tenant, held)
+            self.cluster.shares.change(state.job.tenant, held, self._now)
 
-    def _begin(self) -> None:
-        self._out, self.changed = [], {}
+    def _begin(self, now: float) -> None:
+        self._out, self.changed, self._now = [], {}, now
 
     def _decide(self, now: float) -> list[Instruction]:
-        while self._wakeups and self._wakeups[0][0] <= now:
-            _, key = heappop(self._wakeups)
+        for key in self.timers.due(now):
             if key in self.cluster.jobs:
                 self.touch(self.cluster.jobs[key])
                 self.publish(key)
@@ -206,10 +276,12 @@ class Planner:
         out = [*self._out, *(PublishPlan(key, self._cause) for key in self.changed if key in self.cluster.jobs)]
         if self.settings.validate:
             invariants.check(self.cluster)
+            opened = [instruction for instruction in out if isinstance(instruction, OpenWindow)]
             if self.queue is not None:
                 invariants.check_queue(self.queue, now)
-            windows = [instruction.window for instruction in out if isinstance(instruction, OpenWindow)]
-            invariants.check_room(self.cluster, {window.node for window in windows if window.node is not None})
+                invariants.check_data(self.queue, [(one.job, one.window) for one in opened], now)
+            invariants.check_quotas(self.cluster, {one.job for one in opened})
+            invariants.check_room(self.cluster, {one.window.node for one in opened if one.window.node is not None})
         return out
 
     def _in_order(self, keys: set[str]) -> list[str]:
@@ -241,17 +313,26 @@ class Planner:
 
     def _choose(self, node: NodeState, now: float) -> list[Entry]:
         starts: Counter[str] = Counter()
+        kinds: Counter[Kind] = Counter()
 
         def may_start(entry: Entry) -> bool:
-            key = entry.state.job.key
-            allowed = self._may_start(entry, now, starts[key])
-            starts[key] += allowed
+            job = entry.state.job
+            allowed = self._may_start(entry, now, starts[job.key], kinds)
+            starts[job.key] += allowed
+            kinds[kind_of(job, job.worker.requests)] += allowed
             return allowed
 
         return choose_for_node(node, self.policy, may_start)
 
-    def _may_start(self, entry: Entry, now: float, besides: int = 0) -> bool:
-        """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside."""
+    def _may_start(self, entry: Entry, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY) -> bool:
+        """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside.
+
+        Args:
+            entry: The chunk.
+            now: Clock, in seconds.
+            besides: Other windows of the job that are about to open.
+            kinds: All windows that are about to open, as quotas count them.
+        """
         state = entry.state
         return (
             state.active
@@ -260,6 +341,7 @@ class Planner:
             and state.held_until <= now
             and state.avoided.get(entry.home.node or "", 0.0) <= now
             and len(state.runs) + besides < state.job.max_workers
+            and self.cluster.quotas.shortage(state.job, 1, missing_servers(state), besides=kinds) is None
             and self.place_servers(state)
         )
 
@@ -267,9 +349,14 @@ class Planner:
         """Give the job's parameter servers a place when its first window opens; False if there is none yet."""
         if len(state.servers) >= state.job.servers:
             return True
+        if self.cluster.quotas.shortage(state.job, 0, missing_servers(state)) is not None:
+            return False
         placed = place_servers(self.cluster, state, self.policy, self.settings.seed)
+        state.unhosted = placed is None
         if placed is None:
             return False
+        for server in placed:
+            self.cluster.quotas.take(state.job, server.planned.attempt, server.requests)
         state.servers += placed
         self.publish(state.job.key)
         self._out += [PlaceParameterServer(state.job.key, server.planned, self._cause) for server in placed]
@@ -307,10 +394,8 @@ class Planner:
     def _fallbacks(self, state: JobState, home: Home, now: float) -> tuple[str, ...]:
         """Other nodes of the site with room that nothing has reserved, fullest first."""
         request = state.job.worker.requests
-        found = []
-        for node in self.cluster.eligible(state.job.worker) if home.node and self.settings.fallbacks else ():
-            room = node.capacity - node.reserved
-            other = node.node.site == home.site and node.node.name != home.node
-            if other and request.fits(room) and state.avoided.get(node.node.name, 0.0) <= now:
-                found.append((room.gpus, node.node.name))
+        if not home.node or not self.settings.fallbacks:
+            return ()
+        nodes = [node for node in free_hosts(self.cluster, state, home.site, now) if node.has_room(request)]
+        found = [(node.free_gpus, node.node.name) for node in nodes if node.node.name != home.node]
         return tuple(name for _, name in sorted(found)[: self.settings.fallbacks])

@@ -1,6 +1,6 @@
 """The one queue of a queue policy: who waits in which order, who runs, and who must be looked at again.
 
-Waiting jobs are kept in one heap per class of demand (same pod shape, same number of members): when the first of a
+Waiting jobs are kept in one heap per class of demand (same pod shape, number of members, quotas): when the first of a
 class does not fit, nobody behind it in that class does. So a decision looks at the heads of a few classes, not at all
 jobs, and costs O(classes · log jobs). This rests on two facts: the rank of a waiting job is constant between the
 moments that `QueuePolicy.next_change` and `revision` announce, and room only shrinks while a decision goes down the
@@ -10,16 +10,27 @@ ranks.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import inf
 
 from tranche.model import Job, PodShape, Preemption
-from tranche.planner.rankings import RunningJobs
-from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Rank
+from tranche.planner.rankings import RunningSites
+from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Standing
 
 Arrival = tuple[float, int, str]
-Waiting = tuple[Rank, Arrival, int, JobState]
-"""Rank, order of submission, a number of its own, and the job; void unless it is the job's last entry."""
-Candidate = tuple[Rank, Arrival, int, "DemandClass"]
+Waiting = tuple[Standing, Arrival, int, JobState, str]
+"""Rank, order of submission, a number of its own, job and site; void unless it is the last entry of the two."""
+Candidate = tuple[Standing, Arrival, int, "DemandClass"]
 """The first of a class with today's rank, and a number of the class."""
+
+
+Demand = tuple[PodShape, int, tuple[str, str]]
+"""Shape of a worker, workers that must start together (1 for chunked jobs), the group of a grouped policy with the
+quotas that cover the workers."""
+
+
+RANKED_SECONDS = 30.0
+"""How often a job of which some workers train is looked at where nothing happens: it may have overtaken others there.
+Only for policies whose queues are sites; where something happens it is looked at each time."""
 
 
 def preemptible(state: JobState, policy: Policy) -> bool:
@@ -31,12 +42,18 @@ def preemptible(state: JobState, policy: Policy) -> bool:
 class DemandClass:
     """Waiting jobs that need the same room."""
 
-    shape: PodShape
-    members: int
-    """Workers that must start together; 1 for chunked jobs."""
-    group: str
-    """See `QueuePolicy.group`."""
+    demand: Demand
+    site: str = ""
+    """Where data of their chunks are; "" if that is all the same."""
+    number: int = 0
+    """Order among the classes: by site, then by age."""
     heap: list[Waiting] = field(default_factory=list)
+    crowded: int = 64
+    """Length at which void entries are thrown out of the heap."""
+    tried: JobState | None = None
+    """Who was first when the class last tried to preempt."""
+    falling: dict[str, JobState] = field(default_factory=dict)
+    """Jobs of the class of which some workers train already, so that their ranks fall."""
 
 
 class JobQueue:
@@ -45,76 +62,162 @@ class JobQueue:
     def __init__(self, policy: QueuePolicy, cluster: ClusterState) -> None:
         self.policy = policy
         self.cluster = cluster
-        self.running = RunningJobs()
+        self.running = RunningSites()
         self.stale: dict[str, None] = {}
         """Jobs whose rank or demand may have changed since the last decision, in order."""
-        self.all_fresh = False
-        """Room has grown or ranks have changed: every class may have someone who can start now."""
-        self._classes: dict[tuple[PodShape, int, str], DemandClass] = {}
+        self.grown: set[str] = set()
+        """Sites where room has grown ("": anywhere, or ranks have changed): anybody there may be able to start."""
+        self._classes: dict[str, dict[Demand, DemandClass]] = {}
+        """By site of the data; classes where nobody waits are struck off."""
         self._fresh: dict[int, DemandClass] = {}
-        self._entries: dict[str, Waiting] = {}
-        """The valid entry of each waiting job."""
-        self._homes: dict[str, tuple[Job, DemandClass]] = {}
-        self._partial: dict[str, JobState] = {}
-        """Waiting jobs of which some workers train already, so that their ranks fall."""
+        self._entries: dict[tuple[str, str], Waiting] = {}
+        """The valid entry of each waiting job, and site of its data."""
+        self._homes: dict[tuple[str, str], tuple[Job, DemandClass]] = {}
+        self._seen: dict[str, set[str]] = {}
+        """Sites of `_homes` by job."""
+        self._sites: dict[str, tuple[str, ...]] = {}
+        """Where each job has entries."""
+        self.looked_ahead = -inf
+        """When the queue was last played forward for copies of data."""
+        self.look_due = False
+        """Whether a timer is set for the next time."""
         self._count = 0
+        self._created = 0
         self._revision = 0
+        self.preempting: set[int] | None = None
+        """Classes (by identity) about whose first something has changed; None: all. See `may_preempt`."""
+        self._ranked = -inf
+        """When all falling ranks were last worked out."""
 
     def waiting(self) -> list[JobState]:
         """All who wait, in order."""
-        entries = [e for one in self._classes.values() for e in one.heap if self._valid(e)]
+        entries = list(self._entries.values())
         if self.policy.grouped:  # within a class by arrival; across classes by today's ranks
-            entries = [(self.policy.rank(e[3], self.cluster, 0.0), *e[1:]) for e in entries]
-        return [entry[3] for entry in sorted(entries, key=lambda e: e[:3])]
+            entries = [(self.policy.standing(e[3], self.cluster, 0.0), *e[1:]) for e in entries]
+        return list(dict.fromkeys(entry[3] for entry in sorted(entries, key=lambda e: e[:3])))
 
-    def refresh(self, now: float) -> Iterator[tuple[str, float]]:
-        """Enter all stale jobs anew; gives those whose rank will change by itself, with the time."""
+    def in_order(self) -> Iterator[tuple[Standing, JobState]]:
+        """Who waits, each once, with their ranks; only as far as anybody asks."""
+        classes = [one for there in self._classes.values() for one in there.values() if one.heap]
+        heap = [(one.heap[0][:3], 0, one.heap) for one in classes]
+        heapify(heap)
+        seen: set[str] = set()
+        while heap:
+            _, place, entries = heappop(heap)
+            entry = entries[place]
+            if entry[1][2] not in seen and self._valid(entry):
+                seen.add(entry[1][2])
+                yield entry[0], entry[3]
+            for child in range(2 * place + 1, min(2 * place + 3, len(entries))):
+                heappush(heap, (entries[child][:3], child, entries))
+
+    def refresh(self, now: float) -> Iterator[tuple[str, float | None]]:
+        """Enter all stale jobs anew; gives them with the time when their rank will change by itself, if it will."""
         revision = self.policy.revision(self.cluster)
         if revision != self._revision:
-            self._revision, self.all_fresh = revision, True
-            waiting = () if self.policy.grouped else self._entries
+            self._revision = revision
+            self._fall()
+            waiting = () if self.policy.grouped else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
         for key in stale:
             state = self.cluster.jobs.get(key)
             if state is None:
                 self._forget(key)
+                yield key, None
                 continue
             self._refresh(state, now)
-            change = self.policy.next_change(state, self.cluster, now) if state.active else None
-            if change is not None:
-                yield key, change
+            yield key, self.policy.next_change(state, self.cluster, now) if state.active else None
+
+    def resume(self, other: "JobQueue", now: float) -> None:
+        """Go on where another planner's queue stands: everybody here has had the turns, and tried in vain, there."""
+        self._classes = {site: {} for site in other._classes}
+        self.stale = dict.fromkeys(self.cluster.jobs)
+        for _ in self.refresh(now):
+            pass
+        self.candidates(now)
+        for site, there in self._classes.items():
+            for demand, one in there.items():
+                known = other._classes[site].get(demand) if site in other._classes else None
+                one.tried = self.cluster.jobs.get(known.tried.job.key) if known and known.tried else None
+        self.stale = {key: None for key in other.stale if key in self.cluster.jobs}
+        self.looked_ahead, self.look_due, self._ranked = other.looked_ahead, other.look_due, other._ranked
 
     def candidates(self, now: float) -> list[Candidate]:
         """A heap of the first of each class that may have someone who can start now."""
-        for state in list(self._partial.values()):
-            self._enter(state, self.policy.rank(state, self.cluster, now))
-        chosen = self._classes.values() if self.all_fresh or self.policy.strict else self._fresh.values()
+        everywhere = self._ranked == now or not self.policy.sited or now >= self._ranked + RANKED_SECONDS
+        if everywhere:
+            self._ranked = now
+            for one in self._all():
+                self._rank_anew(one, now)
+        if "" in self.grown or self.policy.strict:
+            chosen = self._all()
+            self.preempting = None if everywhere else set(self._fresh)
+        else:
+            self.preempting = None if everywhere else set(self._fresh)
+            self._fresh.update((id(one), one) for one in self._at_grown())
+            chosen = list(self._fresh.values())
         heap = []
-        for number, one in enumerate(list(chosen)):
+        for one in () if everywhere else chosen:
+            self._rank_anew(one, now)
+        for number, one in enumerate(chosen):
             entry = self.candidate(one, number, now)
             if entry is not None:
                 heap.append(entry)
+            else:
+                self._classes[one.site].pop(one.demand, None)
         heapify(heap)
-        self._fresh, self.all_fresh = {}, False
+        self._fresh = {}
+        self.grown.clear()
         return heap
 
-    def others(self, blocked: DemandClass | None, rank: Rank, state: JobState, now: float) -> list[Candidate]:
-        """Candidates after a preemption for a job: all classes whose first ranks behind it, for what was left over."""
-        self.all_fresh = True
+    def others(
+        self, left: list[Candidate], blocked: DemandClass | None, rank: Standing, state: JobState, now: float
+    ) -> list[Candidate]:
+        """Candidates after a preemption for a job: those left, and who waits where it was, for what was left over."""
+        before = self.preempting
+        self._fresh.update((id(one), one) for _, _, _, one in left)
         after = (rank, state.arrival)
-        return [one for one in self.candidates(now) if one[3] is not blocked and one[:2] > after]
+        found = [(*one[:2], one[3].number, one[3]) for one in self.candidates(now)]
+        heap = [one for one in found if one[3] is not blocked and one[:2] > after]
+        heapify(heap)
+        self.preempting = before
+        return heap
+
+    def _fall(self) -> None:
+        """Running jobs rank further behind than they did, and may have to make way for anybody."""
+        self.grown.add("")
+        self._ranked = -inf
+
+    def _all(self) -> list[DemandClass]:
+        return [one for there in self._classes.values() for one in there.values()]
+
+    def _rank_anew(self, one: DemandClass, now: float) -> None:
+        for state in list(one.falling.values()):
+            self._enter(state, self.policy.standing(state, self.cluster, now), one.site)
+
+    def may_preempt(self, one: DemandClass, state: JobState) -> bool:
+        """Whether the first of a class could preempt somebody now.
+
+        Who has tried in vain, and about whom nothing has changed since, would not: who started since ranks before it.
+        """
+        changed = self.preempting is None or id(one) in self.preempting or one.tried is not state
+        return self.policy.preemptive and changed
+
+    def _at_grown(self) -> Iterator[DemandClass]:
+        for site in sorted({*self.grown, ""}) if self.grown else ():
+            yield from self._classes.get(site, {}).values()
 
     def settle(self) -> None:
         """The decision is over: what it freed and started itself needs no further look."""
-        self.all_fresh = False
+        self.grown.clear()
 
     def candidate(self, one: DemandClass, number: int, now: float) -> Candidate | None:
         """The first of a class with today's rank, None if nobody waits there."""
         state = self.head(one)
         if state is None:
             return None
-        rank = self.policy.rank(state, self.cluster, now) if self.policy.grouped else one.heap[0][0]
+        rank = self.policy.standing(state, self.cluster, now) if self.policy.grouped else one.heap[0][0]
         return (rank, state.arrival, number, one)
 
     def head(self, one: DemandClass) -> JobState | None:
@@ -123,27 +226,45 @@ class JobQueue:
             heappop(one.heap)
         return one.heap[0][3] if one.heap else None
 
-    def drop(self, state: JobState) -> None:
-        """The job waits no more."""
-        self._entries.pop(state.job.key, None)
-        self._partial.pop(state.job.key, None)
+    def drop(self, state: JobState, site: str | None = None) -> None:
+        """The job waits no more, at one site or at all."""
+        key = state.job.key
+        sites = self._sites.get(key, ())
+        for one in sites if site is None else (site,):
+            self._strike(key, one)
+        rest = () if site is None else tuple(one for one in sites if one != site)
+        if rest:
+            self._sites[key] = rest
+        else:
+            self._sites.pop(key, None)
+
+    def _strike(self, key: str, site: str) -> None:
+        self._entries.pop((key, site), None)
+        home = self._homes.get((key, site))
+        if home is not None:
+            home[1].falling.pop(key, None)
 
     def note_running(self, state: JobState, now: float) -> None:
         """Count the job's open windows among what may be preempted."""
-        windows = sum(not run.closing for run in state.runs.values())
-        if windows and preemptible(state, self.policy):
-            rank = self.policy.rank(state, self.cluster, now)
-            self.running.put(state, rank, self.policy.slope(state, now), windows * state.job.gpus, now)
+        held: dict[str, int] = {}
+        for run in state.runs.values():
+            if not run.closing:
+                held[run.home.site] = held.get(run.home.site, 0) + state.job.gpus
+        if held and preemptible(state, self.policy):
+            rank = self.policy.standing(state, self.cluster, now)
+            self.running.put(state, rank, self.policy.slope(state, now), held, now)
         else:
             self.running.remove(state.job.key)
 
     def _valid(self, entry: Waiting) -> bool:
-        return self._entries.get(entry[1][2]) is entry
+        return self._entries.get((entry[1][2], entry[4])) is entry
 
     def _forget(self, key: str) -> None:
         self.running.remove(key)
-        for known in (self._entries, self._homes, self._partial):
-            known.pop(key, None)
+        for site in self._sites.pop(key, ()):
+            self._strike(key, site)
+        for site in self._seen.pop(key, ()):
+            del self._homes[key, site]
 
     def _refresh(self, state: JobState, now: float) -> None:
         policy = self.policy
@@ -152,43 +273,65 @@ class JobQueue:
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
-            self.all_fresh = True  # a running job that fell may have to make way
+            self._fall()
         if policy.preemptive:
             self.note_running(state, now)
+        sites: tuple[str, ...] = ()
         if wants_windows(state, now):
-            self._enter(state, policy.rank(state, self.cluster, now))
-            if state.runs and policy.slope(state, now):
-                self._partial[state.job.key] = state
+            sites = tuple(state.waiting_by_site(now)) if policy.sited and not state.job.rigid else ("",)
+        for site in set(self._sites.get(state.job.key, ())).difference(sites):
+            self.drop(state, site)
+        if sites:
+            rank = policy.standing(state, self.cluster, now)
+            self._sites[state.job.key] = sites
+            falling = bool(state.runs) and policy.slope(state, now) != 0
+            for site in sites:
+                self._enter(state, rank, site)
+                if falling:
+                    self._class_of(state, site).falling[state.job.key] = state
         else:
             self.drop(state)
 
-    def _enter(self, state: JobState, rank: Rank) -> None:
+    def _enter(self, state: JobState, rank: Standing, site: str) -> None:
         job = state.job
-        one = self._class_of(state)
-        entry = self._entries.get(job.key)
-        order = (0.0, 0.0) if self.policy.grouped else rank
+        one = self._class_of(state, site)
+        entry = self._entries.get((job.key, site))
+        order = (0.0, 0.0, 0.0) if self.policy.grouped else rank
         if entry is None or entry[0] != order or entry[3] is not state:
             self._count += 1
-            entry = self._entries[job.key] = (order, state.arrival, self._count, state)
+            entry = self._entries[job.key, site] = (order, state.arrival, self._count, state, site)
             heappush(one.heap, entry)
+            if len(one.heap) > one.crowded:
+                one.heap = [entry for entry in one.heap if self._valid(entry)]
+                heapify(one.heap)
+                one.crowded = 64 + 2 * len(one.heap)
         if self.head(one) is state:
             self._fresh[id(one)] = one
 
-    def _class_of(self, state: JobState) -> DemandClass:
+    def _class_of(self, state: JobState, site: str) -> DemandClass:
         job = state.job
-        group = self.policy.group(state) if self.policy.grouped else ""
-        known = self._homes.get(job.key)
-        if known is not None and known[0] is job and known[1].group == group:
+        group = (self.policy.group(state) if self.policy.grouped else "", self.cluster.quotas.covering(job))
+        known = self._homes.get((job.key, site))
+        same = known is not None and known[0] is job and known[1].demand[2] == group
+        if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
             return known[1]
         members = job.chunks if job.rigid else 1
-        place = (job.worker, members, group)
-        one = self._classes.get(place)
+        demand = (job.worker, members, group)
+        one = self._classes.setdefault(site, {}).get(demand)
         if one is None:
-            one = self._classes[place] = DemandClass(job.worker, members, group)
+            self._created += 1
+            number = (list(self._classes).index(site) << 32) + self._created
+            one = self._classes[site][demand] = DemandClass(demand, site, number)
         if known is not None and known[1] is not one:
-            self._entries.pop(job.key, None)
-        self._homes[job.key] = (job, one)
+            self._strike(job.key, site)
+        self._homes[job.key, site] = (job, one)
+        self._seen.setdefault(job.key, set()).add(site)
         return one
+
+
+def wants_at(state: JobState, site: str, now: float) -> bool:
+    """Whether the job could use another worker there now."""
+    return wants_windows(state, now) and (not site or site in state.waiting_by_site(now))
 
 
 def wants_windows(state: JobState, now: float) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from tranche.planner.queues import JobQueue, wants_windows
-from tranche.planner.rooms import could_run, free_nodes, make_room
-from tranche.policies import Home, JobState, NodeState, Rank
+from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
+from tranche.planner.quotas import make_quota, shortage
+from tranche.planner.rooms import Trial, could_run, free_hosts, free_nodes
+from tranche.planner.tenants import expect_review, review_shares
+from tranche.planner.transfers import copy_ahead, look_ahead, moves_data
+from tranche.policies import Home, JobState, NodeState, QueuePolicy, Run, Standing
+from tranche.policies.beliefs import rest_seconds
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -18,83 +24,199 @@ RESTARTS_PER_WINDOW = 3
 
 def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
     """Open and close windows until nobody who waits fits where it is entitled to."""
+    for key in list(queue.stale) if queue.policy.sited else ():
+        arriving = planner.cluster.jobs.get(key)
+        if arriving is not None and arriving.active and moves_data(arriving):
+            copy_ahead(planner, queue, arriving, now)
+    reviewed = review_shares(planner, now)
     for key, change in queue.refresh(now):
-        planner.wake(max(now, change), key)
-    heap = queue.candidates(now)
-    passed_over: list[JobState] = []
-    while heap:
-        candidate = heappop(heap)
-        rank, _, number, one = candidate
-        today = queue.candidate(one, number, now)
-        state = queue.head(one)
-        if today is None or state is None:
-            continue
-        if today[:2] != candidate[:2]:
-            heappush(heap, today)
-            continue
-        preempted = _serve(planner, queue, state, rank, now)
-        waits = wants_windows(state, now)
-        if waits and queue.policy.strict and could_run(planner.cluster, state):
-            break
-        exhausted = waits and not (queue.policy.strict or _has_own_obstacle(state))
-        if not exhausted:
-            queue.drop(state)
-            passed_over += [state] if waits else []
-        if preempted:
-            heap = queue.others(one if exhausted else None, rank, state, now)
-        elif not exhausted and (following := queue.candidate(one, number, now)) is not None:
-            heappush(heap, following)
-    for state in passed_over:
+        planner.timers.change(None if change is None else max(now, change), key)
+    decision = Decision(planner, queue, now, queue.candidates(now))
+    while decision.turn():
+        pass
+    for state in decision.passed_over:
         queue.stale[state.job.key] = None
     queue.settle()
+    expect_review(planner, now, reviewed=reviewed)
+    if queue.policy.sited:
+        look_ahead(planner, queue, now)
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """Going down the queue once."""
+
+    planner: Planner
+    queue: JobQueue
+    now: float
+    heap: list[Candidate]
+    passed_over: list[JobState] = field(default_factory=list)
+    """Who cannot run for a reason of its own, which does not concern others of its class."""
+    full: set[str] = field(default_factory=set)
+    """Sites where nobody who comes later can find a GPU."""
+
+    def turn(self) -> bool:
+        """The turn of whoever comes first; False when there is nobody left, or nobody may pass the first."""
+        candidate = self._next()
+        if candidate is None:
+            return False
+        rank, _, number, one = candidate
+        queue, state, now = self.queue, self.queue.head(one), self.now
+        assert state is not None
+        may_preempt = queue.may_preempt(one, state)
+        preempted = _serve(self.planner, queue, state, one.site, rank, now, may_preempt=may_preempt)
+        waits = wants_at(state, one.site, now)
+        one.tried = state
+        held = waits and shortage(self.planner.cluster, state) is not None
+        if waits and queue.policy.strict and not held and could_run(self.planner.cluster, state):
+            return False
+        if waits and _is_full(self.planner, queue, state, one.site, rank, now):
+            self.full.add(one.site)
+        exhausted = waits and not (queue.policy.strict or _has_own_obstacle(state))
+        if not exhausted:
+            queue.drop(state, one.site)
+            self.passed_over += [state] if waits else []
+        if preempted:
+            self.heap = queue.others(self.heap, one if exhausted else None, rank, state, now)
+        elif not exhausted and (following := queue.candidate(one, number, now)) is not None:
+            heappush(self.heap, following)
+        return True
+
+    def _next(self) -> Candidate | None:
+        """The first candidate that is still one, with today's rank."""
+        while self.heap and "" not in self.full:
+            candidate = heappop(self.heap)
+            one = candidate[3]
+            if not self._has_chance(one):
+                continue
+            today = self.queue.candidate(one, candidate[2], self.now) if one.site not in self.full else None
+            if today is None:
+                continue
+            if today[:2] == candidate[:2]:
+                return candidate
+            heappush(self.heap, today)
+        return None
+
+    def _has_chance(self, one: DemandClass) -> bool:
+        """Whether the first of the class may find room: made for it, or free."""
+        known, state = self.planner.cluster.sites.get(one.site), self.queue.head(one)
+        if state is None or (known is not None and known.unlimited):
+            return True
+        return self.planner.cluster.free.any_at(one.site) or self.queue.may_preempt(one, state)
+
+
+def _is_full(planner: Planner, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
+    """Whether nobody who ranks behind the job can find a GPU there: none is free, and none is held by those behind."""
+    if planner.cluster.free.any_at(site):
+        return False
+    return not (queue.policy.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
 
 def _has_own_obstacle(state: JobState) -> bool:
     """Whether the job may be kept from running by what does not concern others of its class."""
-    return bool(state.avoided) or len(state.servers) < state.job.servers
+    return bool(state.avoided) or state.unhosted
 
 
-def _serve(planner: Planner, queue: JobQueue, state: JobState, rank: Rank, now: float) -> bool:
-    """Give the job what it can get; returns whether anybody was preempted for it."""
+def _serve(
+    planner: Planner, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float, *, may_preempt: bool
+) -> bool:
+    """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
     job, policy = state.job, queue.policy
     workers = job.chunks if job.rigid else 1
-    wanted = workers if job.rigid else min(job.max_workers - len(state.runs), state.unassigned)
-    free = sum([node.capacity.gpus - node.reserved.gpus for node in planner.cluster.hosts(state)])
+    known = planner.cluster.sites.get(site)
+    if known is not None and known.unlimited:
+        _open_on_demand(planner, state, site, now)
+        return False
+    nodes = free_hosts(planner.cluster, state, site, now)
+    if shortage(planner.cluster, state) is not None:
+        behind = queue.running.behind(state, rank, "", now) if policy.preemptive else []
+        return make_quota(planner, state, nodes, behind, _stops(planner, policy, state, site, now), now)
+    free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
-        _take_free(planner, state, wanted, now, first_fit=policy.first_fit)
-        if not policy.preemptive or not wants_windows(state, now):
+        _take_free(planner, state, site, nodes, now, first_fit=policy.first_fit)
+        if not may_preempt or not wants_at(state, site, now):
             return False
-        free = sum([node.capacity.gpus - node.reserved.gpus for node in planner.cluster.hosts(state)])
+        free = sum([node.free_gpus for node in nodes])
+    return may_preempt and _preempt(planner, queue, state, site, rank, free, now)
+
+
+def _preempt(
+    planner: Planner, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
+) -> bool:
+    """Have jobs that rank behind make way where that gives the job another worker; returns whether anybody did."""
+    cluster, job = planner.cluster, state.job
+    workers = job.chunks if job.rigid else 1
+    room = free + queue.running.gpus_behind(state, rank, site, now)
+    if room < workers * job.gpus:
+        return False
+    behind = queue.running.behind(state, rank, site, now)
+    trial = Trial(cluster, state, now, behind, _stops(planner, queue.policy, state, site, now))
+    stopped: dict[str, JobState] = {}
     preempted = False
-    while policy.preemptive and free + queue.running.gpus_behind(state, rank, now) >= workers * job.gpus:
-        found = make_room(planner.cluster, state, queue.running.behind(state, rank, now), workers, now)
-        if found is None or not planner.place_servers(state):
+    while room >= workers * job.gpus:
+        found = trial.find(free_hosts(cluster, state, site, now), workers)
+        if found is None or shortage(cluster, state) or not planner.place_servers(state):
             break
         for victim in found[1]:
+            stopped[victim.state.job.key] = victim.state
             for run in victim.runs:
                 planner.close(victim.state, run)
-            queue.note_running(victim.state, now)
-        _open(planner, state, found[0], now)
+                room -= victim.state.job.gpus
+        _open(planner, state, site, found[0], now)
         preempted = True
-        if not wants_windows(state, now):
+        if not wants_at(state, site, now):
             break
+    for one in stopped.values():
+        queue.note_running(one, now)
     return preempted
 
 
-def _take_free(planner: Planner, state: JobState, wanted: int, now: float, *, first_fit: bool) -> None:
+def _stops(
+    planner: Planner, policy: QueuePolicy, state: JobState, site: str, now: float
+) -> Callable[[JobState, Run], bool]:
+    """Whether a window at the site may be closed for the job."""
+    seconds = state.job.batches_per_chunk_total * planner.cluster.batch_seconds(state, site)
+
+    def stops(victim: JobState, run: Run) -> bool:
+        if site and run.home.site != site:
+            return False
+        return policy.preempts(state, seconds, victim, rest_seconds(victim, run, now), now)
+
+    return stops
+
+
+def _take_free(
+    planner: Planner, state: JobState, site: str, nodes: list[NodeState], now: float, *, first_fit: bool
+) -> None:
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
-    nodes = free_nodes(planner.cluster, state, wanted, now, first_fit=first_fit)
-    if nodes and len(state.servers) < state.job.servers:
+    job = state.job
+    waiting = len(state.waiting_at(site, now)) if site else state.unassigned
+    wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
+    if len(state.servers) < job.servers and not (
+        free_nodes(nodes, state, 1, first_fit=True) and planner.place_servers(state)
+    ):
+        return
+    if not job.rigid:
+        wanted = planner.cluster.quotas.most_workers(job, wanted)
+    fastest = planner.policy.learns and not job.whole
+    chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
+    if chosen and not (job.rigid and len(chosen) < wanted):
+        _open(planner, state, site, chosen, now)
+
+
+def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) -> None:
+    """A window for every chunk at a site that makes its capacity on demand."""
+    for chunk in state.waiting_at(site, now):
+        if len(state.runs) >= state.job.max_workers or shortage(planner.cluster, state):
+            return
         if not planner.place_servers(state):
             return
-        nodes = free_nodes(planner.cluster, state, wanted, now, first_fit=first_fit)
-    if nodes and not (state.job.rigid and len(nodes) < wanted):
-        _open(planner, state, nodes, now)
+        planner.open(state, Home(site, None), (chunk,), now)
 
 
-def _open(planner: Planner, state: JobState, nodes: list[NodeState], now: float) -> None:
-    """One window on each of the nodes, as long as there are chunks."""
-    waiting = state.waiting
+def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
+    """One window on each of the nodes, as long as there are chunks (whose data are there, if `at` names a site)."""
+    waiting = state.waiting_at(at, now) if at else state.waiting
     for node in nodes:
         if not waiting:
             return

@@ -1,26 +1,38 @@
 """Published scheduling algorithms, one file each, as pure functions of state, clock and seed; one registry."""
 
-from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank
-from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_policy
+from tranche.policies.hosts import Hosts
+from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
+from tranche.policies.jobs import Entry, Home, JobState, Run, Server
+from tranche.policies.nodes import NodeState
+from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
+from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
 from tranche.policies.shares import History, Shares
-from tranche.policies.states import ClusterState, Entry, Home, JobState, NodeState, Run, Server
+from tranche.policies.states import ClusterState
 
 __all__ = [
     "LIVE_POLICIES",
+    "NOBODY",
     "POLICIES",
     "BindingPolicy",
     "ClusterState",
     "Entry",
     "History",
     "Home",
+    "Hosts",
     "JobState",
+    "Kind",
     "NodeState",
     "Placement",
     "Policy",
     "QueuePolicy",
+    "Quotas",
     "Rank",
     "Run",
     "Server",
     "Shares",
+    "Shortage",
+    "Standing",
+    "get_live_policy",
     "get_policy",
+    "kind_of",
 ]

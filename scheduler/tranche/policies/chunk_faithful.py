@@ -14,7 +14,9 @@ from heapq import heapify, heapreplace
 from typing import ClassVar
 
 from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.states import ClusterState, Home, JobState, Key, NodeState, allowed
+from tranche.policies.jobs import Home, JobState, Key
+from tranche.policies.nodes import NodeState
+from tranche.policies.states import ClusterState, allowed
 
 
 @dataclass(slots=True)

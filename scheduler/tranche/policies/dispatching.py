@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.states import ClusterState, Home, JobState, Key, NodeState, allowed
+from tranche.policies.jobs import Home, JobState, Key
+from tranche.policies.nodes import NodeState
+from tranche.policies.states import ClusterState, allowed
 
 SlotOrder = Literal["arrival", "density"]
 

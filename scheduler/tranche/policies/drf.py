@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tranche.policies.interfaces import QueuePolicy, Rank
-from tranche.policies.states import ClusterState, JobState
+from tranche.policies.jobs import JobState
+from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Drf(QueuePolicy):
 
     name: ClassVar[str] = "drf"
     source: ClassVar[str] = "Dominant resource fairness between namespaces (Ghodsi et al., NSDI 2011)"
-    fair: ClassVar[bool] = True
+    counts_held: ClassVar[bool] = True
     grouped: ClassVar[bool] = True
     behind: ClassVar[str] = "whose namespace has the smaller share"
 

@@ -14,8 +14,9 @@ from math import log
 from typing import ClassVar
 
 from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
-from tranche.policies.states import ClusterState, JobState
+from tranche.policies.states import ClusterState
 
 LEVELS = 40
 FIRST = 64.0

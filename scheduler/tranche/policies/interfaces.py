@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tranche.policies.choices import choose
-from tranche.policies.states import ClusterState, Home, JobState, Key, NodeState
+from tranche.policies.jobs import Home, JobState, Key
+from tranche.policies.nodes import NodeState
+from tranche.policies.states import ClusterState
 
 Rank = tuple[float, float]
-"""Order of a job in a queue: the smaller runs first; equal ranks go to the earlier submission, then the smaller key."""
+"""Order of a job in its tier: the smaller runs first; equal ranks go to the earlier submission, then smaller key."""
+Standing = tuple[float, float, float]
+"""Order of a job in a queue: its tier, then its rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,12 @@ class Policy(ABC):
     """Publication and section."""
     preemptive: ClassVar[bool] = False
     plans_gangs: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
+    """Speeds and sizes are corrected by what was measured (`tranche.estimate`); published algorithms are not."""
     behind: ClassVar[str]
     """How a job that runs first is described: "behind B, which …"."""
+    central_servers: ClassVar[bool] = False
+    """Parameter servers go where the narrowest path to the job's workers is widest; else to one published site."""
     rebuilds: ClassVar[bool] = True
     """All that it must remember is in spec and status; else it is for the simulator only."""
 
@@ -52,17 +60,49 @@ class QueuePolicy(Policy):
     """The head of the queue blocks what is behind it."""
     first_fit: ClassVar[bool] = False
     """A worker goes to the first node, by name, with room for it; else to the one that it fills best."""
-    fair: ClassVar[bool] = False
+    sited: ClassVar[bool] = False
+    """Chunks train only where their data are, and the planner copies data ahead of need."""
+    free_moves: ClassVar[bool] = False
+    """Data are everywhere at once: a reference, not a policy for a cluster."""
+    counts_held: ClassVar[bool] = False
     """Shares of tenants count (`ClusterState.dominant_share`)."""
     grouped: ClassVar[bool] = False
     """All waiting jobs of a `group` rank alike, and ranks of groups may change with every decision."""
 
     @abstractmethod
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The job's place in the order."""
+        """The job's place in the order of its tier."""
+
+    def tier(self, state: JobState, cluster: ClusterState) -> float:
+        """Any job of a smaller tier ranks before any of a larger; constant between what `revision` announces."""
+        return 0.0
+
+    def standing(self, state: JobState, cluster: ClusterState, now: float) -> Standing:
+        """The job's place among all."""
+        return (self.tier(state, cluster), *self.rank(state, cluster, now))
 
     def slope(self, state: JobState, now: float) -> float:
         """By how much per second the first part of the rank falls while the job's windows train as they do now."""
+        return 0.0
+
+    def preempts(self, state: JobState, seconds: float, victim: JobState, rest: float, now: float) -> bool:
+        """Whether a worker of another job that ranks behind may be stopped.
+
+        Args:
+            state: Who wants the slots.
+            seconds: That its chunk would train there.
+            victim: Whose worker would stop.
+            rest: Seconds that this worker still trains.
+            now: Clock, in seconds.
+        """
+        return True
+
+    def copies_ahead(self) -> int:
+        """To how many sites beside their own the data of an arriving job are brought, if the policy is `sited`."""
+        return 0
+
+    def share_halflife(self) -> float:
+        """After how many seconds GPU time counts half in tenants' recent shares; 0: these do not matter."""
         return 0.0
 
     def group(self, state: JobState) -> str:

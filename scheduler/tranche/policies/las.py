@@ -10,7 +10,8 @@ from math import log
 from typing import ClassVar
 
 from tranche.policies.interfaces import QueuePolicy, Rank
-from tranche.policies.states import ClusterState, JobState
+from tranche.policies.jobs import JobState
+from tranche.policies.states import ClusterState
 
 NEARLY = 1e-6
 """GPU-seconds by which rounding may keep a job below a limit that it has reached."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tranche.policies.dispatching import Group, SlotDispatch, SlotOrder
-from tranche.policies.states import ClusterState, JobState
+from tranche.policies.jobs import JobState
+from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)

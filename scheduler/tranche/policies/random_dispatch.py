@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from tranche.policies.choices import choose
 from tranche.policies.dispatching import Group, SlotDispatch
-from tranche.policies.states import ClusterState, JobState
+from tranche.policies.jobs import JobState
+from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
+from tranche.policies.chunk import Chunk
 from tranche.policies.chunk_faithful import ChunkFaithful
 from tranche.policies.drf import Drf
 from tranche.policies.fifo import Fifo
@@ -17,11 +18,13 @@ from tranche.policies.least_loaded import LeastLoaded
 from tranche.policies.random_dispatch import RandomDispatch
 from tranche.policies.round_robin import RoundRobin
 from tranche.policies.sjf import Sjf
+from tranche.policies.srpt_pool import SrptPool
 from tranche.policies.srsf import Srsf
 from tranche.policies.srtf import Srtf
 from tranche.policies.tiresias import Tiresias
 
 _ALL: tuple[Policy, ...] = (
+    Chunk(),
     ChunkFaithful(),
     Drf(),
     Fifo(),
@@ -33,6 +36,7 @@ _ALL: tuple[Policy, ...] = (
     RandomDispatch(),
     RoundRobin(),
     Sjf(),
+    SrptPool(),
     Srsf(),
     Srtf(),
     Tiresias(),
@@ -63,6 +67,18 @@ def get_policy(text: str) -> Policy:
             raise ValueError(f"policy {name} has no option {option!r}; it has {names}, written as {name}:option=value")
         changed[key] = _converted(name, key, value, known[key])
     return replace(policy, **changed)  # type: ignore[type-var]
+
+
+def get_live_policy(text: str) -> Policy:
+    """The same, of those that a planner can take up again from spec and status.
+
+    Raises:
+        ValueError: naming the policies, options or values that exist.
+    """
+    name = text.partition(":")[0]
+    if name in POLICIES and name not in LIVE_POLICIES:
+        raise ValueError(f"policy {name} is for the simulator only; choose one of: {', '.join(LIVE_POLICIES)}")
+    return get_policy(text)
 
 
 def _converted(name: str, key: str, value: str, example: object) -> object:

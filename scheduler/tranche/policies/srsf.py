@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tranche.policies.interfaces import QueuePolicy, Rank
-from tranche.policies.states import ClusterState, JobState
+from tranche.policies.jobs import JobState
+from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)

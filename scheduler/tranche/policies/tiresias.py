@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
-from tranche.policies.states import ClusterState, JobState
+from tranche.policies.states import ClusterState
 
 Order = Literal["arrival", "start", "entry", "running", "attained"]
 

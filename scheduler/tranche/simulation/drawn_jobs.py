@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, log
 
+from tranche.estimate import batch_seconds
 from tranche.model import Job, PodShape, Resources, Tier
 from tranche.simulation.clusters import ClusterSpec
 
@@ -30,8 +31,9 @@ CPUS, MEMORY_GB = (1, 4), (3, 6)
 FASTEST_LINK = 2.8e9
 """Bit/s of a link that brings a chunk in one hour [I]. The links of the presets ``jsac…`` then have 0.19 to 2.8 Gbit/s:
 within the range of b."""
-REFERENCE_LINK = FASTEST_LINK / 2
-"""Bit/s at which a job's communication takes 2q/b with its own b; the inside of a site of the preset ``jsac``."""
+SLOWEST_EDGE_LINK = FASTEST_LINK / 4
+"""Bit/s of a link that brings a chunk in four hours. q and b of all jobs are scaled so that the largest b is this one:
+only q/b counts, and so no link between edge sites is narrower than a job's own b."""
 CHUNK_BYTES = FASTEST_LINK * 3600 / 8
 """Of every job: 1.26 TB. It stands for the time that the upload takes, and is not meant as the size of a data set."""
 
@@ -46,9 +48,10 @@ def jsac_jobs(
     slot is a GPU and counts its node's speed; an unlimited site counts nothing.
 
     A simulated link has one bandwidth for data and gradients, where the paper draws Δ by job and site, and b by job. So
-    all jobs have chunks of `CHUNK_BYTES`, and Δ depends on the pair of sites only; and `gradient_bits` is q·(reference
-    bandwidth / b_j), so that communication takes 2q/b_j at a site of the reference bandwidth and between half and twice
-    as long from other edge sites of the preset ``jsac`` (5 to 7.5 times from its cloud). Δ = 0 at the site of the data.
+    all jobs have chunks of `CHUNK_BYTES`, and Δ depends on the pair of sites only; q and b are scaled alike (see
+    `SLOWEST_EDGE_LINK`), so that communication takes 2q/b_j at and between all edge sites of the preset ``jsac``, as in
+    the paper (up to 3.75 times as long from its cloud to an edge site). Δ = 0 at the site of the data. Every job has an
+    owner of its own, so that a fair share is one among jobs, as in the paper's baseline DRF.
 
     Args:
         arrivals: Times of submission of a log, seconds, in any order.
@@ -75,8 +78,8 @@ def jsac_jobs(
 
 
 def work_seconds(job: Job) -> float:
-    """Seconds that one worker needs for all chunks at the site of the data, on the reference bandwidth."""
-    return job.chunks * job.batches_per_chunk_total * (job.step_seconds + 2 * job.gradient_bits / REFERENCE_LINK)
+    """Seconds that one worker needs for all chunks with its own bandwidth b."""
+    return job.chunks * job.batches_per_chunk_total * batch_seconds(job, job.bits_per_second)
 
 
 def _check(arrivals: Sequence[float], jobs: int, load: float, chunk_scale: float) -> None:
@@ -125,9 +128,11 @@ def _job(number: int, digits: int, seed: int, chunk_scale: float, home: str, dra
         epochs=epochs,
         batches_per_chunk=BATCHES,
         step_seconds=step,
-        gradient_bits=8 * gradient * REFERENCE_LINK / bandwidth,
+        gradient_bits=8 * gradient * SLOWEST_EDGE_LINK / BANDWIDTH[1],
+        bits_per_second=bandwidth * SLOWEST_EDGE_LINK / BANDWIDTH[1],
         chunk_bytes=CHUNK_BYTES,
         data_site=home,
+        owner=name,
     )
 
 

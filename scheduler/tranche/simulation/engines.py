@@ -24,6 +24,7 @@ from tranche.planner import (
     Planner,
     PlannerSettings,
     SiteChanged,
+    StageData,
     Tick,
     WorkerEnded,
     WorkerStarted,
@@ -31,6 +32,7 @@ from tranche.planner import (
 from tranche.policies import JobState, Policy
 from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.results import JobResult, Occupation, SimulationResult
+from tranche.simulation.uploads import TrueUploads
 
 BatchSeconds = Callable[[Job, Window], float]
 """True time of one mini-batch of a window, in seconds."""
@@ -78,6 +80,8 @@ class Simulation:
     """ρ as it really is: from the opening of a window to the first batch."""
     batch_seconds: BatchSeconds | None = None
     """True speeds; the planner's own prediction if None."""
+    uploads: TrueUploads | None = None
+    """Reports copies of data; None: the planner believes its own Δ."""
     period_seconds: float = 0.0
     keep_history: bool = True
     """Remember every instruction."""
@@ -250,6 +254,9 @@ class Simulation:
                     self._stop(key, window)
                 case PlaceParameterServer(job=key, server=server):
                     self._servers[key, server.attempt] = server.node
+                case StageData() if self.uploads is not None:
+                    for time, report in self.uploads.send(self.planner.cluster, instruction, self.now):
+                        self.at(time, report)
                 case _:
                     pass
         paces: dict[str, float] = {}
@@ -292,7 +299,8 @@ class Simulation:
     def _missing(self, state: JobState, window: Window) -> list[int]:
         """Chunks whose data are not at the site yet; a policy that binds has planned that and waited already."""
         job = state.job
-        if self.planner.binding is not None or job.data_site is None:
+        queue = self.planner.queue
+        if queue is None or queue.policy.sited or queue.policy.free_moves or job.data_site is None:
             return []
         return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
 

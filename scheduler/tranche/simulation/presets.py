@@ -8,14 +8,15 @@ from math import cos, hypot, radians
 
 from tranche.model import Link, Node, Resources, Site, Tier
 from tranche.simulation.clusters import AMPLE, GPU_LABEL, ClusterError, ClusterSpec
-from tranche.simulation.drawn_jobs import FASTEST_LINK, REFERENCE_LINK, jsac_jobs
+from tranche.simulation.drawn_jobs import FASTEST_LINK, jsac_jobs
 
 __all__ = ["PRESETS", "jsac_jobs", "preset_cluster"]
 
-PRESETS = ("jsac", "jsac-cloud", "edge-cloud")
+PRESETS = ("jsac", "jsac-cloud", "jsac-cloud10", "edge-cloud")
 CLOUD = "cloud"
 JSAC_SITES = 9
 JSAC_WORKERS = (3, 4)
+JSAC_CLOUD_WORKERS = 10
 JSAC_EDGE_HOURS, JSAC_CLOUD_HOURS = (1.0, 4.0), (10.0, 15.0)
 """Δ: to bring one chunk to another edge site, and to the cloud."""
 METRO_BANDWIDTH, METRO_LATENCY, SECONDS_PER_KM = 1e9, 0.002, 5e-6
@@ -32,7 +33,8 @@ def preset_cluster(name: str, seed: int) -> ClusterSpec:
 
     ``jsac``: nine edge sites of three or four workers of one GPU each [P, second hand: algorithms.md 1.4], without the
     paper's cloud: it has no limit, takes most chunks, and hides what the policies do. ``jsac-cloud``: the same sites
-    and links (for the same seed), and that cloud. Each worker is a node; its CPU and memory never run out, since
+    and links (for the same seed), and that cloud. ``jsac-cloud10``: the cloud has ten workers of one GPU each [I], so
+    that it helps and still has queues. Each worker is a node; its CPU and memory never run out, since
     nothing is known about the hosts of parameter servers [I]. The time Δ to bring a chunk from one edge site to another
     is drawn by pair from 1 to 4 h, to the cloud by edge site from 10 to 15 h, uniformly [I]; the bandwidth is what
     takes so long for a chunk of `drawn_jobs.CHUNK_BYTES`.
@@ -50,25 +52,31 @@ def preset_cluster(name: str, seed: int) -> ClusterSpec:
     draw = random.Random(f"preset {seed}")  # noqa: S311 - statistics, no secret
     if name == "edge-cloud":
         return _edge_cloud(draw)
-    if name in ("jsac", "jsac-cloud"):
+    if name in ("jsac", "jsac-cloud", "jsac-cloud10"):
         return _jsac(name, draw)
     raise ClusterError(f"there is no preset {name[:40]!r}: choose one of {', '.join(PRESETS)}")
 
 
 def _jsac(name: str, draw: random.Random) -> ClusterSpec:
     edges = [f"edge-{number}" for number in range(1, JSAC_SITES + 1)]
-    links = {edge: {edge: Link(REFERENCE_LINK)} for edge in edges}
+    links = {edge: {edge: Link(FASTEST_LINK)} for edge in edges}
     nodes = []
     for edge in edges:
         workers = draw.randint(*JSAC_WORKERS)
-        nodes += [_node(f"{edge}-{i}", edge, Resources(AMPLE.cpu, AMPLE.memory, 1, AMPLE.pods)) for i in range(workers)]
+        nodes += [_jsac_worker(edge, i) for i in range(workers)]
     for one, other in combinations(edges, 2):
-        links[one][other] = links[other][one] = Link(FASTEST_LINK / draw.uniform(*JSAC_EDGE_HOURS))
+        links[one][other] = links[other][one] = Link(FASTEST_LINK / draw.uniform(*JSAC_EDGE_HOURS), dedicated=True)
     sites = [Site(edge, Tier.EDGE, links=links[edge]) for edge in edges]
-    if name == "jsac-cloud":
-        paths = {edge: Link(FASTEST_LINK / draw.uniform(*JSAC_CLOUD_HOURS)) for edge in edges}
-        sites.append(Site(CLOUD, Tier.CLOUD, unlimited=True, links=paths))
+    if name != "jsac":
+        paths = {edge: Link(FASTEST_LINK / draw.uniform(*JSAC_CLOUD_HOURS), dedicated=True) for edge in edges}
+        unlimited = name == "jsac-cloud"
+        sites.append(Site(CLOUD, Tier.CLOUD, unlimited=unlimited, links=paths))
+        nodes += [] if unlimited else [_jsac_worker(CLOUD, i) for i in range(JSAC_CLOUD_WORKERS)]
     return ClusterSpec(name, tuple(nodes), tuple(sites))
+
+
+def _jsac_worker(site: str, index: int) -> Node:
+    return _node(f"{site}-{index}", site, Resources(AMPLE.cpu, AMPLE.memory, 1, AMPLE.pods))
 
 
 def _edge_cloud(draw: random.Random) -> ClusterSpec:

@@ -206,12 +206,15 @@ class Recipe:
     period_seconds: float = 0.0
     speed_sigma: float = 0.0
     estimate_sigma: float = 0.0
+    link_sigma: float = 0.0
+    unsized: float = 0.0
 
     @property
     def draws(self) -> bool:
         """Whether jobs, nodes or speeds are drawn; what the policy itself draws is its own."""
         drawn_nodes = isinstance(self.cluster, PresetCluster)
-        return self.workload.draws or drawn_nodes or self.speed_sigma > 0 or self.estimate_sigma > 0
+        drawn_beliefs = self.speed_sigma + self.estimate_sigma + self.link_sigma > 0 or 0 < self.unsized < 1
+        return self.workload.draws or drawn_nodes or drawn_beliefs
 
     def portable(self) -> "Recipe":
         """The same without files, for machines that do not see this one's.
@@ -241,6 +244,8 @@ class Recipe:
             period_seconds=self.period_seconds,
             speed_sigma=self.speed_sigma,
             estimate_sigma=self.estimate_sigma,
+            link_sigma=self.link_sigma,
+            unsized=self.unsized,
             failures=cluster.failures,
             record=record,
         )

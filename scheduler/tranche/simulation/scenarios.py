@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 
-from tranche.model import Job, Node, Site, Window
+from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Window
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
+from tranche.policies.choices import uniform
 from tranche.simulation.draws import lognormal
 from tranche.simulation.engines import Simulation, prepare
 from tranche.simulation.results import SimulationResult
+from tranche.simulation.uploads import TrueUploads
 
 OnProgress = Callable[[int, int], None]
 """Told now and then how many jobs of how many have completed."""
@@ -39,9 +41,13 @@ class Scenario:
     period_seconds: float = 0.0
     """The planner decides only at multiples of it; 0: at every event, as live."""
     speed_sigma: float = 0.0
-    """σ of the log-normal factor of a worker's true speed, drawn by (job, node); unknown to the planner."""
+    """σ of the log-normal factor of a worker's true speed, drawn by node; unknown to the planner."""
     estimate_sigma: float = 0.0
     """σ of the log-normal factor between a job's true duration and what the planner believes."""
+    link_sigma: float = 0.0
+    """σ of the log-normal factor of the true time of uploads, drawn by link; unknown to a planner that copies data."""
+    unsized: float = 0.0
+    """Share of jobs, 0 … 1, drawn, of which the planner is not told how long they take."""
     failures: tuple[NodeFailure, ...] = ()
     record: bool = False
     """Keep every occupation for the Gantt chart."""
@@ -53,30 +59,50 @@ def run(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation
     Raises:
         ValueError: the policy does not exist, or a failure names a node that does not.
     """
-    planner = Planner(get_policy(scenario.policy), PlannerSettings(seed=scenario.seed))
-    belief = {job.key: lognormal(scenario.estimate_sigma, scenario.seed, job.uid, "estimate") for job in scenario.jobs}
+    simulation = prepared(scenario, on_progress)
+    simulation.run()
+    return simulation.result()
+
+
+def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation:
+    """All that `run` runs, at its beginning.
+
+    Raises:
+        ValueError: as `run`.
+    """
+    settings = PlannerSettings(seed=scenario.seed, uploads_reported=scenario.link_sigma > 0)
+    planner = Planner(get_policy(scenario.policy), settings)
+    belief = {job.key: _belief(scenario, job) for job in scenario.jobs}
+    misled = scenario.estimate_sigma > 0 or scenario.unsized > 0
     jobs = scenario.jobs
     if scenario.restart_seconds:  # the planner knows ρ, as live from the specification
         restart = scenario.restart_seconds
         jobs = tuple(job if job.restart_seconds else replace(job, restart_seconds=restart) for job in jobs)
-    if scenario.estimate_sigma:
-        jobs = tuple(replace(job, step_seconds=job.step_seconds * belief[job.key]) for job in jobs)
+    if misled:
+        jobs = tuple(
+            replace(job, step_seconds=job.step_seconds * belief[job.key], sized=not _unsized(scenario, job))
+            for job in jobs
+        )
 
     def batch_seconds(job: Job, window: Window) -> float:
-        expected = planner.cluster.jobs[job.key].runs[window.attempt].batch_seconds
-        speed = lognormal(scenario.speed_sigma, scenario.seed, job.uid, window.node or window.site, "speed")
-        return expected / belief[job.key] / speed
+        told = planner.cluster.told_batch_seconds(planner.cluster.jobs[job.key], window.site, node=window.node)
+        speed = lognormal(scenario.speed_sigma, scenario.seed, window.node or window.site, "speed")
+        return told / belief[job.key] / speed
+
+    def link_factor(here: str, there: str) -> float:
+        return lognormal(scenario.link_sigma, scenario.seed, here, there, "link")
 
     total = len(jobs)
     simulation = Simulation(
         planner,
         scenario.restart_seconds,
-        batch_seconds if scenario.speed_sigma or scenario.estimate_sigma else None,
-        scenario.period_seconds,
+        batch_seconds if scenario.speed_sigma or misled else None,
+        period_seconds=scenario.period_seconds,
+        uploads=TrueUploads(link_factor) if scenario.link_sigma else None,
         keep_history=False,
         forget_finished=True,
         record=scenario.record,
-        truths={job.key: job for job in scenario.jobs} if scenario.estimate_sigma else {},
+        truths={job.key: job for job in scenario.jobs} if misled else {},
         on_completion=None if on_progress is None else lambda count: on_progress(count, total),
     )
     prepare(simulation, jobs, scenario.nodes, scenario.sites)
@@ -87,5 +113,18 @@ def run(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation
         simulation.at(failure.at, NodeChanged(replace(nodes[failure.node], ready=False)))
         if failure.until < inf:
             simulation.at(failure.until, NodeChanged(nodes[failure.node]))
-    simulation.run()
-    return simulation.result()
+    return simulation
+
+
+def _unsized(scenario: Scenario, job: Job) -> bool:
+    """Whether the planner is not told how long the job takes."""
+    return scenario.unsized > 0 and uniform(scenario.seed, job.uid, "unsized") < scenario.unsized
+
+
+def _belief(scenario: Scenario, job: Job) -> float:
+    """Time of a mini-batch as the planner is told, over the true one."""
+    if _unsized(scenario, job):
+        return UNKNOWN_DURATION_SECONDS / (
+            ceil(job.chunks / job.width) * job.batches_per_chunk_total * job.step_seconds
+        )
+    return lognormal(scenario.estimate_sigma, scenario.seed, job.uid, "estimate")

@@ -14,7 +14,7 @@ SYSTEM = "tranche-system"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ALLOWED = {
     "tranche-scheduler": [
-        "watch nodes", "list pods", "watch trainingjobs.tranche.dev", "get sites.tranche.dev",
+        "watch nodes", "list pods", "watch resourcequotas", "watch trainingjobs.tranche.dev", "get sites.tranche.dev",
         "patch trainingjobs.tranche.dev/status", "patch sites.tranche.dev/status", "create events",
         "patch events.events.k8s.io", f"create leases.coordination.k8s.io -n {SYSTEM}",
         f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
@@ -29,6 +29,7 @@ ALLOWED = {
 }  # fmt: skip
 REFUSED = {
     "tranche-scheduler": [
+        "patch resourcequotas",
         "create pods", "create pods/eviction", "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev",
         "delete trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
         "update leases.coordination.k8s.io -n default", "update trainingjobs.tranche.dev/status",

@@ -75,7 +75,7 @@ def test_a_waiting_job_has_a_planned_start_a_planned_completion_and_a_reason_tha
         lambda: whole.status("behind").get("plan", {}).get("estimatedCompletion") and whole.status("behind")["plan"],
     )
     assert plan["explanation"].startswith("waits for 1 GPU at ")
-    assert "behind default/ahead, whose chunks are denser" in plan["explanation"]
+    assert "behind default/ahead, which has less work left" in plan["explanation"]
     assert plan["estimatedStart"] < plan["estimatedCompletion"]
     with urllib.request.urlopen(f"{whole.stack.url}/v1/jobs/default/behind") as reply:
         assert json.load(reply)["explanation"] == plan["explanation"]

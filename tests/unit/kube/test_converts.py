@@ -1,5 +1,6 @@
 """API objects as the planner's values, and back."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         plan.homes,
         plan.attempts,
     )
-    progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 1, 2, 3.0, (AttemptRecord(0, 1, "n1", "Failed", 3),))
+    progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, (AttemptRecord(0, 1, "n1", "Failed", 3),))
     assert read_progress(Progress.model_validate(progress_status(progress, 6))) == progress
 
 
@@ -118,3 +119,18 @@ def test_a_site_keeps_its_links_in_bits_per_second() -> None:
     assert site.tier is Tier.CLOUD
     assert site.links["edge-a"].bits_per_second == 500e6
     assert site.links["edge-a"].transfer_seconds(500e6 / 8) == pytest.approx(1.02)
+
+
+def test_jobs_that_run_the_same_code_in_one_namespace_share_a_template_whatever_their_size() -> None:
+    data = {"chunks": 8, "epochs": 4, "batchesPerChunk": 50}
+    one, other = to_job(resource(data=data)), to_job(resource(data={**data, "chunks": 3}))
+    assert one.template == other.template
+    changed: dict[str, Any] = copy.deepcopy(TEMPLATE)
+    changed["spec"]["containers"][0]["args"] = ["--learning-rate=1"]
+    assert to_job(resource(workers={"maxReplicas": 4, "template": changed})).template != one.template
+
+
+def test_a_job_is_sized_if_its_user_says_how_long_a_step_or_the_whole_takes() -> None:
+    assert not to_job(resource()).sized
+    assert to_job(resource(estimatedDuration="2h")).sized
+    assert to_job(resource(model={"stepTime": "120ms"})).sized

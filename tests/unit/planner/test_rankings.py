@@ -1,7 +1,7 @@
 """Running jobs by rank, while their ranks fall."""
 
 from builders import job
-from tranche.planner.rankings import RunningJobs
+from tranche.planner.rankings import Place, RunningJobs, RunningSites
 from tranche.policies import JobState
 
 
@@ -9,45 +9,58 @@ def state(name: str, submitted: float = 0.0) -> JobState:
     return JobState(job(name, submitted))
 
 
-def names(states: list[JobState]) -> list[str]:
-    return [one.job.key.removeprefix("default/") for one in states]
+def names(found: list[tuple[Place, JobState]]) -> list[str]:
+    return [one.job.key.removeprefix("default/") for _, one in found]
 
 
 def test_ranks_fall_with_time_so_that_a_fast_job_overtakes_a_slow_one() -> None:
     running = RunningJobs()
     slow, fast, new = state("slow"), state("fast"), state("new")
-    running.put(slow, (100.0, 0.0), 1.0, 2, now=0.0)
-    running.put(fast, (150.0, 0.0), 8.0, 4, now=0.0)
-    assert names(running.behind(new, (50.0, 0.0), now=0.0)) == ["slow", "fast"]
-    assert names(running.behind(new, (50.0, 0.0), now=10.0)) == ["fast", "slow"]
-    assert running.gpus_behind(new, (80.0, 0.0), now=10.0) == 2
-    assert running.gpus_behind(new, (69.0, 0.0), now=10.0) == 6
+    running.put(slow, (0.0, 100.0, 0.0), 1.0, 2, now=0.0)
+    running.put(fast, (0.0, 150.0, 0.0), 8.0, 4, now=0.0)
+    assert names(running.behind(new, (0.0, 50.0, 0.0), now=0.0)) == ["slow", "fast"]
+    assert names(running.behind(new, (0.0, 50.0, 0.0), now=10.0)) == ["fast", "slow"]
+    assert running.gpus_behind(new, (0.0, 80.0, 0.0), now=10.0) == 2
+    assert running.gpus_behind(new, (0.0, 69.0, 0.0), now=10.0) == 6
 
 
 def test_equal_ranks_go_to_the_earlier_submission() -> None:
     running = RunningJobs()
     first, second = state("first", 1.0), state("second", 2.0)
-    running.put(second, (10.0, 0.0), 0.0, 1, now=0.0)
-    assert running.gpus_behind(first, (10.0, 0.0), now=0.0) == 1
-    running.put(first, (10.0, 0.0), 0.0, 1, now=0.0)
-    assert running.gpus_behind(second, (10.0, 0.0), now=0.0) == 0
+    running.put(second, (0.0, 10.0, 0.0), 0.0, 1, now=0.0)
+    assert running.gpus_behind(first, (0.0, 10.0, 0.0), now=0.0) == 1
+    running.put(first, (0.0, 10.0, 0.0), 0.0, 1, now=0.0)
+    assert running.gpus_behind(second, (0.0, 10.0, 0.0), now=0.0) == 0
 
 
 def test_a_job_is_never_behind_itself() -> None:
     running = RunningJobs()
     own, other = state("own"), state("other")
-    running.put(own, (100.0, 0.0), 0.0, 3, now=0.0)
-    running.put(other, (200.0, 0.0), 0.0, 2, now=0.0)
-    assert running.gpus_behind(own, (90.0, 0.0), now=0.0) == 2
-    assert names(running.behind(own, (90.0, 0.0), now=0.0)) == ["other"]
+    running.put(own, (0.0, 100.0, 0.0), 0.0, 3, now=0.0)
+    running.put(other, (0.0, 200.0, 0.0), 0.0, 2, now=0.0)
+    assert running.gpus_behind(own, (0.0, 90.0, 0.0), now=0.0) == 2
+    assert names(running.behind(own, (0.0, 90.0, 0.0), now=0.0)) == ["other"]
 
 
 def test_a_job_that_is_removed_or_put_again_leaves_nothing_behind() -> None:
     running = RunningJobs()
     one, new = state("one"), state("new")
     for now in range(5):
-        running.put(one, (100.0 - now, 0.0), float(now), now + 1, now=float(now))
+        running.put(one, (0.0, 100.0 - now, 0.0), float(now), now + 1, now=float(now))
     assert (len(running), running.keys()) == (1, ["default/one"])
     running.remove("default/one")
     running.remove("default/one")
-    assert running.gpus_behind(new, (0.0, 0.0), now=9.0) == 0
+    assert running.gpus_behind(new, (0.0, 0.0, 0.0), now=9.0) == 0
+
+
+def test_a_job_with_windows_at_two_sites_stands_at_both_and_leaves_both() -> None:
+    running = RunningSites()
+    one, new = state("one"), state("new")
+    running.put(one, (0.0, 100.0, 0.0), 1.0, {"a": 2, "b": 3}, now=0.0)
+    assert [running.gpus_behind(new, (0.0, 50.0, 0.0), site, 0.0) for site in ("a", "b", "c", "")] == [2, 3, 0, 5]
+    assert running.behind(new, (0.0, 50.0, 0.0), "", 0.0) == [one]
+    running.put(one, (0.0, 100.0, 0.0), 1.0, {"b": 1}, now=0.0)
+    assert [running.gpus_behind(new, (0.0, 50.0, 0.0), site, 0.0) for site in ("a", "b")] == [0, 1]
+    running.remove("default/one")
+    assert running.gpus_behind(new, (0.0, 50.0, 0.0), "", 0.0) == 0
+    assert running.keys() == []

@@ -11,6 +11,7 @@ import pytest
 from builders import job, node, worker
 from tranche.model import Job, Link, Node, Site
 from tranche.simulation.accounts import MOST_SAMPLES
+from tranche.simulation.draws import lognormal
 from tranche.simulation.metrics import summarize
 from tranche.simulation.results import JobResult, SimulationResult
 from tranche.simulation.scenarios import NodeFailure, Scenario, run
@@ -230,3 +231,25 @@ def test_a_thinned_load_curve_ends_with_the_last_job() -> None:
 def test_a_timer_of_a_completed_job_does_not_prolong_the_run() -> None:
     samples = ran([job("x", seconds=1500.0)], policy="las").samples
     assert (samples[-1].at, samples[-1].busy_gpus) == (1500.0, 0)
+
+
+def test_links_that_do_not_keep_their_promise_delay_copies() -> None:
+    sites = tuple(Site(name, links={"a": Link(1e9), "b": Link(1e9)}) for name in "ab")
+    nodes = (node("a-1", "a"), node("b-1", "b"))
+    jobs = [job(str(n), 1000.0 * n, chunks=2, seconds=400.0, data_site="a", chunk_bytes=100e9 / 8) for n in range(4)]
+    promised = by_name(ran(jobs, nodes, "chunk", sites=sites))
+    assert [one.jct_seconds for one in promised.values()] == [500.0] * 4  # a copy takes 100 s
+    drawn = by_name(ran(jobs, nodes, "chunk", sites=sites, link_sigma=0.5, seed=3))
+    expected = 400.0 + min(400.0, 100.0 * lognormal(0.5, 3, "a", "b", "link"))
+    assert [one.jct_seconds for one in drawn.values()] == pytest.approx([expected] * 4)
+    assert expected != 500.0
+
+
+def test_jobs_whose_duration_is_not_told_run_as_long_as_they_do() -> None:
+    jobs = drawn(60)
+    nodes = [node("a", gpus=4)]
+    told, untold = (by_name(ran(jobs, nodes, "chunk", unsized=share, seed=3)) for share in (0.0, 1.0))
+    assert {name: one.attained_gpu_seconds for name, one in untold.items()} == pytest.approx(
+        {name: one.attained_gpu_seconds for name, one in told.items()}
+    )
+    assert [one.completed for one in untold.values()] != [one.completed for one in told.values()]

@@ -1,0 +1,97 @@
+"""ResourceQuotas as the planner's values: limits on requests and on the number of pods, and the tiers that they cover.
+
+Limits on anything else (``limits.cpu``, storage, services) are left to the API server, whose refusal the planner meets
+as `WorkerRejected`. Our pods have a priority class and no deadline of their own (``activeDeadlineSeconds``), so a quota
+with the scope ``Terminating``, or with one that we do not know, does not cover them.
+"""
+
+from collections.abc import Mapping
+
+from tranche.kube.names import GPU_RESOURCE, PRIORITIES
+from tranche.kube.structs import Quantities, QuotaObject, ScopeExpression
+from tranche.model import Measure, Quota, QuotaLimit
+from tranche.model.quantities import parse_bytes, parse_millicores
+
+_MEASURES: Mapping[str, Measure] = {
+    "cpu": "cpu",
+    "requests.cpu": "cpu",
+    "memory": "memory",
+    "requests.memory": "memory",
+    "pods": "pods",
+    "count/pods": "pods",
+}
+
+
+def quota_of(observed: QuotaObject, gpu_resource: str = GPU_RESOURCE) -> Quota | None:
+    """The quota as far as it concerns our pods; None if it does not.
+
+    Args:
+        observed: The ResourceQuota.
+        gpu_resource: Name of the devices' resource.
+
+    Raises:
+        ValueError: if a quantity cannot be read.
+    """
+    selector = observed.spec.scope_selector
+    scopes = [ScopeExpression(name, "Exists") for name in observed.spec.scopes]
+    priorities, best_effort = frozenset(PRIORITIES.values()), {True, False}
+    for scope in [*scopes, *(selector.match_expressions if selector else ())]:
+        match scope.scope_name:
+            case "PriorityClass":
+                priorities &= _priorities(scope)
+            case "BestEffort":
+                best_effort &= {True}
+            case "NotBestEffort":
+                best_effort &= {False}
+            case "NotTerminating":
+                pass
+            case _:
+                return None
+    limits = tuple(
+        QuotaLimit(name, measure, amount(measure, value))
+        for name, value in sorted((observed.status.hard or observed.spec.hard).items())
+        if (measure := _measure(name, gpu_resource)) is not None
+    )
+    if not limits or not priorities or not best_effort:
+        return None
+    return Quota(
+        observed.metadata.namespace,
+        observed.metadata.name,
+        limits,
+        None if priorities == frozenset(PRIORITIES.values()) else priorities,
+        None if len(best_effort) > 1 else best_effort.pop(),
+    )
+
+
+def used_of(observed: QuotaObject, quota: Quota) -> dict[str, int]:
+    """What counts against each limit, by its resource, in the planner's units.
+
+    Raises:
+        ValueError: if a quantity cannot be read.
+    """
+    used: Quantities = observed.status.used
+    return {limit.resource: amount(limit.measure, used.get(limit.resource, 0)) for limit in quota.limits}
+
+
+def amount(measure: Measure, value: str | float) -> int:
+    """A quantity in the planner's unit of the measure."""
+    return parse_millicores(value) if measure == "cpu" else parse_bytes(value)
+
+
+def _measure(resource: str, gpu_resource: str) -> Measure | None:
+    known = _MEASURES.get(resource)
+    return "gpus" if known is None and resource == f"requests.{gpu_resource}" else known
+
+
+def _priorities(scope: ScopeExpression) -> frozenset[int]:
+    """The tiers that a scope selects."""
+    named = frozenset(value for name, value in PRIORITIES.items() if name in scope.values)
+    match scope.operator:
+        case "Exists":
+            return frozenset(PRIORITIES.values())
+        case "In":
+            return named
+        case "NotIn":
+            return frozenset(PRIORITIES.values()) - named
+        case _:
+            return frozenset()

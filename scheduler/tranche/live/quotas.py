@@ -1,0 +1,66 @@
+"""What others use of each ResourceQuota: all that counts there, less those of our pods that the planner counts itself.
+
+``status.used`` is what admission goes by. It runs ahead of the pods at their creation and behind them at their end, so
+what others use may be seen too high for a moment, never long: each change of either is looked at.
+"""
+
+from collections.abc import Callable, Iterator
+
+from tranche.kube.identities import Identity, identity
+from tranche.kube.objects import Pod, is_over, pod_requests
+from tranche.kube.quotas import quota_of, used_of
+from tranche.kube.structs import QuotaObject
+from tranche.model import Quota, Resources
+
+Holds = Callable[[str, int], bool]
+"""Whether the planner counts the attempt of a job."""
+
+
+class QuotaBook:
+    """Quotas and our pods, by namespace, kept as watches report changes."""
+
+    def __init__(self, gpu_resource: str) -> None:
+        self.gpu_resource = gpu_resource
+        self._quotas: dict[str, dict[str, QuotaObject]] = {}
+        self._pods: dict[str, dict[str, tuple[Identity, int, Resources]]] = {}
+
+    def note_quota(self, key: str, observed: QuotaObject | None) -> None:
+        """Enter a quota's present state (None: gone)."""
+        namespace, _, name = key.partition("/")
+        quotas = self._quotas.setdefault(namespace, {})
+        quotas.pop(name, None)
+        if observed is not None:
+            quotas[name] = observed
+        elif not quotas:
+            del self._quotas[namespace]
+
+    def note_pod(self, key: str, pod: Pod | None) -> bool:
+        """Enter a pod's present state (None: gone); whether that changes what counts as ours."""
+        namespace = key.partition("/")[0]
+        pods = self._pods.setdefault(namespace, {})
+        before, after = pods.pop(key, None), None
+        who = identity(pod) if pod is not None else None
+        if pod is not None and who is not None and not is_over(pod):
+            after = pods[key] = (who, pod.spec.priority or 0, pod_requests(pod, self.gpu_resource))
+        if not pods:
+            del self._pods[namespace]
+        return before != after
+
+    def quotas(self, namespace: str, holds: Holds) -> Iterator[Quota]:
+        """The namespace's quotas as the planner should know them.
+
+        Raises:
+            ValueError: if a quantity of a quota cannot be read.
+        """
+        for observed in self._quotas.get(namespace, {}).values():
+            quota = quota_of(observed, self.gpu_resource)
+            if quota is not None:
+                yield quota.with_foreign(self._foreign(observed, quota, holds))
+
+    def _foreign(self, observed: QuotaObject, quota: Quota, holds: Holds) -> dict[str, int]:
+        foreign = used_of(observed, quota)
+        for who, priority, requests in self._pods.get(quota.namespace, {}).values():
+            if quota.covers(priority, requests) and holds(who.job, who.attempt):
+                for limit in quota.limits:
+                    foreign[limit.resource] -= getattr(requests, limit.measure)
+        return {resource: max(0, number) for resource, number in foreign.items()}

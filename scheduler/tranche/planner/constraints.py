@@ -1,0 +1,222 @@
+"""What keeps a job from starting, as a value: the one fact whose removal would let it start earlier."""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tranche.model import Preemption
+from tranche.planner.estimates import Estimate
+from tranche.planner.quotas import shortage
+from tranche.planner.rooms import could_run, free_hosts
+from tranche.planner.servers import room_for_servers, server_sites
+from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Shortage
+
+
+class Limit(StrEnum):
+    """Kinds of constraints."""
+
+    SUSPENDED = "Suspended"
+    HELD = "Held"
+    """Back-off after failures or refusals."""
+    NO_NODES = "NoNodes"
+    NODE = "Node"
+    """No node takes a worker."""
+    SIZE = "Size"
+    """No node is large enough for a worker."""
+    GANG = "Gang"
+    """The cluster cannot hold all members at once."""
+    QUOTA = "Quota"
+    """A ResourceQuota of the namespace."""
+    DATA = "Data"
+    """On the way to a site."""
+    SERVER = "Server"
+    """No room for its parameter servers."""
+    SERVER_SIZE = "ServerSize"
+    """No node could ever host one of its parameter servers."""
+    TOGETHER = "Together"
+    """The cluster cannot hold its parameter servers and the workers that it needs at once."""
+    AVOIDED = "Avoided"
+    """A node that refused a pod of the job."""
+    ROOM = "Room"
+    """GPUs, CPU, memory or pods."""
+    UNKNOWN = "Unknown"
+    """No estimate has been made yet, or nothing that is planned lets the job start."""
+
+
+class Precedence(StrEnum):
+    """Why the other job has the room."""
+
+    ORDER = "Order"
+    """It ranks before."""
+    POLICY = "Policy"
+    """It ranks behind, and its own preemption policy forbids to stop it."""
+    COST = "Cost"
+    """It ranks behind, and to stop it would cost more than it gains."""
+    RUNNING = "Running"
+    """It ranks behind, and nobody is ever stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What binds."""
+
+    limit: Limit
+    until: float | None = None
+    """When it is expected to end."""
+    site: str = ""
+    node: str = ""
+    behind: str | None = None
+    """The job whose end or stop makes the room."""
+    precedence: Precedence = Precedence.ORDER
+    resources: tuple[str, ...] = ("gpus",)
+    """Fields of `Resources` that are short."""
+    reason: str = ""
+    """Why held, or what nodes object."""
+    count: int = 0
+    """Nodes with this objection."""
+    shortage: Shortage | None = None
+    """Of which quota."""
+
+
+def binding_constraint(
+    cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
+) -> Constraint:
+    """What an unfinished job without windows waits for.
+
+    Args:
+        cluster: All there is.
+        policy: Its order.
+        state: The job.
+        estimate: From the forecast, if there is one.
+        now: Clock, in seconds.
+    """
+    start = estimate.start if estimate is not None else now
+    if state.job.suspended:
+        return Constraint(Limit.SUSPENDED)
+    if not cluster.eligible(state.job.worker) and not any(cluster.unlimited_sites()):
+        return _no_node(cluster, state)
+    if state.job.rigid and not could_run(cluster, state):
+        return Constraint(Limit.GANG)
+    if not _servers_fit(cluster, policy, state):
+        return Constraint(Limit.SERVER_SIZE, site=_server_place(cluster, policy, state))
+    if estimate is None and not _fits_with_servers(cluster, state):
+        return Constraint(Limit.TOGETHER)
+    if state.held_until > now and start <= state.held_until:
+        return Constraint(Limit.HELD, state.held_until, reason=state.hold_reason)
+    if (short := shortage(cluster, state)) is not None:
+        return Constraint(Limit.QUOTA, shortage=short)
+    data = _data(cluster, state, estimate, now)
+    if data is not None:
+        return data
+    until = start if estimate is not None and start > now else None
+    if _servers_bind(cluster, policy, state, estimate, now):
+        where = _server_place(cluster, policy, state)
+        return Constraint(Limit.SERVER, until, where, behind=estimate.behind if estimate is not None else None)
+    if estimate is None:
+        return Constraint(Limit.UNKNOWN)
+    if estimate.behind is None and now < state.avoided.get(estimate.node, now) <= start:
+        return Constraint(Limit.AVOIDED, until, estimate.site, estimate.node)
+    other = cluster.jobs.get(estimate.behind or "")
+    return Constraint(
+        Limit.ROOM,
+        until,
+        estimate.site,
+        estimate.node,
+        other.job.key if other is not None else None,
+        _precedence(cluster, policy, state, other, now) if other is not None else Precedence.ORDER,
+        _short(cluster, state, estimate),
+    )
+
+
+def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now: float) -> Constraint | None:
+    """Data on the way, if the job starts with their arrival, or has none anywhere where it could start."""
+    uploads = [entry for entry in state.entries.values() if entry.home.site]
+    if uploads:
+        first = min(uploads, key=lambda entry: entry.ready_at)
+        binds = first.ready_at > now and (estimate is None or estimate.start <= first.ready_at)
+        return Constraint(Limit.DATA, first.ready_at, first.home.site) if binds else None
+    if estimate is not None and estimate.site:
+        coming = state.copies.get(estimate.site, {}).values()
+        binds = estimate.start > now and estimate.start in coming
+        return Constraint(Limit.DATA, estimate.start, estimate.site) if binds else None
+    hosts = {node.node.site for node in cluster.hosts(state)}
+    if not state.copies or hosts.intersection(state.waiting_by_site(now)):
+        return None
+    arrivals = [(at, site) for site, copies in state.copies.items() for at in copies.values()]
+    return Constraint(Limit.DATA, *min(arrivals)) if arrivals else None
+
+
+def _server_place(cluster: ClusterState, policy: Policy, state: JobState) -> str:
+    """The one site where the job's parameter servers may be; "" if there are several."""
+    sites = server_sites(cluster, state, policy)
+    return (sites[0] or "") if len(sites) == 1 else ""
+
+
+def _servers_fit(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+    """Whether some node could host a parameter server that is missing if it ran nothing of ours."""
+    shape = state.job.server
+    if shape is None or len(state.servers) >= state.job.servers:
+        return True
+    sites = server_sites(cluster, state, policy)
+    if any(site in cluster.sites and cluster.sites[site or ""].unlimited for site in sites):
+        return True
+    return any(None in sites or node.node.site in sites for node in cluster.eligible(shape))
+
+
+def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
+    """Whether the workers that must start together find room beside the servers that have a place."""
+    rooms = {node.node.name: node.capacity for node in cluster.hosts(state)}
+    for server in state.servers:
+        host = server.planned.node or ""
+        if host in rooms:
+            rooms[host] = rooms[host] - server.requests
+    request, members = state.job.worker.requests, state.job.chunks if state.job.rigid else 1
+    for room in rooms.values():
+        left = room
+        while members and request.fits(left):
+            left, members = left - request, members - 1
+    return not members or any(cluster.unlimited_sites())
+
+
+def _servers_bind(
+    cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
+) -> bool:
+    """Whether parameter servers find no room although a worker would, as far as is known."""
+    if len(state.servers) >= state.job.servers or room_for_servers(cluster, state, policy):
+        return False
+    sites = state.waiting_by_site(now) if state.copies else ("",)
+    nodes = [node for site in sites for node in free_hosts(cluster, state, site, now)]
+    return estimate is None or any(node.has_room(state.job.worker.requests) for node in nodes)
+
+
+def _short(cluster: ClusterState, state: JobState, estimate: Estimate) -> tuple[str, ...]:
+    """Of what there is too little, whatever there is of the rest: where the job will start, a gang anywhere."""
+    request, members = state.job.worker.requests, state.job.chunks if state.job.rigid else 1
+    known = None if state.job.rigid else cluster.nodes.get(estimate.node)
+    rooms = [node.capacity - node.reserved for node in ([known] if known is not None else cluster.hosts(state))]
+    short = []
+    for resource in ("gpus", "cpu", "memory", "pods"):
+        need = getattr(request, resource)
+        if need and sum(max(0, getattr(room, resource) // need) for room in rooms) < members:
+            short.append(resource)
+    return tuple(short) or ("gpus",)
+
+
+def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: JobState, now: float) -> Precedence:
+    if not isinstance(policy, QueuePolicy):
+        return Precedence.ORDER
+    ranks = [(policy.standing(one, cluster, now), one.arrival) for one in (other, state)]
+    if ranks[0] < ranks[1]:
+        return Precedence.ORDER
+    if not policy.preemptive:
+        return Precedence.RUNNING
+    return Precedence.COST if other.job.preemption is Preemption.IMMEDIATE else Precedence.POLICY
+
+
+def _no_node(cluster: ClusterState, state: JobState) -> Constraint:
+    """Names what keeps most nodes from taking a worker."""
+    if not cluster.nodes:
+        return Constraint(Limit.NO_NODES)
+    objections = Counter(node.objection(state.job.worker) or "" for node in cluster.nodes.values())
+    reason, count = objections.most_common(1)[0]
+    return Constraint(Limit.SIZE if reason == "too small" else Limit.NODE, reason=reason, count=count)

@@ -1,0 +1,85 @@
+"""What the ends of workers and jobs teach: how fast a job and a node are, and how much work a template needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tranche.model import Job
+from tranche.planner.events import WorkerEnded
+from tranche.policies import JobState, Run
+from tranche.policies.beliefs import told_gpu_seconds
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+UNKNOWN_SIGMA = 2.0
+"""Of the logarithm of a mini-batch's time that was only assumed."""
+
+
+def begin(planner: Planner, state: JobState, learnt: float) -> None:
+    """A job is new here: predict what its user does not say.
+
+    Args:
+        planner: Whose policy may learn, and what it knows.
+        state: The job, with its nominal speed as told.
+        learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learnt.
+    """
+    if not planner.policy.learns:
+        return
+    job, cluster = state.job, planner.cluster
+    if learnt != 1.0:
+        cluster.lessons.assume(job.key, learnt)
+    elif not job.sized:
+        size = cluster.history.sizes.predict(_template(job))
+        if size is None:
+            cluster.lessons.assume(job.key, 1.0, UNKNOWN_SIGMA)
+            state.assumed = True
+        else:
+            cluster.lessons.assume(job.key, size / _size(job, told_gpu_seconds(state)))
+    state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
+
+
+def conclude(planner: Planner, state: JobState) -> None:
+    """The job has completed: remember what it needed."""
+    planner.cluster.history.add(state.attained_seconds)
+    if planner.policy.learns:
+        planner.cluster.history.sizes.add(_template(state.job), _size(state.job, state.attained_seconds))
+        planner.cluster.lessons.forget_job(state.job.key)
+
+
+def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batches: float) -> None:
+    """A worker has ended after so many mini-batches: compare its pace with the prediction.
+
+    Nothing is concluded from one that failed, or said nothing and was stopped: what it trained is not known. A gang and
+    a job of one chunk teach no pace: how long they take is a guess about the job, and says nothing of its node.
+    """
+    told = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
+    trained = event.at - run.started if run.started is not None else 0.0
+    if not (planner.policy.learns and told and batches > 0 and trained > 0) or state.job.whole:
+        return
+    job, site, cluster = state.job, run.home.site, planner.cluster
+    node = cluster.nodes.get(run.home.node or "")
+    kind, name = (node.node.gpu_kind, node.node.name) if node is not None else ("", None)
+    predicted = cluster.told_batch_seconds(state, site, node=name)
+    state.assumed = False
+    if cluster.lessons.observe(job.key, kind, site, name, trained / batches / predicted, trained):
+        state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
+        if node is not None:
+            node.learnt = cluster.lessons.node_factor(node.node.name)
+
+
+def restate(planner: Planner, state: JobState) -> None:
+    """The user says something else about its speed: what was learnt was relative to that."""
+    planner.cluster.lessons.forget_job(state.job.key)
+    state.assumed = False
+    begin(planner, state, 1.0)
+
+
+def _template(job: Job) -> str:
+    """Whom a job is compared with: what jobs with and without a ledger needed is not the same quantity."""
+    return f"{job.template} whole" if job.template and job.whole else job.template
+
+
+def _size(job: Job, gpu_seconds: float) -> float:
+    """What is comparable between jobs of one template: the whole, or a mini-batch where their number is known."""
+    return gpu_seconds if job.whole else gpu_seconds / (job.chunks * job.batches_per_chunk_total)

@@ -1,0 +1,260 @@
+"""The planner played forward on paper: a copy of it decides, and every worker does what is expected of it.
+
+It is the production planner that decides in the copy, so ranks, preemption, gangs, copies of data, parameter servers,
+CPU and memory count as they do in earnest; what is not known is left out: arrivals, failures, and how long chunks
+really take. For policies with one queue; those that bind have their plan already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+from tranche.model import Window
+from tranche.planner.events import Event, JobChanged, Tick, WorkerEnded, WorkerStarted
+from tranche.planner.instructions import CloseWindow, OpenWindow
+from tranche.policies import History, Hosts, JobState, Run
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+DECISIONS = 500
+"""At most so many are played."""
+TIMER = 0.1
+"""A decision at which nothing has happened but time counts so much: jobs age, and hardly anything comes of it."""
+LOOKS = 20
+"""So often the planner on paper looks ahead for copies of data; later it makes do with those it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a job that waits comes to its first window."""
+
+    at: float
+    site: str
+    node: str
+    behind: str | None = None
+    """Whose window ended or was stopped there in that moment."""
+
+
+@dataclass(slots=True, eq=False)
+class Rehearsal:
+    """A planner on paper and what happens to its workers."""
+
+    planner: Planner
+    now: float
+    starts: dict[str, Start] = field(default_factory=dict)
+    """Of jobs that had no window, by key."""
+    completions: dict[str, float] = field(default_factory=dict)
+    cut_short: bool = False
+    """Not everything was played."""
+    until: tuple[str, float] | None = None
+    """Nothing matters but whether this job starts, which has no window, before that time."""
+    _looks: int = LOOKS
+    _ends: list[tuple[float, str, int]] = field(default_factory=list)
+    _begins: list[tuple[float, str, int]] = field(default_factory=list)
+    _freed: dict[str, str] = field(default_factory=dict)
+    """Nodes where somebody has made room in this moment, and who."""
+
+    def play(self, decisions: float, *first: Event) -> None:
+        """Let things happen, these first, until all jobs are done, nothing more happens, or so much is decided."""
+        self._adopt()
+        unfinished = {key for key, state in self.planner.cluster.jobs.items() if state.active}
+        told: list[Event] = [*first, *self._due()]
+        while len(self.completions) < len(unfinished) and not self._is_known():
+            self.cut_short = decisions <= 0
+            if self.cut_short:
+                return
+            if not told:
+                times = [heap[0][0] for heap in (self._ends, self._begins) if heap]
+                wakeup = self.planner.next_wakeup()
+                times += [] if wakeup is None else [wakeup]
+                if not times:
+                    return
+                self.now = max(self.now, min(times))
+                self._freed = {}
+                told = self._due()
+            decisions -= 1 if told else TIMER
+            told = self._tell(told)
+
+    def _is_known(self) -> bool:
+        """Whether the one thing that matters is known."""
+        return self.until is not None and (self.until[0] in self.starts or self.now >= self.until[1])
+
+    def _adopt(self) -> None:
+        """Have workers that are already there begin and end."""
+        for state in self.planner.cluster.jobs.values():
+            for run in state.runs.values():
+                if run.closing:
+                    heappush(self._ends, (self.now, state.job.key, run.window.attempt))
+                elif run.started is None:
+                    begin = max(self.now, run.opened + state.job.restart_seconds)
+                    heappush(self._begins, (begin, state.job.key, run.window.attempt))
+                else:
+                    self._will_end(state, run)
+
+    def _due(self) -> list[Event]:
+        """What has happened by now, ends before beginnings."""
+        told: list[Event] = []
+        while self._ends and self._ends[0][0] <= self.now:
+            _, key, attempt = heappop(self._ends)
+            run = self._run(key, attempt)
+            if run is not None:
+                told.append(self._ended(key, run))
+        while self._begins and self._begins[0][0] <= self.now:
+            at, key, attempt = heappop(self._begins)
+            run = self._run(key, attempt)
+            if run is not None and not run.closing:
+                told.append(WorkerStarted(key, attempt, at))
+        return told
+
+    def _run(self, key: str, attempt: int) -> Run | None:
+        state = self.planner.cluster.jobs.get(key)
+        return state.runs.get(attempt) if state is not None else None
+
+    def _ended(self, key: str, run: Run) -> WorkerEnded:
+        if not run.closing:
+            self._freed.setdefault(run.home.node or "", key)
+            return WorkerEnded(key, run.window.attempt, "Succeeded", self.now)
+        progress = self._progress(self.planner.cluster.jobs[key], run)
+        return WorkerEnded(key, run.window.attempt, "Preempted", self.now, progress, 143)
+
+    def _tell(self, told: list[Event]) -> list[Event]:
+        """One decision; returns what follows from it at once."""
+        jobs = self.planner.cluster.jobs
+        instructions = self.planner.handle_all(told or (Tick(),), self.now)
+        self._count_looks()
+        for event in told:
+            if isinstance(event, WorkerStarted) and (run := self._run(event.job, event.attempt)) is not None:
+                self._will_end(jobs[event.job], run)
+            elif isinstance(event, WorkerEnded) and jobs[event.job].finished:
+                self.completions[event.job] = self.now
+        following: list[Event] = []
+        for instruction in instructions:
+            match instruction:
+                case CloseWindow(job=key, window=window):
+                    run = self._run(key, window.attempt)
+                    if run is not None:
+                        self._freed.setdefault(run.home.node or "", key)
+                        following.append(self._ended(key, run))
+                case OpenWindow(job=key, window=window):
+                    self._note_start(key, window)
+                    heappush(self._begins, (self.now + jobs[key].job.restart_seconds, key, window.attempt))
+                case _:
+                    pass
+        return [*following, *self._due()]
+
+    def _count_looks(self) -> None:
+        queue = self.planner.queue
+        assert queue is not None
+        self._looks -= queue.looked_ahead == self.now
+        if self._looks <= 0:
+            queue.looked_ahead, queue.look_due = inf, True
+
+    def _note_start(self, key: str, window: Window) -> None:
+        if key not in self.starts:
+            node = window.node or ""
+            others = (other for other in (self._freed.get(node), *self._freed.values()) if other not in (None, key))
+            self.starts[key] = Start(self.now, window.site, node, next(others, None))
+
+    # ---- how long workers train
+
+    def _pace(self, state: JobState, run: Run) -> float:
+        """Seconds per mini-batch; a gang is as fast as its slowest member."""
+        return max(one.batch_seconds for one in state.runs.values()) if state.job.rigid else run.batch_seconds
+
+    def _will_end(self, state: JobState, run: Run) -> None:
+        rest = sum(state.remaining_batches(c) for c in run.window.chunks) * self._pace(state, run)
+        end = (self.now if run.started is None else run.started) + rest
+        heappush(self._ends, (max(self.now, end), state.job.key, run.window.attempt))
+
+    def _progress(self, state: JobState, run: Run) -> dict[int, float]:
+        """Batches applied by chunk: chunks are trained in the order of the list."""
+        budget = 0.0 if run.started is None else max(0.0, self.now - run.started) / self._pace(state, run)
+        applied = {}
+        for chunk in run.window.chunks:
+            done = min(budget, state.remaining_batches(chunk))
+            budget -= done
+            applied[chunk] = state.partial.get(chunk, 0.0) + done
+        return applied
+
+
+def rehearse(
+    planner: Planner,
+    later: Collection[JobState],
+    now: float,
+    decisions: int = DECISIONS,
+    *,
+    without: str | None = None,
+    until: tuple[str, float] | None = None,
+) -> Rehearsal:
+    """Play the queue forward.
+
+    Args:
+        planner: Of a policy with one queue; it is left as it is.
+        later: Waiting jobs to leave out: those that come after all others.
+        now: Clock, in seconds.
+        decisions: At most so many are played.
+        without: A job that is suspended first.
+        until: Stop when this job, which has no window, starts, or at that time.
+    """
+    left_out = {state.job.key for state in later}
+    jobs = planner.cluster.jobs.items()
+    chosen = {key for key, state in jobs if state.runs or (state.active and key not in left_out)}
+    rehearsal = Rehearsal(paper_copy(planner, chosen, now), now, until=until)
+    for key in chosen:
+        state = planner.cluster.jobs[key]
+        active = [run for run in state.runs.values() if not run.closing]
+        if active:
+            first = min(active, key=lambda run: run.window.start)
+            rehearsal.starts[key] = Start(first.window.start, first.window.site, first.window.node or "")
+    absent = planner.cluster.jobs[without].job if without is not None else None
+    rehearsal.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else []))
+    return rehearsal
+
+
+def paper_copy(planner: Planner, chosen: set[str], now: float) -> Planner:
+    """A planner in the same state that knows these jobs only; among them must be all that have windows."""
+    assert planner.queue is not None
+    paper = type(planner)(planner.policy, replace(planner.settings, validate=False, uploads_reported=False))
+    assert paper.queue is not None
+    cluster, old = paper.cluster, planner.cluster
+    cluster.sites, cluster.epoch, cluster.dispatched = old.sites, old.epoch, old.dispatched
+    cluster.history = History(list(old.history.services))
+    cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
+    cluster.lessons, cluster.quotas = deepcopy(old.lessons), old.quotas.copied()
+    for name, node in old.nodes.items():
+        cluster.nodes[name] = twin = copy(node)
+        twin.runs, twin.leaving, twin.queues, twin.free_nodes = {}, {}, [[] for _ in node.queues], None
+    for key, state in old.jobs.items():  # in this order: it decides where nothing else does
+        if key in chosen:
+            _copy_job(paper, state)
+    paper.queue.resume(planner.queue, now)
+    paper.timers = planner.timers.copied(cluster.jobs)
+    return paper
+
+
+def _copy_job(paper: Planner, state: JobState) -> None:
+    twin = paper.cluster.jobs[state.job.key] = copy(state)
+    twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
+    twin.entries, twin.data_sites = {}, dict(state.data_sites)
+    twin.copies = {
+        site: {chunk: state.coming.get((site, chunk), at) for chunk, at in copies.items()}
+        for site, copies in state.copies.items()
+    }
+    twin.coming = {}
+    twin.servers, twin.hosts = list(state.servers), (-1, Hosts(()))
+    twin.runs, twin.chunk_runs = {}, {}
+    twin.windows_changed()
+    for attempt, run in state.runs.items():
+        again = copy(run)
+        twin.enter(again)
+        node = paper.cluster.nodes.get(run.home.node or "")
+        if node is not None:
+            node.runs[state.job.key, attempt] = (twin, again)
+            if run.closing:
+                node.leaving[state.job.key, attempt] = again

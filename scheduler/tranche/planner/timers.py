@@ -1,0 +1,49 @@
+"""When the planner must look at something again although nothing happens."""
+
+from collections.abc import Container, Iterator
+from heapq import heappop, heappush
+
+
+class Timers:
+    """Times with the keys of jobs ("" for none); a job has any number of appointments, and one next change of rank."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, str, bool]] = []
+        self._changes: dict[str, float] = {}
+
+    def wake(self, at: float, key: str) -> None:
+        """Have the job looked at again at that time."""
+        heappush(self._heap, (at, key, False))
+
+    def change(self, at: float | None, key: str) -> None:
+        """The job's rank changes by itself at that time, or never: what was said before about that is void."""
+        if at is None:
+            self._changes.pop(key, None)
+        elif self._changes.get(key) != at:
+            self._changes[key] = at
+            heappush(self._heap, (at, key, True))
+
+    def next(self) -> float | None:
+        """The earliest time that still counts."""
+        while self._heap and self._void(self._heap[0]):
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> Iterator[str]:
+        """Take out what is due."""
+        while self._heap and self._heap[0][0] <= now:
+            entry = heappop(self._heap)
+            if not self._void(entry):
+                if entry[2]:
+                    del self._changes[entry[1]]
+                yield entry[1]
+
+    def copied(self, keys: Container[str]) -> "Timers":
+        """The same for these jobs only, to be changed on its own."""
+        twin = Timers()
+        twin._heap = sorted(entry for entry in self._heap if not entry[1] or entry[1] in keys)
+        twin._changes = {key: at for key, at in self._changes.items() if key in keys}
+        return twin
+
+    def _void(self, entry: tuple[float, str, bool]) -> bool:
+        return entry[2] and self._changes.get(entry[1]) != entry[0]

@@ -1,0 +1,162 @@
+"""Where the data of chunks are copied, so that they can train there: ahead of need, and where a chunk would end first.
+
+Source: ours [I], from policy-study.md, section 5, with one difference (decision 17): a chunk's data are copied, not
+moved. They stay where they came from and wherever they have been, so a waiting chunk may start at any of these sites,
+whichever has room first. At arrival the data go to the nearest sites (`Policy.copies_ahead`). Then, twice a minute, the
+queue is played forward in order of rank over the slots of all sites, each chunk going where it ends first with Δ
+counted (own wait, work and transfer of the dispatch rule (5) of JSAC'22); a chunk that goes where it has no copy, and
+needs it soon, gets one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heapify, heappush, heapreplace
+from math import inf
+from typing import TYPE_CHECKING
+
+from tranche.planner.queues import JobQueue
+from tranche.policies import ClusterState, JobState, Standing
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+
+LOOK_AHEAD_SECONDS = 30.0
+"""How often the queue is played forward."""
+LOOKED_AT = 40
+"""Waiting chunks, from the first, that are looked at then."""
+NEAREST = 12
+"""Sites, the nearest first, where a job's chunks could go then."""
+LEAD = 4.0
+"""A copy is begun when the chunk needs it within so many times Δ: plans change, and what is begun too late is missed,
+what is begun too early may never be used."""
+
+
+def moves_data(state: JobState) -> bool:
+    """Whether the job's chunks have to be brought to where they train."""
+    return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.rigid
+
+
+def copy_ahead(planner: Planner, queue: JobQueue, state: JobState, now: float) -> None:
+    """A job has arrived: bring its data to the nearest sites that could train it."""
+    if state.copies or not state.waiting:
+        return
+    delta = {site: planner.cluster.transfer_seconds(state, site) for site in _sites_of(planner.cluster, state)}
+    others = sorted((seconds, site) for site, seconds in delta.items() if site != state.job.data_site)
+    at_home = state.job.data_site in delta
+    for _, site in others[: max(queue.policy.copies_ahead(), not at_home)]:
+        _copy(planner, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
+
+
+def look_ahead(planner: Planner, queue: JobQueue, now: float) -> None:
+    """Begin the copies that chunks near the head of the queue will need, if that was not done just before."""
+    due = queue.looked_ahead + LOOK_AHEAD_SECONDS
+    if now < due:
+        if not queue.look_due:
+            queue.look_due = True
+            planner.wake(due, "")
+        return
+    preview: Preview | None = None
+    looked = 0
+    for rank, state in queue.in_order():
+        if looked >= LOOKED_AT:
+            break
+        if not moves_data(state):
+            continue
+        preview = preview or Preview(planner.cluster, queue, now)
+        chunks = state.waiting[: state.job.max_workers - len(state.runs)][: LOOKED_AT - looked]
+        looked += len(chunks)
+        for chunk, site, start, delta in preview.play(state, rank, chunks):
+            if start - now <= LEAD * delta:
+                _copy(planner, queue, state, [chunk], site, now)
+    if preview is not None:
+        queue.looked_ahead, queue.look_due = now, False
+
+
+@dataclass(slots=True, eq=False)
+class Preview:
+    """The slots of all sites, played forward over the head of the queue."""
+
+    cluster: ClusterState
+    queue: JobQueue
+    now: float
+    free: dict[str, float] = field(default_factory=dict)
+    """GPUs that nobody holds."""
+    ends: dict[str, list[float]] = field(default_factory=dict)
+    """When windows end, a heap by site; of sites that somebody has asked for."""
+    taken: Counter[str] = field(default_factory=Counter)
+    """GPUs, free or preempted, that chunks took on paper."""
+
+    def __post_init__(self) -> None:
+        self.free = {**self.cluster.free.gpus(), **{site.name: inf for site in self.cluster.unlimited_sites()}}
+
+    def ends_at(self, site: str) -> list[float]:
+        """When windows there end, a heap."""
+        if site not in self.ends:
+            nodes = self.cluster.free.nodes_at(site)
+            self.ends[site] = [run.window.end for node in nodes for _, run in node.runs.values() if not run.closing]
+            heapify(self.ends[site])
+        return self.ends[site]
+
+    def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
+        """Let the chunks take their places; returns those that need a copy: chunk, site, when it starts there, Δ."""
+        cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
+        delta = {site: cluster.transfer_seconds(state, site) for site in _sites_of(cluster, state)}
+        sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
+        room = {s: self.free[s] + queue.running.gpus_behind(state, rank, s, now) - self.taken[s] for s in sites}
+        delta = {site: cluster.copy_ready(state, site, now) - now for site in sites}
+        seconds = {site: job.batches_per_chunk_total * cluster.batch_seconds(state, site) for site in sites}
+        needed = []
+        for chunk in chunks:
+            best: tuple[float, float, str] | None = None
+            for site in sites:
+                ready, extra = now, 0.0
+                if site != job.data_site:
+                    copied = state.copies.get(site, {}).get(chunk)
+                    copied = max(now, state.coming[site, chunk]) if copied == inf else copied
+                    ready, extra = (now + delta[site], delta[site]) if copied is None else (copied, 0.0)
+                slot = now if room[site] >= job.gpus else self.ends_at(site)[0] if self.ends_at(site) else inf
+                best = min(best or (inf, inf, ""), (max(ready, slot) + seconds[site], extra, site))
+            if best is None or best[0] == inf:
+                break
+            end, extra, site = best
+            if room[site] >= job.gpus:
+                room[site] -= job.gpus
+                self.taken[site] += job.gpus
+                heappush(self.ends_at(site), end)
+            else:
+                heapreplace(self.ends_at(site), end)
+            if extra:
+                needed.append((chunk, site, end - seconds[site], extra))
+        return needed
+
+
+def _sites_of(cluster: ClusterState, state: JobState) -> list[str]:
+    """Where the job could train at all, by name."""
+    found = cluster.hosts(state).by_site
+    return sorted({*found, *(site.name for site in cluster.unlimited_sites())})
+
+
+def _copy(planner: Planner, queue: JobQueue, state: JobState, chunks: Iterable[int], site: str, now: float) -> None:
+    """Begin to bring data of chunks to a site."""
+    reported = planner.settings.uploads_reported
+    sent = tuple(chunks)
+    ready = planner.cluster.begin_copies(state, site, len(sent), now)
+    for chunk, until in zip(sent, ready, strict=True):
+        state.copy(chunk, site, until, reported=reported)
+    for until in () if reported else dict.fromkeys(ready):
+        planner.wake(until, state.job.key)
+    planner.stage(state, sent, site)
+    queue.stale[state.job.key] = None
+
+
+def staged(planner: Planner, state: JobState, chunk: int, site: str, seconds: float, now: float) -> None:
+    """The data of a chunk have come to a site, after so many seconds on the link."""
+    planner.cluster.copy_measured(state, site, seconds)
+    state.coming.pop((site, chunk), None)
+    state.copy(chunk, site, now)
+    planner.touch(state)
+    planner.publish(state.job.key)

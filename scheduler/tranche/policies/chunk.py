@@ -1,0 +1,137 @@
+"""The production policy: the job with the least work left first, chunks where their data are, copied ahead of need.
+
+Source: ours [I], from the study of ../shared/design (policy-study.md): the order of SRPT over jobs, because a job's
+last chunk decides its completion; late binding: a chunk is bound to a slot only when it starts, at whatever site has a
+copy of its data (`tranche.planner.transfers`); cost-aware preemption: a running worker is stopped only if
+``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
+``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
+wait is the time without a window and ideal the JCT on an empty cluster. What is left is believed, not known: see
+`tranche.policies.beliefs`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, log
+from typing import ClassVar
+
+from tranche.policies.beliefs import next_overrun, overruns, rest_gpu_seconds, rest_rate
+from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.jobs import JobState
+from tranche.policies.nodes import NodeState
+from tranche.policies.states import ClusterState
+
+AGE_STEP = 1.1
+"""A waiting job is ranked anew when its age factor has grown by so much: logarithmically often, at no fixed period."""
+OLDEST = 100
+"""Steps at most (a factor of 13,780), so that a job that can never run does not set timers for ever."""
+NEARLY = 1e-6
+"""Of a step: a timer may fire this much too early by rounding."""
+SHORTEST_STEP = 1.0
+"""Seconds between two such moments at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(QueuePolicy):
+    """Least remaining GPU-seconds over weight and age first; late binding of chunks to sites and slots."""
+
+    name: ClassVar[str] = "chunk"
+    source: ClassVar[str] = (
+        "ours: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
+    )
+    preemptive: ClassVar[bool] = True
+    sited: ClassVar[bool] = True
+    central_servers: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
+    behind: ClassVar[str] = "which has less work left"
+
+    copies: float = 4.0
+    """To how many sites, the nearest first, an arriving job's data are brought ahead of need."""
+    aging: float = 30.0
+    """θ: after waiting so many times its ideal JCT, a job counts as if half its work were left; 0: jobs do not age."""
+    fair: float = 0.0
+    """1: within a priority class, tenants above their share of recent GPU time rank behind those below theirs."""
+    halflife: float = 86_400.0
+    """Of that GPU time, in seconds: after it, use counts half."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.halflife < float("inf"):
+            raise ValueError("chunk needs halflife > 0")
+
+    def tier(self, state: JobState, cluster: ClusterState) -> float:
+        """The priority class, the highest first; in it, if shares matter, tenants below their share first."""
+        over = bool(self.fair) and state.job.tenant in cluster.shares.over
+        return 2.0 * -state.job.priority + over
+
+    def revision(self, cluster: ClusterState) -> int:
+        """Rises when another set of tenants is above its share."""
+        return cluster.shares.revision
+
+    def share_halflife(self) -> float:
+        """As the options say."""
+        return self.halflife if self.fair else 0.0
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """The rest of the job in GPU-seconds, over its weight and age."""
+        return (self._work(state, now), 0.0)
+
+    def slope(self, state: JobState, now: float) -> float:
+        """By how much that falls in a second."""
+        return rest_rate(state, now) / self._divisor(state, now)
+
+    def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
+        """Rises when a running job turns out to be larger than was believed: it may have to make way."""
+        return overruns(state, now)
+
+    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """When a waiting job has aged by another step, or a running one has needed more than was believed."""
+        if state.busy_since is not None or not self.aging:
+            return next_overrun(state, now)
+        age = self._age(state, now)
+        if age == OLDEST:
+            return None
+        older = AGE_STEP ** (age + 1) - 1.0
+        return now + max(SHORTEST_STEP, self.aging * _ideal_seconds(state) * older - state.waited_seconds(now))
+
+    def server_host(
+        self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
+    ) -> NodeState:
+        """The node with the fewest GPUs, so that workers find room, and then with the most CPU left."""
+        return min(feasible, key=lambda n: (n.capacity.gpus, n.reserved.cpu - n.capacity.cpu, n.node.name))
+
+    def copies_ahead(self) -> int:
+        """As the option says."""
+        return int(self.copies)
+
+    def preempts(self, state: JobState, seconds: float, victim: JobState, rest: float, now: float) -> bool:
+        """Whether the gain for the one outweighs the loss of the other; in favour of another priority class, always."""
+        if state.job.priority > victim.job.priority:
+            return True
+        challenger, running = self._work(state, now), self._work(victim, now)
+        if victim.job.whole:
+            return running > challenger + _start_cost(victim) + _start_cost(state)
+        return rest * running > (seconds + victim.job.restart_seconds) * challenger
+
+    def _work(self, state: JobState, now: float) -> float:
+        return rest_gpu_seconds(state, now) / self._divisor(state, now)
+
+    def _divisor(self, state: JobState, now: float) -> float:
+        return state.job.weight * AGE_STEP ** self._age(state, now)
+
+    def _age(self, state: JobState, now: float) -> int:
+        """Steps by which the job has aged."""
+        if not self.aging:
+            return 0
+        older = 1.0 + state.waited_seconds(now) / max(self.aging * _ideal_seconds(state), 1e-9)
+        return min(OLDEST, floor(log(min(older, AGE_STEP ** (OLDEST + 1)), AGE_STEP) + NEARLY))
+
+
+def _ideal_seconds(state: JobState) -> float:
+    """The job's JCT if all its workers trained at once from the start."""
+    job = state.job
+    return -(-job.chunks // job.width) * job.batches_per_chunk_total * state.nominal_batch_seconds
+
+
+def _start_cost(state: JobState) -> float:
+    """GPU-seconds that starting the job's workers takes, all of a gang or one, over its weight."""
+    job = state.job
+    return job.restart_seconds * job.gpus * (job.chunks if job.rigid else 1) / job.weight

@@ -1,0 +1,345 @@
+"""Jobs as the planner knows them: ledgers, windows, bound chunks, copies of data."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from tranche.model import AttemptRecord, Job, PlannedServer, Resources, Window, WindowState
+from tranche.policies.hosts import Hosts
+
+Key = tuple[float, float, str, int]
+"""Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
+
+
+class Home(NamedTuple):
+    """Where a chunk is bound to train."""
+
+    site: str
+    node: str | None
+    """None on an unlimited site."""
+    slots: tuple[int, ...] = ()
+    """Ordinals of the node's GPUs, in the planner's own count."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An unfinished chunk in the queues of the slots that it is bound to."""
+
+    key: Key
+    state: "JobState"
+    chunk: int
+    home: Home
+    ready_at: float
+    batch_seconds: float
+
+    def remaining_seconds(self, now: float) -> float:
+        """p̂: the rest of the chunk at its home, in seconds."""
+        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A window that is open or closing, with what is known of its pod."""
+
+    window: Window
+    home: Home
+    opened: float
+    batch_seconds: float
+    handover: bool = False
+    """Its slots were still in use by a worker that is to stop when the window opened."""
+    started: float | None = None
+    """When the worker began to train; None until its pod runs."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether the pod is to stop."""
+        return self.window.state is WindowState.CLOSING
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """A parameter server that has a place."""
+
+    planned: PlannedServer
+    requests: Resources
+
+
+class Pace(NamedTuple):
+    """How the windows of a job train while nothing about them changes."""
+
+    at: float
+    done: float
+    """Worker seconds trained then, beyond the ledger."""
+    rate: float
+    """By how much `done` rises per second …"""
+    until: float
+    """… until a window's chunks are probably through, or another window begins."""
+
+
+@dataclass(slots=True, eq=False)
+class JobState:
+    """One job: its specification, its ledger, its chunks' homes and its windows."""
+
+    job: Job
+    done: set[int] = field(default_factory=set)
+    partial: dict[int, float] = field(default_factory=dict)
+    """Batches applied of chunks that are begun and not done."""
+    entries: dict[int, Entry] = field(default_factory=dict)
+    """Unfinished chunks that a binding policy has dispatched."""
+    data_sites: dict[int, str] = field(default_factory=dict)
+    """Where each chunk's data were placed; a restarted planner keeps them there."""
+    copies: dict[str, dict[int, float]] = field(default_factory=dict)
+    """By site beside the data's own: chunks with a copy of their data there, and when it is complete; infinite until
+    it is reported, if uploads are reported."""
+    coming: dict[tuple[str, int], float] = field(default_factory=dict)
+    """When a report is expected, by site and chunk."""
+    runs: dict[int, Run] = field(default_factory=dict)
+    """By attempt."""
+    chunk_runs: dict[int, Run] = field(default_factory=dict)
+    """The window that each chunk is in."""
+    servers: list[Server] = field(default_factory=list)
+    unhosted: bool = False
+    """There was no place for its parameter servers when one was last looked for."""
+    colocated: bool = False
+    """ζ = 1: all workers and the parameter servers are together in the cloud."""
+    attempts: int = 0
+    attained_seconds: float = 0.0
+    preemptions: int = 0
+    failures: int = 0
+    lost_batches: float = 0.0
+    records: list[AttemptRecord] = field(default_factory=list)
+    held_until: float = 0.0
+    hold_reason: str = ""
+    unplannable: tuple[str, str] | None = None
+    """CamelCase reason and a sentence, if the job cannot be planned."""
+    avoided: dict[str, float] = field(default_factory=dict)
+    """Nodes that refused a pod of this job, until when."""
+    first_started: float | None = None
+    """When a worker of the job first trained."""
+    idle_since: float = 0.0
+    """When the job's last window ended; its submission before."""
+    busy_seconds: float = 0.0
+    """Time with a window open, before `busy_since`; time spent suspended counts too."""
+    busy_since: float | None = None
+    """Since when a window has been open."""
+    level: int = 0
+    """Priority queue of a queue policy with several, and since when."""
+    level_since: float = 0.0
+    forgiven: float = 0.0
+    """GPU-seconds attained at the last promotion."""
+    nominal_batch_seconds: float = 0.0
+    """Time of a mini-batch where nothing is known of the node."""
+    assumed: bool = False
+    """Nothing is known of the job's size but its attained service: what was told is an assumption."""
+    arrival: tuple[float, int, str] = (0.0, 0, "")
+    """Order of submission."""
+    hosts: tuple[int, Hosts] = field(default_factory=lambda: (-1, Hosts(())))
+    """See `ClusterState.hosts`."""
+    _left: float | None = None
+    _pace: Pace | None = None
+    _first_end: float | None = None
+    _by_site: dict[str, list[int]] | None = None
+    _by_site_until: float = 0.0
+    """When another copy is complete."""
+
+    def __post_init__(self) -> None:
+        self.arrival = (self.job.submitted, self.job.order, self.job.key)
+
+    @property
+    def waiting(self) -> list[int]:
+        """Unfinished chunks in no window, in their order."""
+        return [c for c in range(self.job.chunks) if c not in self.done and c not in self.chunk_runs]
+
+    @property
+    def unassigned(self) -> int:
+        """How many chunks wait: unfinished, and in no window."""
+        return self.job.chunks - len(self.done) - len(self.chunk_runs)
+
+    def waiting_by_site(self, now: float) -> dict[str, list[int]]:
+        """Waiting chunks by site where their data are, those that could wait at few sites first; "" means anywhere."""
+        if self._by_site is None or self._by_site_until <= now:
+            waiting, by_site, until = self.waiting, {}, inf
+            for site, copies in self.copies.items():
+                if site != self.job.data_site:
+                    by_site[site] = [chunk for chunk in waiting if copies.get(chunk, inf) <= now]
+                    until = min([until, *(at for at in copies.values() if at > now)])
+            sites = Counter(chunk for here in by_site.values() for chunk in here)
+            by_site[self.job.data_site or ""] = waiting
+            self._by_site = {s: sorted(here, key=sites.__getitem__) for s, here in by_site.items() if here}
+            self._by_site_until = until
+        return self._by_site
+
+    def waiting_at(self, site: str, now: float) -> list[int]:
+        """Those of one site, in a list of its own."""
+        return list(self.waiting_by_site(now).get(site, ()))
+
+    def homes(self, now: float) -> Iterator[tuple[int, str]]:
+        """Unfinished chunks with a site to which the data were placed, once for each such site."""
+        for chunk, site in self.data_sites.items():
+            if chunk not in self.done:
+                yield chunk, site
+        for site, copies in self.copies.items():
+            for chunk, at in copies.items():
+                if at <= now and chunk not in self.done:
+                    yield chunk, site
+
+    def copy(self, chunk: int, site: str, until: float, *, reported: bool = False) -> None:
+        """The chunk's data are at the site from then on, or from when that is reported."""
+        self.copies.setdefault(site, {})[chunk] = inf if reported else until
+        if reported:
+            self.coming[site, chunk] = until
+        self._by_site = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether every chunk is done."""
+        return len(self.done) == self.job.chunks
+
+    @property
+    def failed(self) -> bool:
+        """Whether more pods failed than the user allows."""
+        return self.failures > self.job.backoff_limit
+
+    @property
+    def active(self) -> bool:
+        """Whether the job may have windows at all."""
+        return not (self.finished or self.failed or self.job.suspended or self.unplannable)
+
+    @property
+    def job_gpus(self) -> int:
+        """GPUs of all these workers together."""
+        return self.job.width * max(1, self.job.gpus)
+
+    def ledger_changed(self) -> None:
+        """Forget what was derived from `done` and `partial`; chunks that are done were in a window."""
+        self._left = None
+        self._pace = self._first_end = None
+
+    def windows_changed(self) -> None:
+        """Forget what was derived from the windows."""
+        self._by_site = None
+        self._pace = self._first_end = None
+
+    def enter(self, run: Run) -> None:
+        """A window opens: its chunks wait no more."""
+        self.runs[run.window.attempt] = run
+        self._pace = self._first_end = None
+        for chunk in run.window.chunks:
+            self.chunk_runs[chunk] = run
+        for site, here in list((self._by_site or {}).items()):
+            for chunk in run.window.chunks:
+                if chunk in here:
+                    here.remove(chunk)
+            if not here and self._by_site is not None:
+                del self._by_site[site]
+
+    def leave(self, run: Run) -> None:
+        """A window is over; chunks of it that are not done wait again."""
+        self.runs.pop(run.window.attempt, None)
+        self._pace = self._first_end = None
+        for chunk in run.window.chunks:
+            self.chunk_runs.pop(chunk, None)
+        if not self.done.issuperset(run.window.chunks):
+            self._by_site = None
+
+    def worker_seconds(self, now: float) -> float:
+        """The time that one worker would need for all that is left, less what running ones have probably done."""
+        if self._left is None:
+            done = sum(self.partial.values())
+            self._left = self.job.batches_per_chunk_total * (self.job.chunks - len(self.done)) - done
+        left = self._left * self.nominal_batch_seconds
+        if not self.runs:
+            return left
+        pace = self._pace
+        if pace is None or not pace.at <= now <= pace.until:
+            pace = self._pace = self._paced(now)
+        return left - pace.done - pace.rate * (now - pace.at)
+
+    def _paced(self, now: float) -> Pace:
+        done, rate, until = 0.0, 0.0, inf
+        for run in self.runs.values():
+            if run.started is None:
+                continue
+            rest = sum([self.remaining_batches(c) for c in run.window.chunks])
+            end = run.started + rest * run.batch_seconds
+            if now < run.started:
+                until = min(until, run.started)
+            elif now >= end:
+                done += rest * self.nominal_batch_seconds
+            else:
+                done += (now - run.started) / run.batch_seconds * self.nominal_batch_seconds
+                rate += self.nominal_batch_seconds / run.batch_seconds
+                until = min(until, end)
+        return Pace(now, done, rate, until)
+
+    @property
+    def first_end(self) -> float:
+        """When the first of the windows that train should end by prediction, in seconds; infinite if none trains."""
+        if self._first_end is None:
+            ends = [
+                run.started + sum([self.remaining_batches(c) for c in run.window.chunks]) * run.batch_seconds
+                for run in self.runs.values()
+                if run.started is not None
+            ]
+            self._first_end = min(ends, default=inf)
+        return self._first_end
+
+    def training_rate(self, now: float) -> float:
+        """By how much `worker_seconds` falls per second, with the windows that train now."""
+        rate = 0.0
+        for run in self.runs.values():
+            if run.started is not None and run.started <= now:
+                rate += self.nominal_batch_seconds / run.batch_seconds
+        return rate
+
+    def waited_seconds(self, now: float) -> float:
+        """How long the job has waited without a window, in all."""
+        busy = self.busy_seconds + (now - self.busy_since if self.busy_since is not None else 0.0)
+        return max(0.0, now - self.job.submitted - busy)
+
+    def attained_gpu_seconds(self, now: float) -> float:
+        """GPU time that workers of the job have trained, running ones included."""
+        attained = self.attained_seconds
+        for run in self.runs.values():
+            if run.started is not None and now > run.started:
+                attained += (now - run.started) * max(1, self.job.gpus)
+        return attained
+
+    @property
+    def training_workers(self) -> int:
+        """Windows that train."""
+        return sum(run.started is not None for run in self.runs.values())
+
+    def reaches(self, gpu_seconds: float, now: float) -> float | None:
+        """When the attained service will be so much if the windows that train now go on; None if none does."""
+        training = self.training_workers * max(1, self.job.gpus)
+        return now + max(0.0, gpu_seconds - self.attained_gpu_seconds(now)) / training if training else None
+
+    def density(self, seconds_per_batch: float) -> float:
+        """γ = (1/D) / (g·E·B/n) of a chunk at such a speed, times the job's weight (JSAC'22, section IV)."""
+        work = self.job.batches_per_chunk_total * seconds_per_batch * max(1, self.job.gpus)
+        return self.job.weight / (self.job.chunks * work)
+
+    def remaining_batches(self, chunk: int) -> float:
+        """Mini-batches of the chunk that the ledger has not counted."""
+        return 0.0 if chunk in self.done else self.job.batches_per_chunk_total - self.partial.get(chunk, 0.0)
+
+    def remaining_seconds(self, chunk: int, now: float, seconds_per_batch: float) -> float:
+        """The rest of the chunk in seconds, less what its running worker has probably done since it started."""
+        run = self.chunk_runs.get(chunk)
+        if run is None or run.started is None:
+            return self.remaining_batches(chunk) * seconds_per_batch
+        trained = now - run.started
+        for earlier in run.window.chunks:
+            rest = self.remaining_batches(earlier) * run.batch_seconds
+            if earlier == chunk:
+                return max(0.0, rest - max(0.0, trained))
+            trained -= rest
+        return 0.0
+
+    def free_index(self) -> int | None:
+        """The lowest worker index without a window, None if the job has its most workers."""
+        used = {run.window.index for run in self.runs.values()}
+        return next((i for i in range(self.job.max_workers) if i not in used), None)

@@ -1,0 +1,30 @@
+"""Uploads as they really are, where links do not keep what their sites promise."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tranche.estimate import link_between
+from tranche.planner import ChunkStaged, StageData
+from tranche.policies import ClusterState
+
+LinkFactor = Callable[[str, str], float]
+"""True over promised time of an upload between two sites."""
+
+
+@dataclass(slots=True)
+class TrueUploads:
+    """The links in virtual time; uploads go one after the other, unless a link is dedicated."""
+
+    factor: LinkFactor
+    _busy: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def send(self, cluster: ClusterState, wanted: StageData, now: float) -> Iterator[tuple[float, ChunkStaged]]:
+        """When copies that begin now are complete, and the reports of it."""
+        job = cluster.jobs[wanted.job].job
+        ends = (job.data_site or wanted.site, wanted.site)
+        link = link_between(cluster.network, cluster.sites, *ends)
+        seconds = link.transfer_seconds(job.chunk_bytes) * self.factor(*ends)
+        for chunk in wanted.chunks:
+            begins = now if link.dedicated else max(now, self._busy.get(ends, now))
+            self._busy[ends] = begins + seconds
+            yield begins + seconds, ChunkStaged(wanted.job, chunk, wanted.site, seconds)

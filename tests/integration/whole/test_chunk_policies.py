@@ -1,0 +1,68 @@
+"""The production policy and, by one setting, the published algorithm on a real control plane, with data at one site."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+SITES = "/apis/tranche.dev/v1alpha1/sites"
+UPLOAD_SECONDS = 3.0
+CHUNK_MEGABYTES = 100
+
+
+@pytest.fixture(scope="module", params=["chunk", "chunk:copies=1:aging=0", "chunk-faithful"])
+def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
+            cluster.add_site(name, nodes=1, gpus=1)
+            bandwidth = f"{int(8 * CHUNK_MEGABYTES / UPLOAD_SECONDS)}M"
+            links = [{"to": other, "bandwidth": bandwidth, "latency": "1ms"}]
+            selector = {"topology.kubernetes.io/zone": name}
+            body = {
+                "apiVersion": "tranche.dev/v1alpha1",
+                "kind": "Site",
+                "metadata": {"name": name},
+                "spec": {"nodeSelector": selector, "links": links},
+            }
+            status, answer = cluster.request("POST", SITES, body)
+            assert status == 201, answer
+        options = ["--validate", "--estimate-seconds", "1"]
+        with Stack(cluster, request.param, scheduler_options=options) as stack:
+            yield Whole(cluster, stack)
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_a_chunk_trains_at_another_site_after_its_data_have_had_time_to_come(whole: Whole) -> None:
+    data = {"chunks": 2, "batchesPerChunk": 50, "chunkSize": f"{CHUNK_MEGABYTES}M", "site": "edge-a"}
+    whole.submit("moved", chunks=2, seconds=10.0, data=data)
+    job = whole.until("both train", lambda: _both_train(whole))
+    starts = {p["spec"]["nodeName"]: moment(p["status"]["startTime"]) for p in whole.pods("moved")}
+    assert starts.keys() == {"edge-a-0", "edge-b-0"}
+    submitted = moment(job["metadata"]["creationTimestamp"])
+    assert starts["edge-b-0"] - submitted >= UPLOAD_SECONDS - 1.0  # API times are whole seconds
+    assert starts["edge-a-0"] - submitted < starts["edge-b-0"] - submitted
+    assert "edge-b" in whole.status("moved")["plan"]["homes"]
+
+
+def test_a_planner_that_is_killed_knows_where_the_data_are(whole: Whole) -> None:
+    homes = whole.status("moved")["plan"]["homes"]
+    whole.stack.kill("scheduler")
+    whole.stack.start_scheduler()
+    status = whole.until_phase("moved", "Succeeded")
+    assert status["plan"]["attempts"] == 2
+    assert homes
+    whole.delete("moved")
+
+
+def _both_train(whole: Whole) -> dict[str, Any]:
+    job = whole.job("moved")
+    return job if job.get("status", {}).get("activeWorkers") == 2 else {}

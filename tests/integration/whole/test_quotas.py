@@ -1,0 +1,92 @@
+"""A ResourceQuota on a real control plane: nothing is planned that its admission would refuse."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+PODS = "/api/v1/namespaces/default/pods"
+GPU = "requests.nvidia.com/gpu"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=2)
+        with Stack(cluster, "chunk", scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
+            yield Whole(cluster, stack)
+
+
+@pytest.fixture
+def quota(whole: Whole) -> Iterator[None]:
+    """Two of the four GPUs for the namespace, in force."""
+    body = {"metadata": {"name": "gpus"}, "spec": {"hard": {GPU: "2"}}}
+    status, answer = whole.cluster.request("POST", QUOTAS, body)
+    assert status == 201, answer
+    whole.until("the quota is counted", lambda: GPU in used(whole))
+    yield
+    whole.cluster.request("DELETE", f"{QUOTAS}/gpus")
+
+
+def used(whole: Whole) -> dict[str, str]:
+    return dict(whole.cluster.request("GET", f"{QUOTAS}/gpus")[1].get("status", {}).get("used", {}))
+
+
+def refused(whole: Whole, name: str) -> list[Any]:
+    return [c for c in whole.status(name).get("conditions", ()) if c["type"] == "PodsRejected"]
+
+
+def explanation(whole: Whole, name: str) -> str:
+    return str(whole.status(name).get("plan", {}).get("explanation", ""))
+
+
+@pytest.mark.usefixtures("quota")
+def test_jobs_share_the_quota_of_their_namespace_and_none_is_ever_refused(whole: Whole) -> None:
+    whole.submit("first", chunks=4, seconds=2.0)
+    whole.until("two workers run", lambda: whole.status("first").get("activeWorkers") == 2)
+    whole.submit("second", chunks=8, seconds=2.0)
+    whole.until("the quota is named", lambda: "the quota default/gpus" in explanation(whole, "second"))
+    assert explanation(whole, "second") == (
+        "waits for the quota default/gpus: 2 of 2 nvidia.com/gpu in use, and 1 needed"
+    )
+    for name in ("first", "second"):
+        assert whole.until_phase(name, "Succeeded", 90)["progress"]["failures"] == 0
+        assert refused(whole, name) == []
+    whole.delete("first", "second")
+
+
+@pytest.mark.usefixtures("quota")
+def test_a_shorter_job_takes_the_quota_over_when_the_pods_of_the_longer_are_over(whole: Whole) -> None:
+    whole.submit("long", chunks=2, seconds=15.0)
+    whole.until("two workers run", lambda: whole.status("long").get("activeWorkers") == 2)
+    whole.submit("short", chunks=2, seconds=1.0)
+    whole.until_phase("short", "Succeeded")
+    assert whole.status("long")["phase"] != "Succeeded"
+    status = whole.until_phase("long", "Succeeded", 60)
+    assert status["progress"]["preemptions"] >= 1
+    assert refused(whole, "short") == refused(whole, "long") == []
+    whole.delete("long", "short")
+
+
+@pytest.mark.usefixtures("quota")
+def test_pods_of_others_use_the_quota_too_until_they_are_gone(whole: Whole) -> None:
+    resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "x", "image": "x", "resources": resources}
+    spec = {"containers": [container], "nodeSelector": {"nowhere": "true"}, "terminationGracePeriodSeconds": 0}
+    status, answer = whole.cluster.request("POST", PODS, {"metadata": {"name": "service"}, "spec": spec})
+    assert status == 201, answer
+    whole.until("it counts", lambda: used(whole)[GPU] == "1")
+    whole.submit("beside", chunks=2, seconds=8.0)
+    whole.until("one worker runs", lambda: whole.status("beside").get("activeWorkers") == 1)
+    assert len(whole.status("beside")["plan"]["workers"]) == 1
+    whole.cluster.request("DELETE", f"{PODS}/service")
+    whole.until("both run", lambda: whole.status("beside").get("activeWorkers") == 2)
+    whole.until_phase("beside", "Succeeded")
+    assert refused(whole, "beside") == []
+    whole.delete("beside")

@@ -1,0 +1,48 @@
+"""Uploads share links, and measured ones correct what links promise."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tranche.estimate import Uploads
+from tranche.model import Link
+
+ENDS = ("here", "there")
+LINK = Link(8e6, 1.0)
+MEGABYTES = 10e6
+"""Ten seconds on the link, and a second of latency."""
+
+
+def test_an_upload_alone_takes_size_over_bandwidth_and_the_latency() -> None:
+    assert Uploads().begin(ENDS, LINK, MEGABYTES, 5.0) == [16.0]
+
+
+def test_uploads_that_share_a_link_come_one_after_the_other() -> None:
+    uploads = Uploads()
+    assert uploads.begin(ENDS, LINK, MEGABYTES, 0.0, 2) == [11.0, 21.0]
+    assert uploads.begin(ENDS, LINK, MEGABYTES, 0.0) == [31.0]
+    assert uploads.begin(("there", "here"), LINK, MEGABYTES, 0.0) == [11.0]
+    assert uploads.begin(ENDS, LINK, MEGABYTES, 100.0) == [111.0]
+
+
+def test_on_a_dedicated_link_every_upload_has_the_whole_bandwidth() -> None:
+    uploads, link = Uploads(), Link(8e6, 1.0, dedicated=True)
+    assert uploads.begin(ENDS, link, MEGABYTES, 0.0, 3) == [11.0] * 3
+
+
+def test_measured_uploads_correct_a_link_and_no_other() -> None:
+    uploads = Uploads()
+    uploads.measured(ENDS, LINK, MEGABYTES, 44.0)
+    assert uploads.seconds(ENDS, LINK, MEGABYTES) == pytest.approx(44.0)
+    assert uploads.seconds(("there", "here"), LINK, MEGABYTES) == 11.0
+    for _ in range(20):
+        uploads.measured(ENDS, LINK, MEGABYTES, 22.0)
+    assert uploads.seconds(ENDS, LINK, MEGABYTES) == pytest.approx(22.0, rel=0.01)
+
+
+@given(st.lists(st.floats(1e-300, 1e300), min_size=1))
+def test_no_measurement_makes_an_upload_instant_or_endless(measured: list[float]) -> None:
+    uploads = Uploads()
+    for seconds in measured:
+        uploads.measured(ENDS, LINK, MEGABYTES, seconds)
+    assert 0.0109 < uploads.seconds(ENDS, LINK, MEGABYTES) < 11_001

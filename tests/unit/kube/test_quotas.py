@@ -1,0 +1,100 @@
+"""ResourceQuotas as the planner reads them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tranche.kube.quotas import quota_of, used_of
+from tranche.kube.structs import QuotaObject
+from tranche.model import Quota, QuotaLimit, Resources
+
+
+def observed(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> QuotaObject:
+    metadata = {"name": "q", "namespace": "team-a"}
+    status = {"hard": hard, "used": used or {}}
+    return msgspec.convert({"metadata": metadata, "spec": {"hard": hard, **spec}, "status": status}, QuotaObject)
+
+
+def expression(name: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"scopeName": name, "operator": operator, "values": list(values)}]}
+
+
+def test_limits_on_requests_and_pods_are_read_in_the_planners_units_and_others_left_out() -> None:
+    hard = {
+        "requests.nvidia.com/gpu": "8",
+        "cpu": "1500m",
+        "requests.memory": "2Gi",
+        "count/pods": "7",
+        "limits.cpu": "3",
+        "services": "5",
+    }
+    whole = observed(hard, {"cpu": "1", "requests.nvidia.com/gpu": "3"})
+    quota = quota_of(whole)
+    assert quota == Quota(
+        "team-a",
+        "q",
+        (
+            QuotaLimit("count/pods", "pods", 7),
+            QuotaLimit("cpu", "cpu", 1500),
+            QuotaLimit("requests.memory", "memory", 2 * 2**30),
+            QuotaLimit("requests.nvidia.com/gpu", "gpus", 8),
+        ),
+    )
+    assert used_of(whole, quota) == {
+        "count/pods": 0,
+        "cpu": 1000,
+        "requests.memory": 0,
+        "requests.nvidia.com/gpu": 3,
+    }
+
+
+def test_the_gpu_resource_is_a_setting() -> None:
+    amd = quota_of(observed({"requests.amd.com/gpu": "2"}), "amd.com/gpu")
+    assert amd is not None
+    assert amd.limits[0].measure == "gpus"
+    assert quota_of(observed({"requests.amd.com/gpu": "2"})) is None
+    cores = quota_of(observed({"requests.cpu": "2"}), "cpu")
+    assert cores is not None
+    assert cores.limits[0].measure == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("spec", "priorities"),
+    [
+        ({"scopeSelector": expression("PriorityClass", "In", "tranche-high", "system")}, frozenset({-8})),
+        ({"scopeSelector": expression("PriorityClass", "NotIn", "tranche-high")}, frozenset({-9, -10})),
+        ({"scopeSelector": expression("PriorityClass", "Exists")}, None),
+        ({"scopes": ["NotTerminating"]}, None),
+    ],
+)
+def test_scopes_say_which_tiers_count(spec: dict[str, Any], priorities: frozenset[int] | None) -> None:
+    quota = quota_of(observed({"pods": "1"}, **spec))
+    assert quota is not None
+    assert quota.priorities == priorities
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"scopes": ["Terminating"]},
+        {"scopes": ["BestEffort", "NotBestEffort"]},
+        {"scopes": ["CrossNamespacePodAffinity"]},
+        {"scopeSelector": expression("PriorityClass", "In", "system")},
+        {"scopeSelector": expression("PriorityClass", "DoesNotExist")},
+    ],
+)
+def test_a_quota_whose_scope_covers_none_of_our_pods_is_left_out(spec: dict[str, Any]) -> None:
+    assert quota_of(observed({"pods": "1"}, **spec)) is None
+
+
+def test_best_effort_pods_are_those_that_ask_for_neither_cpu_nor_memory() -> None:
+    quota = quota_of(observed({"pods": "1"}, scopes=["NotBestEffort"]))
+    assert quota is not None
+    assert quota.covers(-9, Resources(cpu=1, gpus=1, pods=1))
+    assert not quota.covers(-9, Resources(gpus=1, pods=1))
+
+
+def test_a_quantity_that_cannot_be_read_is_told() -> None:
+    with pytest.raises(ValueError, match="'many' is not a quantity"):
+        quota_of(observed({"pods": "many"}))

@@ -1,0 +1,52 @@
+"""Estimates where not everything is rehearsed."""
+
+from builders import job, node, planner, worker
+from tranche.planner import JobSubmitted, Planner, estimates
+from tranche.planner.rehearsals import rehearse
+from tranche.policies import QueuePolicy
+
+
+def crowded(count: int) -> Planner:
+    """One GPU, and so many jobs of growing length."""
+    p = planner("chunk", [node("n1")])
+    p.handle_all([JobSubmitted(job(f"j{i:03}", seconds=100.0 + i)) for i in range(count)], 0.0)
+    return p
+
+
+def test_jobs_beyond_the_rehearsed_ones_have_estimates_in_their_order() -> None:
+    count = estimates.REHEARSED_JOBS + 50
+    found = crowded(count).forecast(0.0)
+    last, first_behind = f"default/j{count - 1:03}", f"default/j{estimates.REHEARSED_JOBS + 1:03}"
+    assert len(found) == count
+    starts = [found[key].start for key in sorted(found)]
+    assert starts == sorted(starts)
+    assert found[first_behind].behind == f"default/j{estimates.REHEARSED_JOBS:03}"
+    # On one GPU, one after the other, the fluid estimate is exact.
+    assert found[last].completion == sum(100.0 + i for i in range(count))
+
+
+def test_a_job_whose_end_was_not_rehearsed_gets_the_fluid_estimate_from_there() -> None:
+    p = crowded(10)
+    rehearsal = rehearse(p, (), 0.0, decisions=6)
+    assert rehearsal.cut_short
+    assert 0 < len(rehearsal.completions) < 10
+    assert isinstance(p.policy, QueuePolicy)
+    found = estimates._rehearsed(rehearsal, p.policy)
+    whole = p.forecast(0.0)
+    assert {key: round(one.completion, 6) for key, one in found.items()} == {
+        key: round(one.completion, 6) for key, one in whole.items()
+    }
+
+
+def test_a_job_that_can_never_run_has_no_estimate() -> None:
+    p = planner("chunk", [node("n1", gpus=2)])
+    p.handle(JobSubmitted(job("wide", worker=worker(gpus=4))), 0.0)
+    p.handle(JobSubmitted(job("gang", chunks=3, rigid=True)), 0.0)
+    p.handle(JobSubmitted(job("fine")), 0.0)
+    assert set(p.forecast(0.0)) == {"default/fine"}
+
+
+def test_a_running_job_keeps_the_start_that_it_had() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), 5.0)
+    assert p.forecast(30.0)["default/a"].start == 5.0

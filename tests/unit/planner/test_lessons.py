@@ -1,0 +1,135 @@
+"""What the planner believes of jobs whose size or speed it was not told, or told wrongly."""
+
+from typing import Any
+
+import pytest
+
+from builders import job, node, of_type, planner, worker
+from tranche.model import Node
+from tranche.planner import CloseWindow, JobChanged, JobSubmitted, OpenWindow, Planner, WorkerEnded, WorkerStarted
+from tranche.policies.beliefs import rest_gpu_seconds
+
+
+def submitted(p: Planner, name: str, at: float = 0.0, **fields: Any) -> OpenWindow:
+    (opened,) = of_type(OpenWindow, p.handle(JobSubmitted(job(name, at, **fields)), at))
+    p.handle(WorkerStarted(opened.job, opened.window.attempt, at), at)
+    return opened
+
+
+def ended(p: Planner, name: str, attempt: int, at: float) -> list[OpenWindow]:
+    return of_type(OpenWindow, p.handle(WorkerEnded(f"default/{name}", attempt, "Succeeded", at), at))
+
+
+def test_a_job_that_takes_longer_than_told_makes_way_for_a_shorter_one() -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    submitted(p, "late", seconds=100)
+    assert p.next_wakeup() == pytest.approx(105.0)
+    p.handle(JobSubmitted(job("short", 104.0, seconds=10)), 104.0)
+    assert not p.cluster.jobs["default/short"].runs
+    wakeup = p.next_wakeup()
+    assert wakeup is not None
+    out = p.handle_all((), wakeup)
+    assert [closed.job for closed in of_type(CloseWindow, out)] == ["default/late"]
+    assert [opened.job for opened in of_type(OpenWindow, out)] == ["default/short"]
+
+
+def test_a_published_policy_takes_what_it_is_told() -> None:
+    p = planner("srsf", [node("n1")])
+    submitted(p, "late", seconds=100)
+    p.handle(JobSubmitted(job("short", 150.0, seconds=10)), 150.0)
+    assert not p.cluster.jobs["default/short"].runs
+    assert p.next_wakeup() is None
+
+
+def test_a_job_of_a_known_template_is_believed_to_need_what_the_others_needed() -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    for number, seconds in enumerate((30.0, 50.0, 70.0)):
+        opened = submitted(p, f"j{number}", 1000.0 * number, seconds=3600, sized=False, template="t")
+        ended(p, f"j{number}", opened.window.attempt, 1000.0 * number + seconds)
+    submitted(p, "next", 9000.0, seconds=3600, sized=False, template="t")
+    state = p.cluster.jobs["default/next"]
+    assert rest_gpu_seconds(state, 9000.0) == pytest.approx(50.0)
+    assert state.runs[1].window.end == pytest.approx(9050.0)
+
+
+def test_the_history_is_gathered_anew_from_completed_jobs() -> None:
+    p, q = planner("chunk:aging=0", [node("n1")]), planner("chunk:aging=0", [node("n1")])
+    done = job("done", seconds=3600, sized=False, template="t")
+    submitted(p, "done", seconds=3600, sized=False, template="t")
+    ended(p, "done", 1, 40.0)
+    q.restore([JobSubmitted(done, p.plan_of("default/done", 40.0), p.progress_of("default/done"))], 50.0)
+    submitted(q, "next", 60.0, seconds=3600, sized=False, template="t")
+    assert rest_gpu_seconds(q.cluster.jobs["default/next"], 60.0) == pytest.approx(40.0)
+
+
+def test_a_job_of_which_nothing_is_known_falls_by_classes_of_attained_service() -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    submitted(p, "mystery", seconds=100, sized=False)
+    state = p.cluster.jobs["default/mystery"]
+    rests = [rest_gpu_seconds(state, at) for at in (0.0, 50.0, 110.0, 300.0, 1000.0)]
+    assert rests == pytest.approx([100.0, 50.0, 90.0, 100.0, 600.0])
+
+
+def test_the_first_chunk_tells_the_size_of_a_chunked_job() -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    submitted(p, "mystery", chunks=10, seconds=100, sized=False)
+    ended(p, "mystery", 1, 700.0)
+    state = p.cluster.jobs["default/mystery"]
+    assert not state.assumed
+    assert rest_gpu_seconds(state, 700.0) == pytest.approx(9 * 700.0, rel=0.1)
+
+
+def slow_and_fast() -> list[Node]:
+    return [node("a-slow"), node("b-fast")]
+
+
+def taught(nodes: list[Node]) -> Planner:
+    """Jobs took three times as long on one of the nodes, and as long as predicted on the other."""
+    p = planner("chunk:aging=0", nodes)
+    for number in range(6):
+        at = 10_000.0 * number
+        windows = of_type(OpenWindow, p.handle(JobSubmitted(job(f"j{number}", at, chunks=2)), at))
+        for opened in sorted(windows, key=lambda one: one.window.node or "", reverse=True):
+            p.handle(WorkerStarted(opened.job, opened.window.attempt, at), at)
+            seconds = 300.0 if opened.window.node == "a-slow" else 100.0
+            p.handle(WorkerEnded(opened.job, opened.window.attempt, "Succeeded", at + seconds), at + seconds)
+    return p
+
+
+def test_a_chunk_goes_to_the_faster_of_two_free_nodes() -> None:
+    p = taught(slow_and_fast())
+    at = 70_000.0
+    windows = of_type(OpenWindow, p.handle(JobSubmitted(job("next", at, chunks=2, max_workers=1)), at))
+    assert [opened.window.node for opened in windows] == ["b-fast"]
+
+
+def test_windows_end_later_on_a_slow_node() -> None:
+    p = taught(slow_and_fast())
+    at = 70_000.0
+    windows = of_type(OpenWindow, p.handle(JobSubmitted(job("next", at, chunks=2)), at))
+    ends = {opened.window.node: opened.window.end - at for opened in windows}
+    assert ends["a-slow"] > 2 * ends["b-fast"]
+
+
+def test_a_completed_job_is_forgotten() -> None:
+    p = taught(slow_and_fast())
+    assert not p.cluster.lessons.jobs
+    assert not p.cluster.lessons.places
+
+
+def test_a_changed_step_time_starts_the_learning_of_the_job_anew() -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    submitted(p, "a", chunks=3)
+    ended(p, "a", 1, 500.0)
+    assert p.cluster.lessons.job_factor("default/a") > 2
+    p.handle(JobChanged(job("a", chunks=3, seconds=500, generation=2)), 501.0)
+    assert p.cluster.lessons.job_factor("default/a") == 1.0
+
+
+def test_a_gang_is_stopped_only_for_more_than_both_starts_cost() -> None:
+    for seconds, stops in ((30.0, True), (90.0, False)):
+        p = planner("chunk:aging=0", [node("n1", gpus=2)])
+        gang: dict[str, Any] = {"worker": worker(2), "restart_seconds": 20.0}
+        submitted(p, "runs", seconds=100, **gang)
+        out = p.handle(JobSubmitted(job("comes", 5.0, seconds=seconds, **gang)), 5.0)
+        assert bool(of_type(CloseWindow, out)) is stops

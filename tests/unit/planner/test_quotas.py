@@ -1,0 +1,154 @@
+"""ResourceQuotas in planning: nothing is planned that a quota would refuse, and nobody else waits for it."""
+
+from typing import Any
+
+import pytest
+
+from builders import job, node, of_type, planner, worker
+from tranche.model import Preemption, Quota, QuotaLimit
+from tranche.planner import (
+    CloseWindow,
+    Instruction,
+    JobChanged,
+    JobSubmitted,
+    OpenWindow,
+    PlaceParameterServer,
+    Planner,
+    QuotaChanged,
+    QuotaRemoved,
+    WorkerEnded,
+    WorkerStarted,
+)
+
+POLICIES = ("chunk", "chunk-faithful", "srsf", "fifo", "drf")
+
+
+def gpus(hard: int, foreign: int = 0, **changes: Any) -> QuotaChanged:
+    limit = QuotaLimit("requests.nvidia.com/gpu", "gpus", hard, foreign)
+    return QuotaChanged(Quota("team-a", "gpus", (limit,), **changes))
+
+
+def opened(out: list[Instruction]) -> list[str]:
+    return [i.job.partition("/")[2] for i in of_type(OpenWindow, out)]
+
+
+def submit(p: Planner, name: str, at: float = 0.0, namespace: str = "team-a", **changes: Any) -> list[Instruction]:
+    return p.handle(JobSubmitted(job(name, at, key=f"{namespace}/{name}", **changes)), at)
+
+
+def explanation(p: Planner, name: str, now: float = 0.0) -> str:
+    return p.plan_of(f"team-a/{name}", now).explanation
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_job_beyond_the_quota_waits_names_it_and_blocks_no_other_namespace(policy: str) -> None:
+    p = planner(policy, [node("n1", gpus=8)])
+    p.handle(gpus(2), 0.0)
+    assert opened(submit(p, "first", chunks=4, seconds=10)) == ["first", "first"]
+    assert opened(submit(p, "second", 1.0, seconds=50)) == []
+    assert explanation(p, "second", 1.0) == (
+        "waits for the quota team-a/gpus: 2 of 2 nvidia.com/gpu in use, and 1 needed"
+    )
+    assert opened(submit(p, "other", 2.0, "team-b", seconds=1000)) == ["other"]
+    assert opened(p.handle(WorkerEnded("team-a/first", 1, "Succeeded", 10.0), 10.0)) == ["first"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_larger_quota_or_none_lets_those_start_who_waited_for_it(policy: str) -> None:
+    p = planner(policy, [node("n1", gpus=8)])
+    p.handle(gpus(0), 0.0)
+    assert opened(submit(p, "one", chunks=3)) == []
+    assert opened(p.handle(gpus(1), 1.0)) == ["one"]
+    assert opened(p.handle(QuotaRemoved("team-a", "gpus"), 2.0)) == ["one", "one"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_others_use_of_a_quota_is_not_there_for_us(policy: str) -> None:
+    p = planner(policy, [node("n1", gpus=8)])
+    p.handle(gpus(4, foreign=3), 0.0)
+    assert opened(submit(p, "one", chunks=3)) == ["one"]
+    assert opened(p.handle(gpus(4, foreign=2), 1.0)) == ["one"]
+
+
+def test_one_namespace_holds_its_quota_at_all_sites_together() -> None:
+    p = planner("chunk", [node("n1", "edge-a"), node("n2", "edge-b")])
+    p.handle(gpus(1), 0.0)
+    assert opened(submit(p, "here", data_site="edge-a", chunk_bytes=1e9)) == ["here"]
+    assert opened(submit(p, "there", data_site="edge-b", chunk_bytes=1e9, seconds=200)) == []
+    assert opened(p.handle(WorkerEnded("team-a/here", 1, "Succeeded", 100.0), 100.0)) == ["there"]
+
+
+def test_all_of_a_gang_fit_into_the_quota_or_none_starts() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(gpus(5), 0.0)
+    assert opened(submit(p, "filler", chunks=2, seconds=10)) == ["filler"] * 2
+    assert opened(submit(p, "gang", chunks=4, min_workers=4, rigid=True, seconds=100)) == []
+    assert explanation(p, "gang") == "waits for the quota team-a/gpus: 2 of 5 nvidia.com/gpu in use, and 4 needed"
+    p.handle(WorkerEnded("team-a/filler", 1, "Succeeded", 10.0), 10.0)
+    assert len(p.cluster.jobs["team-a/gang"].runs) == 4
+
+
+def test_a_gang_larger_than_the_quota_is_told_so() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(gpus(3), 0.0)
+    submit(p, "gang", chunks=4, min_workers=4, rigid=True)
+    assert explanation(p, "gang") == "needs 4 nvidia.com/gpu at once, more than the quota team-a/gpus allows: 3"
+
+
+def test_every_quota_of_the_namespace_counts() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(gpus(3), 0.0)
+    memory = QuotaLimit("requests.memory", "memory", 2 * 2**30)
+    p.handle(QuotaChanged(Quota("team-a", "memory", (memory,))), 0.0)
+    assert opened(submit(p, "one", chunks=5)) == ["one", "one"]
+    submit(p, "two")
+    assert explanation(p, "two") == "waits for the quota team-a/memory: 2 GiB of 2 GiB memory in use, and 1 GiB needed"
+
+
+def test_parameter_servers_count_before_the_first_worker_starts() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(QuotaChanged(Quota("team-a", "pods", (QuotaLimit("pods", "pods", 3),))), 0.0)
+    out = submit(p, "one", chunks=4, servers=1, server=worker(0))
+    assert len(of_type(PlaceParameterServer, out)) == 1
+    assert opened(out) == ["one", "one"]
+    assert submit(p, "two", servers=3, server=worker(0), seconds=9)[:-1] == []
+    assert explanation(p, "two") == "needs 4 pods at once, more than the quota team-a/pods allows: 3"
+
+
+def test_a_quota_of_one_priority_class_holds_back_this_class_only() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(gpus(1, priorities=frozenset({-9})), 0.0)
+    assert opened(submit(p, "normal", chunks=2)) == ["normal"]
+    assert opened(submit(p, "low", chunks=2, priority=-10)) == ["low", "low"]
+
+
+def test_a_shorter_job_of_the_namespace_takes_the_quota_over_when_the_pod_of_the_longer_is_over() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(gpus(1), 0.0)
+    submit(p, "long", seconds=1000)
+    p.handle(WorkerStarted("team-a/long", 1, 0.0), 0.0)
+    out = submit(p, "short", 10.0, seconds=10)
+    assert [i.job for i in of_type(CloseWindow, out)] == ["team-a/long"]
+    assert opened(out) == []  # the API server still counts the pod that stops
+    assert opened(submit(p, "later", 11.0, seconds=20)) == []
+    assert of_type(CloseWindow, p.handle(gpus(1), 12.0)) == []
+    assert opened(p.handle(WorkerEnded("team-a/long", 1, "Preempted", 15.0, {0: 1}), 15.0)) == ["short"]
+
+
+def test_a_quota_makes_nobody_of_another_namespace_stop() -> None:
+    p = planner("chunk", [node("n1", gpus=2)])
+    p.handle(gpus(1), 0.0)
+    submit(p, "own", seconds=1000, preemption=Preemption.NEVER)
+    submit(p, "other", 0.0, "team-b", seconds=1000)
+    assert of_type(CloseWindow, submit(p, "short", 10.0, seconds=10)) == []
+
+
+def test_a_job_whose_pods_change_size_leaves_the_books_of_the_quota_right() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(gpus(2), 0.0)
+    submit(p, "one")
+    wider = job("one", key="team-a/one", worker=worker(2), generation=2)
+    p.handle(JobChanged(wider), 1.0)
+    assert opened(p.handle(WorkerEnded("team-a/one", 1, "Preempted", 2.0, {}), 2.0)) == ["one"]
+    p.handle(WorkerEnded("team-a/one", 2, "Succeeded", 3.0), 3.0)
+    assert p.cluster.quotas.holders() == set()

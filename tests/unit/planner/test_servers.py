@@ -1,0 +1,55 @@
+"""Where parameter servers go: the published rule, and the placement that the production policy uses."""
+
+from typing import Any
+
+from builders import job, node, of_type, planner, worker
+from tranche.model import Job, Link, Node, PodShape, Resources, Site
+from tranche.planner import JobSubmitted, PlaceParameterServer, Planner
+
+SERVER = PodShape(Resources(cpu=1000, memory=2**30, gpus=0, pods=1))
+NARROW, WIDE = Link(1e8), Link(1e9)
+SITES = [
+    Site("a", links={"a": WIDE, "hub": WIDE, "b": NARROW}),
+    Site("b", links={"b": WIDE, "hub": WIDE}),
+    Site("hub", links={"hub": WIDE}),
+]
+
+
+def with_server(name: str, **changes: Any) -> Job:
+    fields = {"server": SERVER, "servers": 1, "gradient_bits": 1e8, "data_site": "a", "chunk_bytes": 1.0, "chunks": 2}
+    return job(name, **{**fields, **changes})
+
+
+def placed(p: Planner, one: Job) -> list[tuple[str, str | None]]:
+    instructions = of_type(PlaceParameterServer, p.handle(JobSubmitted(one), 0.0))
+    return [(i.server.site, i.server.node) for i in instructions]
+
+
+def nodes() -> list[Node]:
+    return [node("a-1", "a"), node("b-1", "b"), node("hub-1", "hub")]
+
+
+def test_chunk_puts_the_server_where_the_narrowest_path_to_its_workers_is_widest() -> None:
+    assert placed(planner("chunk", nodes(), SITES), with_server("j")) == [("hub", "hub-1")]
+    assert placed(planner("chunk-faithful", nodes(), SITES), with_server("j")) == [("a", "a-1")]
+
+
+def test_a_job_whose_own_bandwidth_is_the_narrow_part_keeps_its_server_beside_its_data() -> None:
+    assert placed(planner("chunk", nodes(), SITES), with_server("j", bits_per_second=1e7)) == [("a", "a-1")]
+
+
+def test_the_next_best_site_is_taken_when_the_best_has_no_room() -> None:
+    full = [node("a-1", "a"), node("b-1", "b"), node("hub-1", "hub", unschedulable=True)]
+    assert placed(planner("chunk", full, SITES), with_server("j")) == [("a", "a-1")]
+
+
+def test_servers_prefer_nodes_without_gpus() -> None:
+    p = planner("chunk", [node("a-1", "a"), node("a-2", "a", gpus=0)], [SITES[0]])
+    assert placed(p, with_server("j")) == [("a", "a-2")]
+
+
+def test_a_job_whose_server_fits_on_no_node_gets_no_place_and_says_so() -> None:
+    tight = planner("chunk", [node("a-1", "a")], [SITES[0]])
+    one = with_server("j", worker=worker(cpu=64_000), server=PodShape(Resources(cpu=65_000, memory=1, gpus=0, pods=1)))
+    assert placed(tight, one) == []
+    assert tight.plan_of(one.key, 0.0).explanation == "no node at any site can ever hold its parameter server"

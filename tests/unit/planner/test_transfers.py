@@ -1,0 +1,177 @@
+"""Where the production policy lets chunks wait and train, and when it copies their data."""
+
+from typing import Any
+
+import pytest
+
+from builders import job, node, of_type, planner
+from tranche.model import Job, Link, Node, Site
+from tranche.planner import (
+    ChunkStaged,
+    JobSubmitted,
+    NodeRemoved,
+    OpenWindow,
+    Planner,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+)
+from tranche.policies import JobState
+
+DELTA = 50.0
+"""Seconds that a chunk takes between the two sites."""
+CHUNK_BYTES = DELTA * 1e9 / 8
+SITES = [Site("here", links={"there": Link(1e9)}), Site("there", links={"here": Link(1e9)})]
+
+
+def cluster(*nodes: Node, sites: list[Site] | None = None, policy: str = "chunk", **settings: Any) -> Planner:
+    return planner(policy, list(nodes), sites or SITES, **settings)
+
+
+def waiting(p: Planner) -> list[JobState]:
+    assert p.queue is not None
+    return p.queue.waiting()
+
+
+def submit(p: Planner, name: str, at: float = 0.0, **changes: Any) -> Job:
+    one = job(name, at, **{"data_site": "here", "chunk_bytes": CHUNK_BYTES, **changes})
+    for opened in of_type(OpenWindow, p.handle(JobSubmitted(one), at)):
+        p.handle(WorkerStarted(opened.job, opened.window.attempt, at), at)
+    return one
+
+
+def opened(p: Planner, at: float) -> list[tuple[str, str]]:
+    return [(i.job.removeprefix("default/"), i.window.site) for i in of_type(OpenWindow, p.handle(Tick(), at))]
+
+
+def copies(p: Planner, name: str) -> dict[str, set[int]]:
+    """Chunks with a copy at a site, complete or coming."""
+    return {site: set(chunks) for site, chunks in p.cluster.jobs[f"default/{name}"].copies.items()}
+
+
+def test_chunks_train_where_their_data_are_while_slots_are_free_there() -> None:
+    p = cluster(node("a", "here", 4), node("b", "there", 4))
+    submit(p, "j", chunks=4)
+    assert [w.site for w in p.plan_of("default/j", 0.0).windows] == ["here"] * 4
+
+
+def test_the_data_of_an_arriving_job_are_copied_to_the_nearest_sites_ahead_of_need() -> None:
+    names = ("a", "b", "c")
+    sites = [Site("here", links={name: Link(1e9 / n) for n, name in enumerate(names, 1)}), *map(Site, names)]
+    p = cluster(node("n", "here", 1), *(node(name, name, 1) for name in names), policy="chunk:copies=2", sites=sites)
+    submit(p, "j", chunks=4, seconds=1.0)
+    assert copies(p, "j") == {"a": {0, 1, 2, 3}, "b": {0, 1, 2, 3}}
+
+
+def test_a_chunk_does_not_start_before_its_copy_is_complete() -> None:
+    p = cluster(node("a", "here", 1), node("b", "there", 1))
+    submit(p, "j", chunks=4, seconds=100.0)
+    assert [w.site for w in p.plan_of("default/j", 0.0).windows] == ["here"]
+    assert opened(p, DELTA - 1) == []
+    assert opened(p, DELTA) == [("j", "there")]
+
+
+def test_a_job_none_of_whose_data_are_where_it_could_train_says_so() -> None:
+    p = cluster(node("b", "there", 1))
+    submit(p, "j")
+    assert p.plan_of("default/j", 0.0).explanation == "its data are on the way to there until 00:00:50Z"
+    assert opened(p, DELTA) == [("j", "there")]
+
+
+def test_a_chunk_that_was_copied_may_still_train_at_home() -> None:
+    p = cluster(node("a", "here", 1), node("b", "there", 1))
+    near = submit(p, "near", seconds=60.0)
+    submit(p, "far", seconds=70.0, data_site="there")
+    submit(p, "late", 1.0, seconds=500.0)
+    assert copies(p, "late") == {"there": {0}}
+    p.handle(WorkerEnded(near.key, 1, "Succeeded", 60.0), 60.0)
+    assert [w.site for w in p.plan_of("default/late", 60.0).windows] == ["here"]
+
+
+def test_without_copies_ahead_a_chunk_gets_one_when_it_would_end_sooner_elsewhere() -> None:
+    p = cluster(node("a", "here", 1), node("b", "there", 1), policy="chunk:copies=0")
+    submit(p, "near", seconds=1000.0)
+    far = submit(p, "far", seconds=100.0, data_site="there")
+    submit(p, "late", 31.0, seconds=5000.0)
+    assert copies(p, "late") == {"there": {0}}  # seventy seconds of work are left there, and a thousand here
+    p.handle(WorkerEnded(far.key, 1, "Succeeded", 100.0), 100.0)
+    assert [w.site for w in p.plan_of("default/late", 100.0).windows] == ["there"]
+
+
+def test_without_copies_ahead_a_chunk_gets_none_when_its_wait_is_shorter_than_the_transfer() -> None:
+    slow = [Site("here", links={"there": Link(1e8)}), Site("there", links={"here": Link(1e8)})]  # ten times DELTA
+    p = cluster(node("a", "here", 1), node("b", "there", 1), policy="chunk:copies=0", sites=slow)
+    submit(p, "near", seconds=200.0)
+    submit(p, "late", 31.0, seconds=5000.0)
+    assert copies(p, "late") == {}
+
+
+def test_a_restarted_planner_knows_which_copies_are_complete() -> None:
+    p = cluster(node("a", "here", 1), node("b", "there", 1))
+    one = submit(p, "j", chunks=2, seconds=100.0)
+    assert p.plan_of(one.key, DELTA - 1).homes == {}
+    opened(p, DELTA)
+    assert p.plan_of(one.key, DELTA).homes == {"there": "1"}  # the one that does not train at home already
+    opened(p, 2 * DELTA)
+    plan = p.plan_of(one.key, 2 * DELTA)
+    assert plan.homes == {"there": "0-1"}
+    again = cluster(node("a", "here", 1), node("b", "there", 1))
+    again.restore([JobSubmitted(one, plan, p.progress_of(one.key))], 2 * DELTA)
+    assert copies(again, "j") == {"there": {0, 1}}
+    assert [w.site for w in again.plan_of(one.key, 2 * DELTA).windows] == ["here", "there"]
+
+
+def test_a_job_that_waits_gains_on_a_smaller_one_and_keeps_its_age_over_a_restart() -> None:
+    p = cluster(node("a", "here", 1))
+    large = submit(p, "large", seconds=100.0, weight=1000.0)  # keeps the slot
+    old = submit(p, "old", 1.0, seconds=10.0)
+    submit(p, "young", 20.0, seconds=9.0)
+    assert [s.job.key for s in waiting(p)] == ["default/young", "default/old"]
+    submit(p, "fresh", 200.0, seconds=9.0)
+    assert [s.job.key for s in waiting(p)] == ["default/young", "default/old", "default/fresh"]
+    again = cluster(node("a", "here", 1))
+    ends = [JobSubmitted(one, p.plan_of(one.key, 200.0), p.progress_of(one.key)) for one in (large, old)]
+    again.restore(ends, 200.0)
+    for key in (large.key, old.key):
+        assert again.cluster.jobs[key].waited_seconds(300.0) == p.cluster.jobs[key].waited_seconds(300.0)
+
+
+def test_less_work_left_preempts_only_where_the_gain_is_larger_than_the_loss() -> None:
+    p = cluster(node("a", "here", 1))
+    submit(p, "large", chunks=10, seconds=100.0)
+    submit(p, "small", 50.0, seconds=40.0)
+    assert [w.state.value for w in p.plan_of("default/large", 50.0).windows] == ["Closing"]
+    p = cluster(node("a", "here", 1))
+    submit(p, "nearly-done", chunks=2, seconds=100.0)
+    submit(p, "smaller", 99.0, seconds=98.0)  # one second is left of the chunk, and 101 of the job
+    assert [w.state.value for w in p.plan_of("default/nearly-done", 99.0).windows] == ["Open"]
+
+
+def test_chunks_whose_site_lost_its_nodes_train_where_they_have_copies() -> None:
+    p = cluster(node("a", "here", 1), node("b", "there", 1))
+    submit(p, "j", chunks=2, seconds=100.0)
+    p.handle(NodeRemoved("a"), 1.0)
+    assert opened(p, DELTA) == [("j", "there")]
+
+
+def test_a_cloud_that_makes_its_capacity_takes_chunks_without_a_queue() -> None:
+    sites = [Site("here", links={"cloud": Link(1e9, dedicated=True)}), Site("cloud", unlimited=True)]
+    p = cluster(node("a", "here", 1), sites=sites)
+    submit(p, "j", chunks=6, seconds=100.0)
+    assert opened(p, DELTA) == [("j", "cloud")] * 5
+
+
+def test_copies_that_are_reported_count_when_the_report_comes_and_correct_the_next() -> None:
+    p = cluster(node("a", "here", 1), node("b", "there", 1), uploads_reported=True)
+    one = submit(p, "j", chunks=2, seconds=1000.0)
+    assert opened(p, 10 * DELTA) == []
+    p.handle(ChunkStaged(one.key, 0, "there", 3 * DELTA), 10 * DELTA + 1)
+    instructions = p.handle(ChunkStaged(one.key, 1, "there", 3 * DELTA), 10 * DELTA + 2)
+    assert [i.window.site for i in of_type(OpenWindow, instructions)] == ["there"]
+    assert p.cluster.transfer_seconds(p.cluster.jobs[one.key], "there") == pytest.approx(3 * DELTA)
+
+
+def test_chunks_that_share_a_link_come_one_after_the_other() -> None:
+    p = cluster(node("b", "there", 3))
+    submit(p, "j", chunks=3, seconds=1000.0)
+    assert [len(opened(p, n * DELTA)) for n in (1, 2, 3)] == [1, 1, 1]
