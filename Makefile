@@ -56,6 +56,11 @@ bench: setup  ## the figures of the README
 	$(BIN)/python benchmarks/extender_filter.py
 	$(BIN)/python benchmarks/simulator_targets.py
 	$(BIN)/python benchmarks/simulator_curve.py --picture
+	$(BIN)/python benchmarks/policy_bars.py
+	$(BIN)/python benchmarks/gang_bars.py
+	$(BIN)/python benchmarks/estimate_errors.py
+	$(BIN)/python benchmarks/fair_shares.py
+	$(BIN)/python benchmarks/planner_speed.py --picture
 
 results: setup  ## tables and pictures of docs/results.md (half an hour)
 	$(BIN)/python benchmarks/results.py

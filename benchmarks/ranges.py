@@ -6,6 +6,15 @@ from pathlib import Path
 FILE = Path(__file__).with_suffix(".toml")
 
 
+def bound(name: str) -> float:
+    """What a figure may be at most.
+
+    Raises:
+        KeyError: ranges.toml has no such table.
+    """
+    return float(tomllib.loads(FILE.read_text())[name]["bound"])
+
+
 def judge(name: str, value: float) -> tuple[bool, str]:
     """Whether a figure keeps its bound, and a line that says by how much, beside earlier trials.
 
@@ -16,9 +25,9 @@ def judge(name: str, value: float) -> tuple[bool, str]:
     Raises:
         KeyError: there is no such table.
     """
-    known = tomllib.loads(FILE.read_text())[name]
-    bound, trials = float(known["bound"]), [float(trial) for trial in known["trials"]]
-    kept = value <= bound
-    room = f"{100 * (1 - value / bound):.0f} % head-room" if kept else "OVER"
+    most = bound(name)
+    trials = [float(trial) for trial in tomllib.loads(FILE.read_text())[name]["trials"]]
+    kept = value <= most
+    room = f"{100 * (1 - value / most):.0f} % head-room" if kept else "OVER"
     seen = f", trials {min(trials):g} to {max(trials):g}" if trials else ""
-    return kept, f"{name}: {value:.4g}, bound {bound:g}: {room}{seen}"
+    return kept, f"{name}: {value:.4g}, bound {most:g}: {room}{seen}"

@@ -1,0 +1,86 @@
+"""How far planned completions are from real ones, by how early they were planned.
+
+``python benchmarks/estimate_errors.py`` simulates `chunk` and plays the plan forward at every arrival. For every job it
+takes the plan that was known at its submission, and at 25, 50 and 75 % of its job completion time (JCT), and prints, as
+a table of Markdown, median and p90 of |planned - real completion| / JCT over all jobs and seeds, and the median of
+(planned - real) / JCT: below 0 is optimistic, as every plan is that knows no later arrivals.
+"""
+
+import os
+import sys
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median, quantiles
+
+from tranche.simulation.clusters import pool
+from tranche.simulation.recipes import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
+from tranche.simulation.scenarios import Scenario, prepared
+
+TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
+LOG = FileLog.at(TRACES / "elasticflow_cluster06.csv")
+SEEDS = (1, 2, 3)
+LOAD = 0.9
+"""Of the drawn jobs; the log's jobs arrive as they did."""
+SIGMAS = {"exact": 0.0, "predicted, σ = 1": 1.0}
+MOMENTS = {"submission": 0.0, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75}
+SETTINGS = {
+    "jsac, 60 jobs": (Recipe(DrawnJobs(LOG, 60), PresetCluster("jsac")), LOAD),
+    "gangs @128, 500 jobs": (Recipe(LoggedJobs(LOG, "gang", limit=500), FixedCluster(pool(128))), None),
+}
+
+
+@dataclass(slots=True)
+class Plans:
+    """When a job's completion was planned, and for when."""
+
+    at: list[float] = field(default_factory=list)
+    completion: list[float] = field(default_factory=list)
+
+    def known(self, time: float) -> float | None:
+        """The latest plan by that time."""
+        index = bisect_right(self.at, time + 1e-6)
+        return self.completion[index - 1] if index else None
+
+
+def errors(scenario: Scenario) -> dict[str, list[float]]:
+    """(planned - real) / JCT of all jobs, by moment."""
+    simulation = prepared(scenario)
+    plans = {job.key: Plans() for job in scenario.jobs}
+    for arrival in sorted({job.submitted for job in scenario.jobs}):
+        while simulation.now < arrival or not simulation.events:
+            simulation.step()
+        for key, estimate in simulation.planner.forecast(simulation.now).items():
+            plans[key].at.append(simulation.now)
+            plans[key].completion.append(estimate.completion)
+    simulation.run()
+    found: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
+    for result in simulation.result().jobs:
+        jct = result.completed - result.submitted
+        for moment, fraction in MOMENTS.items():
+            planned = plans[result.key].known(result.submitted + fraction * jct)
+            if planned is not None:
+                found[moment].append((planned - result.completed) / jct)
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    print("| jobs | durations | planned at | estimates | median | p90 | bias |\n|:--|:--|:--|--:|--:|--:|--:|")
+    for name, (recipe, load) in SETTINGS.items():
+        for label, sigma in SIGMAS.items():
+            found: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
+            for seed in SEEDS:
+                print(f"{name}, {label}, seed {seed} …", file=sys.stderr)
+                scenario = replace(recipe, estimate_sigma=sigma).build("chunk", seed, load)
+                for moment, some in errors(scenario).items():
+                    found[moment] += some
+            for moment, signed in found.items():
+                sizes = [abs(one) for one in signed]
+                cells = (median(sizes), quantiles(sizes, n=10)[-1], median(signed))
+                figures = " | ".join(f"{100 * cell:.1f} %" for cell in cells)
+                print(f"| {name} | {label} | {moment} | {len(signed)} | {figures} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

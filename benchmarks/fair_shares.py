@@ -1,0 +1,128 @@
+"""What fair shares between tenants cost in average JCT, and what splitting its jobs gains a tenant.
+
+``python benchmarks/fair_shares.py`` prints two tables of Markdown; about two minutes of one core. Tenants are those
+of the log where it names them (philly), else jobs go round robin to `TENANTS` of them. Ratios are of runs with the same
+jobs: mean over the seeds, with the range.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from tranche.model import Job
+from tranche.simulation.clusters import pool
+from tranche.simulation.recipes import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
+from tranche.simulation.results import JobResult
+from tranche.simulation.scenarios import Scenario, run
+
+TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
+TENANTS, PIECES = 4, 4
+SEEDS, LOAD = (1, 2, 3), 0.9
+HALFLIVES = (3600, 86_400, 604_800)
+
+
+def gangs(log: str, gpus: int, jobs: int) -> Recipe:
+    """Jobs of a log drawn in blocks of neighbours, as gangs on a pool."""
+    workload = LoggedJobs(FileLog.at(TRACES / f"{log}.csv"), limit=jobs, resampled=True)
+    return Recipe(workload, FixedCluster(pool(gpus)))
+
+
+def edge(jobs: int, chunk_scale: float) -> Recipe:
+    """Elastic jobs of the paper's setting at nine edge sites."""
+    log = FileLog.at(TRACES / "elasticflow_cluster06.csv")
+    return Recipe(DrawnJobs(log, jobs, chunk_scale), PresetCluster("jsac"))
+
+
+SETTINGS = {
+    "elasticflow_cluster06, 800 gangs @128": gangs("elasticflow_cluster06", 128, 800),
+    "helios_venus_vcvGl, 800 gangs @160": gangs("helios_venus_vcvGl", 160, 800),
+    "philly, 800 gangs @128, its own tenants": gangs("philly", 128, 800),
+    "jsac, 60 elastic jobs, D/10": edge(60, 0.1),
+}
+
+
+def with_tenants(scenario: Scenario) -> Scenario:
+    """The same jobs, each of a tenant."""
+    jobs = [job if job.owner else replace(job, owner=f"t{i % TENANTS}") for i, job in enumerate(scenario.jobs)]
+    return replace(scenario, jobs=tuple(jobs))
+
+
+def average(jobs: Sequence[JobResult], wanted: Callable[[str], bool] = lambda _: True) -> float:
+    """Average JCT of the wanted tenants' jobs, in seconds."""
+    return fmean(job.jct_seconds for job in jobs if wanted(job.tenant))
+
+
+def results(scenario: Scenario, policy: str) -> tuple[JobResult, ...]:
+    """Run it to the end."""
+    found = run(replace(scenario, policy=policy))
+    assert not found.unfinished, found.unfinished
+    return found.jobs
+
+
+def split(scenario: Scenario) -> Scenario:
+    """The first tenant cuts each of its jobs into pieces, as far as they have chunks."""
+    jobs: list[Job] = []
+    for job in scenario.jobs:
+        sizes = [job.chunks // PIECES + (i < job.chunks % PIECES) for i in range(PIECES)]
+        if job.owner != "t0":
+            jobs.append(job)
+            continue
+        for i, size in enumerate(size for size in sizes if size):
+            piece = replace(job, key=f"{job.key}-{i}", uid=f"{job.uid}-{i}", chunks=size)
+            jobs.append(replace(piece, max_workers=min(job.max_workers, size)))
+    return replace(scenario, jobs=tuple(jobs))
+
+
+def ratios(values: Sequence[float]) -> str:
+    """Mean and range."""
+    return f"{fmean(values):.3f} ({min(values):.3f}-{max(values):.3f})"
+
+
+def costs() -> None:
+    """Average JCT with fair shares over that without."""
+    columns = [f"half-life {halflife / 3600:g} h" for halflife in HALFLIVES]
+    print(f"| average JCT, fair / not | {' | '.join(columns)} | worst tenant, 24 h |")
+    print(f"|:--|{'--:|' * (len(HALFLIVES) + 1)}")
+    for name, recipe in SETTINGS.items():
+        on: dict[int, list[float]] = {halflife: [] for halflife in HALFLIVES}
+        worst = []
+        for seed in SEEDS:
+            scenario = with_tenants(recipe.build("chunk", seed, LOAD))
+            plain = results(scenario, "chunk")
+            for halflife in HALFLIVES:
+                fair = results(scenario, f"chunk:fair=1:halflife={halflife}")
+                on[halflife].append(average(fair) / average(plain))
+                if halflife == 86_400:
+                    tenants = {job.tenant for job in plain}
+                    worst.append(slowest(fair, tenants) / slowest(plain, tenants))
+        print(f"| {name} | {' | '.join(ratios(on[h]) for h in HALFLIVES)} | {ratios(worst)} |", flush=True)
+
+
+def slowest(jobs: Sequence[JobResult], tenants: set[str]) -> float:
+    """The largest of the tenants' average JCTs."""
+    return max(average(jobs, tenant.__eq__) for tenant in tenants)
+
+
+def gains() -> None:
+    """What others' average JCT becomes when one tenant splits its jobs."""
+    print(
+        f"\n| others' average JCT when one of {TENANTS} tenants splits its jobs in {PIECES} | not fair | fair, 24 h |"
+    )
+    print("|:--|--:|--:|")
+    for name in [name for name in SETTINGS if "elastic jobs" in name]:
+        cells = []
+        for policy in ("chunk", "chunk:fair=1"):
+            found = []
+            for seed in SEEDS:
+                scenario = with_tenants(SETTINGS[name].build("chunk", seed, LOAD))
+                before = average(results(scenario, policy), "t0".__ne__)
+                found.append(average(results(split(scenario), policy), "t0".__ne__) / before)
+            cells.append(ratios(found))
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    costs()
+    gains()

@@ -1,0 +1,274 @@
+"""What an event costs the planner with the default policy, against the size of the cluster and the length of its queue.
+
+``python benchmarks/planner_speed.py`` builds clusters of 8-GPU nodes in sites with links, fills every GPU, lets jobs
+wait, and times `Planner.handle`: for arrivals of a job of 115 chunks, and for chunks that end. The jobs have 27, 60 or
+115 chunks, data at one site and a parameter server; one in five has workers of several GPUs; durations are log-uniform.
+What pods do in answer (start, save and stop), and timers, are told to the planner between the timed events. Exit status
+1 if a bar of ranges.toml is missed at 5,000 nodes with 10,000 jobs waiting. ``--picture`` draws
+docs/pictures/planner-speed.png; ``--most N`` leaves out clusters of more nodes.
+"""
+
+import argparse
+import gc
+import os
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, quantiles
+from typing import NamedTuple
+
+import ranges
+from tranche.model import Job, Link, Node, PodShape, Resources, Site
+from tranche.planner import (
+    CloseWindow,
+    Event,
+    Instruction,
+    JobSubmitted,
+    NodeChanged,
+    OpenWindow,
+    Planner,
+    SiteChanged,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+)
+from tranche.policies import get_policy
+
+PICTURE = Path(__file__).resolve().parents[1] / "docs/pictures/planner-speed.png"
+GPUS = 8
+BAR = (5_000, 10_000)
+"""Nodes, and jobs that wait."""
+SIZES = ((100, 10_000), (500, 10_000), (1_000, 10_000), (5_000, 100), (5_000, 1_000), BAR, (125_000, 10_000))
+CHUNKS, SHORTEST, LONGEST = (27, 60, 115), 600.0, 100_000.0
+"""Of a job, and seconds that one of its chunks takes."""
+BATCHES = 58
+ARRIVAL_SECONDS = 3.0
+"""Between arrivals, as at 20 a minute."""
+LINKS = (1e8, 1e10)
+CHUNK_BYTES = 1e9
+
+
+class Costs(NamedTuple):
+    """Wall milliseconds of an event."""
+
+    median: float
+    p99: float
+    mean: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> "Costs":
+        """Of so many timed events."""
+        cuts = quantiles(seconds, n=100, method="inclusive")
+        return cls(1000 * cuts[49], 1000 * cuts[98], 1000 * fmean(seconds))
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A planner, and the pods of its windows."""
+
+    planner: Planner
+    draw: random.Random
+    now: float = 0.0
+    open: list[tuple[str, int]] = field(default_factory=list)
+    """Windows by job and attempt, in any order."""
+    places: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def follow(self, instructions: Iterable[Instruction]) -> None:
+        """What pods do about them, at once."""
+        instructions = list(instructions)
+        while instructions:
+            events: list[Event] = []
+            for one in instructions:
+                if isinstance(one, OpenWindow):
+                    self.places[one.job, one.window.attempt] = len(self.open)
+                    self.open.append((one.job, one.window.attempt))
+                    events.append(WorkerStarted(one.job, one.window.attempt, self.now))
+                elif isinstance(one, CloseWindow):
+                    self.forget((one.job, one.window.attempt))
+                    events.append(WorkerEnded(one.job, one.window.attempt, "Preempted", self.now, {}))
+            instructions = self.planner.handle_all(events, self.now) if events else []
+
+    def tick(self) -> None:
+        """Let the timers ring that are due."""
+        while (due := self.planner.next_wakeup()) is not None and due <= self.now:
+            self.follow(self.planner.handle(Tick(), self.now))
+
+    def forget(self, window: tuple[str, int]) -> None:
+        """The window is open no more."""
+        place, last = self.places.pop(window), self.open.pop()
+        if last != window:
+            self.open[place] = last
+            self.places[last] = place
+
+    def timed(self, event: Event) -> tuple[float, bool]:
+        """Seconds that the planner takes for an event, and whether it preempted anybody."""
+        self.tick()
+        began = time.perf_counter()
+        instructions = self.planner.handle(event, self.now)
+        taken = time.perf_counter() - began
+        self.follow(instructions)
+        return taken, any(isinstance(one, CloseWindow) for one in instructions)
+
+
+def job(number: int, now: float, sites: Sequence[str], draw: random.Random, chunks: int | None = None) -> Job:
+    """A job of the mix, or one with so many chunks that may be shorter, so that it preempts."""
+    gpus = 1 if chunks else draw.choices((1, 2, 4, 8), (80, 10, 5, 5))[0]
+    shortest = SHORTEST / 10 if chunks else SHORTEST
+    seconds = shortest * (LONGEST / shortest) ** draw.random()
+    shape = PodShape(Resources(1000 * draw.randint(1, 4), draw.randint(3, 6) * 10**9, gpus, 1))
+    parts = chunks or draw.choice(CHUNKS)
+    name = f"speed/job-{number}"
+    return Job(
+        key=name,
+        uid=name,
+        submitted=now,
+        order=number,
+        worker=shape,
+        chunks=parts,
+        max_workers=parts,
+        batches_per_chunk=BATCHES,
+        step_seconds=seconds / BATCHES,
+        data_site=draw.choice(sites),
+        chunk_bytes=CHUNK_BYTES,
+        server=PodShape(Resources(1000, 10**9, 0, 1)),
+        servers=1,
+        gradient_bits=1e6,
+    )
+
+
+def filled(nodes: int, waiting: int, policy: str, seed: int) -> Cluster:
+    """A cluster of so many nodes whose GPUs all train, and so many jobs beside."""
+    draw = random.Random(f"{seed} {nodes} {waiting}")
+    names = [f"site-{number:02d}" for number in range(max(5, min(50, nodes // 20)))]
+    cluster = Cluster(Planner(get_policy(policy)), draw)
+    links = {name: {name: Link(10e9)} for name in names}
+    for one in names:
+        for other in names:
+            if one < other:
+                link = Link(LINKS[0] * (LINKS[1] / LINKS[0]) ** draw.random())
+                links[one][other] = links[other][one] = link
+    offered = Resources(128_000, 2**40, GPUS, 110)
+    given: list[Event] = [SiteChanged(Site(name, links=links[name])) for name in names]
+    given += [NodeChanged(Node(f"node-{i:06d}", names[i % len(names)], offered)) for i in range(nodes)]
+    cluster.planner.handle_all(given, 0.0)
+    jobs: list[Event] = []
+    gpus = 0
+    while gpus < nodes * GPUS:
+        new = job(len(jobs), 0.0, names, draw)
+        jobs.append(JobSubmitted(new))
+        gpus += new.gpus * new.chunks
+    jobs += [JobSubmitted(job(len(jobs) + i, 0.0, names, draw)) for i in range(waiting)]
+    cluster.follow(cluster.planner.handle_all(jobs, 0.0))
+    cluster.now = 2 * 8 * CHUNK_BYTES / LINKS[0]
+    cluster.tick()  # all copies are there
+    return cluster
+
+
+def arrivals(cluster: Cluster, count: int) -> tuple[list[float], int]:
+    """Seconds for each of so many arrivals, and how many preempted."""
+    names = list(cluster.planner.cluster.sites)
+    first = len(cluster.planner.cluster.jobs)
+    times, preempted = [], 0
+    for number in range(count):
+        cluster.now += ARRIVAL_SECONDS
+        one = job(first + number, cluster.now, names, cluster.draw, chunks=CHUNKS[-1])
+        taken, preempts = cluster.timed(JobSubmitted(one))
+        times.append(taken)
+        preempted += preempts
+    return times, preempted
+
+
+def ends(cluster: Cluster, count: int) -> list[float]:
+    """Seconds for each of so many chunks that end, at the rate at which they would."""
+    times = []
+    for _ in range(count):
+        cluster.now += SHORTEST / len(cluster.open)
+        window = cluster.draw.choice(cluster.open)
+        cluster.forget(window)
+        times.append(cluster.timed(WorkerEnded(*window, "Succeeded", cluster.now))[0])
+    return times
+
+
+def measured(nodes: int, waiting: int, options: argparse.Namespace) -> tuple[Costs, Costs]:
+    """Costs of arrivals and of ends, printed."""
+    few = nodes > BAR[0]
+    began = time.perf_counter()
+    cluster = filled(nodes, waiting, options.policy, options.seed)
+    built = time.perf_counter() - began
+    gc.collect()
+    gc.freeze()
+    of_ends = Costs.of(ends(cluster, 100 if few else options.ends))
+    taken, preempted = arrivals(cluster, 20 if few else options.arrivals)
+    of_arrivals = Costs.of(taken)
+    gc.unfreeze()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures = "".join(f"{value:>9.2f}" for value in (*of_arrivals, *of_ends))
+    print(f"{nodes:>7,}{nodes * GPUS:>11,}{waiting:>9,}{figures}", end="")
+    print(f"{100 * preempted / len(taken):>11.0f}{built:>9.0f}{memory:>8.0f}", flush=True)
+    return of_arrivals, of_ends
+
+
+def draw(found: dict[tuple[int, int], tuple[Costs, Costs]], path: Path) -> None:
+    """Medians and 99th percentiles over the nodes, at the longest queue; both axes logarithmic."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    longest = max(waiting for _, waiting in found)
+    sizes = sorted(nodes for nodes, waiting in found if waiting == longest)
+    figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    for place, (panel, name) in enumerate(zip(panels, ("a job of 115 chunks arrives", "a chunk ends"), strict=True)):
+        for kind in ("median", "p99"):
+            costs = [getattr(found[nodes, longest][place], kind) for nodes in sizes]
+            panel.plot([nodes * GPUS for nodes in sizes], costs, marker="o", markersize=4, label=kind)
+        panel.set(xscale="log", yscale="log", xlabel=f"GPUs, all busy; {longest:,} jobs wait", title=name)
+        panel.grid(visible=True, which="major", alpha=0.3)
+        panel.legend(frameon=False)
+    panels[0].set_ylabel("ms")
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def judged(arrival: Costs, end: Costs) -> bool:
+    """Print the figures against their bounds; whether all keep them."""
+    fine = True
+    for name, value in (
+        ("arrival, median ms", arrival.median),
+        ("arrival, p99 ms", arrival.p99),
+        ("end, p99 ms", end.p99),
+    ):
+        kept, line = ranges.judge(f"planner, {name}", value)
+        print(line)
+        fine &= kept
+    return fine
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", default="chunk")
+    parser.add_argument("--arrivals", type=int, default=200)
+    parser.add_argument("--ends", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--most", type=int, default=SIZES[-1][0], metavar="NODES", help="no larger clusters")
+    parser.add_argument("--size", type=int, nargs=2, action="append", metavar=("NODES", "WAITING"), help="only these")
+    parser.add_argument("--picture", action="store_true")
+    options = parser.parse_args()
+    sizes = [(nodes, waiting) for nodes, waiting in options.size or SIZES if nodes <= options.most]
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; policy {options.policy}, seed {options.seed}; ms")
+    heading = "".join(f"{text:>9}" for text in ("arrival", "p99", "mean", "end", "p99", "mean"))
+    print(f"{'nodes':>7}{'GPUs':>11}{'waiting':>9}{heading}{'preempt, %':>11}{'built, s':>9}{'MiB':>8}")
+    found = {size: measured(*size, options) for size in sizes}
+    if options.picture:
+        draw(found, PICTURE)
+    sys.exit(BAR in found and not judged(*found[BAR]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The default policy against its bars: ratios of job completion times (JCT) in the paper's setting and beside it.
+
+``python benchmarks/policy_bars.py`` draws jobs of the paper's setting, which arrive as those of three logs do,
+simulates every policy on the same jobs, and forms each ratio within one log, load and seed. It prints the mean over
+them (the largest, where a row says so), the smallest and the largest, and the ``tranche`` commands that reproduce the
+row. Exit status 1 if a bar of ranges.toml is missed. ``--only TEXT`` takes the rows whose names contain it, ``--quick``
+a third of the jobs, one log and one seed: to try the program, not the policy.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+import ranges
+from tranche.cli.outputs import progress_bar
+from tranche.policies.chunk import Chunk
+from tranche.simulation.pools import ProcessPool
+from tranche.simulation.recipes import DrawnJobs, FileLog, PresetCluster, Recipe
+from tranche.simulation.studies import Answer, Cell, Failure, Outcome, run_cells
+
+TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
+LOGS = ("elasticflow_cluster06", "helios_venus_vcvGl", "philly")
+LOADS = (0.7, 0.9, 1.1)
+BOUND = "bound"
+"""The fluid lower bound, in the place of a policy."""
+SRPT = "chunk:aging=0" if "aging" in {field.name for field in fields(Chunk)} else "chunk"
+Figure = Literal["average_jct_seconds", "p99_jct_seconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is simulated, but policies, logs and seeds."""
+
+    preset: str = "jsac"
+    chunk_scale: float = 1.0
+    speed_sigma: float = 0.0
+    loads: tuple[float, ...] = LOADS
+
+    def recipe(self, log: str, jobs: int) -> Recipe:
+        """For one log."""
+        drawn = DrawnJobs(FileLog.at(TRACES / f"{log}.csv"), jobs, self.chunk_scale)
+        return Recipe(drawn, PresetCluster(self.preset), speed_sigma=self.speed_sigma)
+
+
+PAPER, TENTH = Setting(), Setting(chunk_scale=0.1)
+UNKNOWN = Setting(speed_sigma=0.3, loads=(0.7, 0.9))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One bar."""
+
+    name: str
+    """A table of ranges.toml."""
+    setting: Setting
+    ours: str
+    theirs: str
+    figure: Figure = "average_jct_seconds"
+    worst: bool = False
+    """The bar is for the largest ratio, not for the mean."""
+
+    def commands(self, jobs: int, logs: Sequence[str], seeds: int) -> Iterator[str]:
+        """What prints the ratios by load, with the means over seeds, log by log."""
+        one = self.setting
+        policies = self.ours if self.theirs == BOUND else f"{self.theirs},{self.ours}"
+        options = f"--loads {','.join(f'{load:g}' for load in one.loads)} --seeds {seeds}"
+        options += f" --chunk-scale {one.chunk_scale:g}" if one.chunk_scale != 1 else ""
+        options += f" --speed-sigma {one.speed_sigma:g}" if one.speed_sigma else ""
+        for log in logs:
+            arrivals = f"--arrivals {TRACES / log}.csv --jobs {jobs}"
+            yield f"tranche compare --preset {one.preset} {arrivals} --policies {policies} {options}"
+
+
+def rows() -> list[Row]:
+    """All bars."""
+    found = [
+        Row("chunk / srpt-pool", PAPER, SRPT, "srpt-pool"),
+        Row("chunk / srpt-pool, a tenth of the chunks", TENTH, SRPT, "srpt-pool"),
+        Row("chunk / lower bound", PAPER, SRPT, BOUND),
+        Row("chunk / chunk-faithful", PAPER, SRPT, "chunk-faithful"),
+        Row("chunk / chunk-faithful, the largest ratio", PAPER, SRPT, "chunk-faithful", worst=True),
+        Row("chunk / chunk-faithful, a tenth of the chunks", TENTH, SRPT, "chunk-faithful"),
+        Row("chunk / chunk-faithful, speeds unknown", UNKNOWN, SRPT, "chunk-faithful"),
+        Row("chunk-faithful / fifo", PAPER, "chunk-faithful", "fifo"),
+        Row("chunk-faithful / drf", PAPER, "chunk-faithful", "drf"),
+        Row("chunk / fifo", PAPER, SRPT, "fifo"),
+        Row("chunk / drf", PAPER, SRPT, "drf"),
+        Row("chunk / chunk-faithful, ten cloud workers", Setting("jsac-cloud10"), SRPT, "chunk-faithful"),
+    ]
+    if SRPT != "chunk":
+        busy = Setting(loads=(1.1,))
+        found.append(Row("aging / none, average", busy, "chunk", SRPT))
+        found.append(Row("aging / none, p99", busy, "chunk", SRPT, "p99_jct_seconds"))
+    return found
+
+
+Key = tuple[Setting, str, str, float, int]
+"""Setting, log, policy, load, seed."""
+
+
+def simulate(
+    chosen: Sequence[Row], logs: Sequence[str], jobs: int, seeds: Sequence[int], processes: int | None
+) -> dict[Key, Outcome]:
+    """Every cell once, whatever number of rows needs it.
+
+    Raises:
+        SystemExit: a simulation failed, or some of its jobs never completed.
+    """
+    bounded = {(row.setting, row.ours) for row in chosen if row.theirs == BOUND}
+    wanted = {(row.setting, policy) for row in chosen for policy in (row.ours, row.theirs) if policy != BOUND}
+    cells: dict[Key, Cell] = {}
+    for one, policy in sorted(wanted, key=repr):
+        for log in logs:
+            recipe = one.recipe(log, jobs)
+            for load in one.loads:
+                for seed in seeds:
+                    bound = (one, policy) in bounded
+                    cells[one, log, policy, load, seed] = Cell(recipe, policy, seed, load, bounded=bound)
+    with progress_bar("simulations", quiet=False) as on_progress:
+        done = 0
+
+        def told() -> None:
+            nonlocal done
+            done += 1
+            if on_progress is not None:
+                on_progress(done, len(cells))
+
+        answers = run_cells(list(cells.values()), ProcessPool(processes), told)
+    return {key: _outcome(answer) for key, answer in zip(cells, answers, strict=True)}
+
+
+def _outcome(answer: Answer) -> Outcome:
+    if isinstance(answer, Failure):
+        sys.exit(f"Error: {answer.name} failed: {answer.reason}")
+    if answer.unfinished:
+        sys.exit(f"Error: {answer.policy}: {answer.unfinished} jobs never completed: {answer.reasons[0][1]}")
+    return answer
+
+
+def ratios(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], seeds: Sequence[int]) -> list[float]:
+    """One for each log, load and seed."""
+    found = []
+    for log in logs:
+        for load in row.setting.loads:
+            for seed in seeds:
+                ours = outcomes[row.setting, log, row.ours, load, seed]
+                if row.theirs == BOUND:
+                    assert ours.bound_seconds is not None
+                    base = ours.bound_seconds
+                else:
+                    base = getattr(outcomes[row.setting, log, row.theirs, load, seed].summary, row.figure)
+                found.append(getattr(ours.summary, row.figure) / base)
+    return found
+
+
+def main() -> None:
+    """Simulate, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=120)
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 1 on")
+    parser.add_argument("--only", metavar="TEXT", default="", help="rows whose names contain it")
+    parser.add_argument("--processes", type=int, help="by default one a core")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    jobs, seeds = options.jobs, range(1, options.seeds + 1)
+    logs: Sequence[str] = LOGS
+    if options.quick:
+        jobs, seeds, logs = jobs // 3, range(1, 2), LOGS[:1]
+    chosen = [row for row in rows() if options.only in row.name]
+    if not chosen:
+        sys.exit(f"Error: no row's name contains {options.only!r}; the rows: {'; '.join(row.name for row in rows())}")
+    began, kept = time.monotonic(), True
+    outcomes = simulate(chosen, logs, jobs, seeds, options.processes)
+    print(f"{jobs} jobs, seeds {seeds[0]} to {seeds[-1]}, arrivals of {', '.join(logs)}")
+    print(f"{'ratio of JCT':<48}{'bar':>8}{'measured':>10}{'least':>9}{'most':>9}")
+    for row in chosen:
+        found = ratios(row, outcomes, logs, seeds)
+        value = max(found) if row.worst else fmean(found)
+        fine, _ = ranges.judge(row.name, value)
+        kept &= fine
+        verdict = "OK" if fine else "OVER"
+        bar = ranges.bound(row.name)
+        print(f"{row.name:<48}{bar:>8.3f}{value:>10.4f}{min(found):>9.4f}{max(found):>9.4f}  {verdict}")
+        for command in row.commands(jobs, logs, len(seeds)):
+            print(f"    {command}")
+    print(f"{time.monotonic() - began:.0f} s")
+    sys.exit(not kept)
+
+
+if __name__ == "__main__":
+    main()
