@@ -7,7 +7,7 @@ moments that `QueuePolicy.next_change` and `revision` announce, and room only sh
 ranks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -86,6 +86,8 @@ class JobQueue:
         self._revision = 0
         self.preempting: set[int] | None = None
         """Classes (by identity) about whose first something has changed; None: all. See `may_preempt`."""
+        self._fallen: set[str] = set()
+        """Sites where a running job has fallen in rank since the last decision."""
         self._ranked = -inf
         """When all falling ranks were last worked out."""
 
@@ -116,7 +118,7 @@ class JobQueue:
         revision = self.policy.revision(self.cluster)
         if revision != self._revision:
             self._revision = revision
-            self._fall()
+            self._fall(("",))
             waiting = () if self.policy.grouped else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
@@ -150,11 +152,12 @@ class JobQueue:
             self._ranked = now
             for one in self._all():
                 self._rank_anew(one, now)
+        fallen = {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
+        self.preempting = None if everywhere else {*self._fresh, *fallen}
+        self._fallen.clear()
         if "" in self.grown or self.policy.strict:
             chosen = self._all()
-            self.preempting = None if everywhere else set(self._fresh)
         else:
-            self.preempting = None if everywhere else set(self._fresh)
             self._fresh.update((id(one), one) for one in self._at_grown())
             chosen = list(self._fresh.values())
         heap = []
@@ -184,10 +187,14 @@ class JobQueue:
         self.preempting = before
         return heap
 
-    def _fall(self) -> None:
-        """Running jobs rank further behind than they did, and may have to make way for anybody."""
-        self.grown.add("")
-        self._ranked = -inf
+    def _fall(self, sites: Collection[str]) -> None:
+        """Jobs that run at these sites ("": anywhere) rank further behind, and may have to make way for anybody."""
+        if "" in sites or not self.policy.sited:
+            self.grown.add("")
+            self._ranked = -inf
+        else:
+            self.grown.update(sites)
+            self._fallen.update(sites)
 
     def _all(self) -> list[DemandClass]:
         return [one for there in self._classes.values() for one in there.values()]
@@ -273,7 +280,7 @@ class JobQueue:
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
-            self._fall()
+            self._fall({run.home.site for run in state.runs.values()})
         if policy.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()

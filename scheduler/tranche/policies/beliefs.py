@@ -29,7 +29,7 @@ def rest_gpu_seconds(state: JobState, now: float) -> float:
         attained = state.attained_gpu_seconds(now) + NEARLY
         return max(0.0, believed_total(told_gpu_seconds(state), attained) - attained)
     rest = state.worker_seconds(now)
-    if now >= state.first_end and not state.unassigned:
+    if now >= state.first_end:
         for run in state.runs.values():
             expected, elapsed = _times(state, run, now)
             if elapsed >= expected > 0:
@@ -60,7 +60,7 @@ def overruns(state: JobState, now: float) -> int:
     """How often what was told has been doubled."""
     if by_service(state):
         return _doublings(told_gpu_seconds(state), state.attained_gpu_seconds(now) + NEARLY)
-    if now < state.first_end or state.unassigned:
+    if now < state.first_end:
         return 0
     times = (_times(state, run, now) for run in state.runs.values())
     return sum(_doublings(expected, elapsed) for expected, elapsed in times if expected > 0)
@@ -76,7 +76,7 @@ def next_overrun(state: JobState, now: float) -> float | None:
         attained = state.attained_gpu_seconds(now) + NEARLY
         return state.reaches(believed_total(told_gpu_seconds(state), attained) * OVERRUN, now)
     found: float | None = None
-    for run in () if state.unassigned else state.runs.values():
+    for run in state.runs.values():
         expected, elapsed = _times(state, run, now)
         if run.started is not None and expected > 0:
             at = run.started + believed_total(expected, elapsed) * OVERRUN

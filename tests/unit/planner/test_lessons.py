@@ -6,7 +6,17 @@ import pytest
 
 from builders import job, node, of_type, planner, worker
 from tranche.model import Node
-from tranche.planner import CloseWindow, JobChanged, JobSubmitted, OpenWindow, Planner, WorkerEnded, WorkerStarted
+from tranche.planner import (
+    CloseWindow,
+    Event,
+    JobChanged,
+    JobSubmitted,
+    OpenWindow,
+    Planner,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+)
 from tranche.policies.beliefs import rest_gpu_seconds
 
 
@@ -133,3 +143,22 @@ def test_a_gang_is_stopped_only_for_more_than_both_starts_cost() -> None:
         submitted(p, "runs", seconds=100, **gang)
         out = p.handle(JobSubmitted(job("comes", 5.0, seconds=seconds, **gang)), 5.0)
         assert bool(of_type(CloseWindow, out)) is stops
+
+
+def test_a_job_with_an_overrun_window_and_a_smaller_one_do_not_preempt_each_other_in_turn() -> None:
+    p = planner("chunk:aging=0", [node("n1"), node("n2")])
+    p.handle(JobSubmitted(job("late", chunks=2, seconds=100)), 0.0)
+    for attempt in (1, 2):
+        p.handle(WorkerStarted("default/late", attempt, 0.0), 0.0)
+    p.handle(JobSubmitted(job("small", 50.0, seconds=130)), 50.0)
+    out, closed = p.handle(Tick(), 106.0), 0
+    for _ in range(10):
+        closed += len(of_type(CloseWindow, out))
+        events: list[Event] = []
+        for one in out:
+            if isinstance(one, CloseWindow):
+                events.append(WorkerEnded(one.job, one.window.attempt, "Preempted", 106.0, {}))
+            elif isinstance(one, OpenWindow):
+                events.append(WorkerStarted(one.job, one.window.attempt, 106.0))
+        out = p.handle_all(events, 106.0) if events else []
+    assert closed == 1
