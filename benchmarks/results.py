@@ -215,7 +215,7 @@ def tables() -> list[Table]:
     found.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
     beliefs = tuple(f"compare {EF06} --policies srsf,las --seeds 3 --estimate-sigma {s}" for s in (0, 0.5, 1, 2))
     found.append(Table("estimates", beliefs, sigmas_table))
-    for name in ("policy_bars", "gang_bars", "estimate_errors", "fair_shares", "planner_speed"):
+    for name in ("policy_bars", "gang_bars", "estimate_errors", "planner_speed"):
         words = "benchmarks/planner_speed.py --picture" if name == "planner_speed" else f"benchmarks/{name}.py"
         found.append(Table(name.replace("_", "-"), (words,), None))
     cdf = (("jct-cdf.png", "results-jsac-jct-cdf.png"),)
@@ -275,7 +275,8 @@ def words(command: str, report: Path | None) -> list[str]:
         return [sys.executable, *arguments]
     tranche = str(Path(sys.executable).with_name("tranche"))
     more = [] if report is None else ["--out", str(report)]
-    return [tranche, *arguments, "--processes", "1", "--format", "json", "--quiet", *more]
+    alone = ["--processes", "1"] if arguments[0] == "compare" else []
+    return [tranche, *arguments, *alone, "--format", "json", "--quiet", *more]
 
 
 def markdown(rows: Sequence[Row]) -> str:
