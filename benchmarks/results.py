@@ -215,7 +215,7 @@ def tables() -> list[Table]:
     found.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
     beliefs = tuple(f"compare {EF06} --policies srsf,las --seeds 3 --estimate-sigma {s}" for s in (0, 0.5, 1, 2))
     found.append(Table("estimates", beliefs, sigmas_table))
-    for name in ("policy_bars", "gang_bars", "estimate_errors", "planner_speed"):
+    for name in ("policy_bars", "gang_bars", "planner_speed"):
         words = "benchmarks/planner_speed.py --picture" if name == "planner_speed" else f"benchmarks/{name}.py"
         found.append(Table(name.replace("_", "-"), (words,), None))
     cdf = (("jct-cdf.png", "results-jsac-jct-cdf.png"),)
