@@ -128,6 +128,10 @@ class Planner:
             arrivals.admit(self, event, now)
         return self._decide(now)
 
+    def blank(self, settings: PlannerSettings) -> "Planner":
+        """A planner of the same policy that knows nothing, and notes nothing."""
+        return Planner(self.policy, settings)
+
     def remember(self, event: JobSubmitted) -> None:
         """Learn from a job that had completed before this planner was there; before `restore`."""
         arrivals.remember(self, event)

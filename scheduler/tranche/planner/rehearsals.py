@@ -220,7 +220,7 @@ def rehearse(
 def paper_copy(planner: Planner, chosen: set[str], now: float) -> Planner:
     """A planner in the same state that knows these jobs only; among them must be all that have windows."""
     assert planner.queue is not None
-    paper = type(planner)(planner.policy, replace(planner.settings, validate=False, uploads_reported=False))
+    paper = planner.blank(replace(planner.settings, validate=False, uploads_reported=False))
     assert paper.queue is not None
     cluster, old = paper.cluster, planner.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = old.sites, old.epoch, old.dispatched

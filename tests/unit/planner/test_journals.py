@@ -55,3 +55,13 @@ def test_a_restored_planner_tells_of_what_it_opens_itself() -> None:
     instructions = planner.restore([JobSubmitted(job("j"))], 3.0)
     assert sum(isinstance(one, OpenWindow | CloseWindow) for one in instructions) == 1
     assert facts == [Fact(3.0, "opened", "default/j", 1, "a", (0,))]
+
+
+def test_a_planner_with_a_journal_forecasts_without_noting_what_it_rehearses() -> None:
+    facts: list[Fact] = []
+    planner = JournaledPlanner(get_policy("chunk"), None, facts.append)
+    planner.handle(NodeChanged(node("n1")), 0.0)
+    planner.handle(JobSubmitted(job("a")), 0.0)
+    noted = list(facts)
+    assert planner.forecast(0.0)["default/a"].completion == 100.0
+    assert facts == noted
