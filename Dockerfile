@@ -28,7 +28,7 @@ FROM runtime AS scheduler
 LABEL org.opencontainers.image.title="tranche-scheduler" \
       org.opencontainers.image.description="Planner and kube-scheduler extender of tranche" \
       org.opencontainers.image.licenses="Apache-2.0"
-EXPOSE 10262
+EXPOSE 10262 10263
 ENTRYPOINT ["tranche"]
 CMD ["scheduler"]
 

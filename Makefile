@@ -3,10 +3,11 @@ SHELL := /bin/sh
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SIDE_BY_SIDE ?= 3
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration bench results generate lock clean
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live chaos fuzz results generate lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -32,8 +33,8 @@ binaries: setup  ## the control plane, and helm and kubeconform for the tests
 demo: control-plane  ## real jobs on a real control plane, two to three minutes (KEEP=1: leave it running, SEED=, POLICY=, SLOWER=)
 	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY)) $(if $(SLOWER),--slower $(SLOWER))
 
-test: lint types contracts binaries  ## everything that .ci/run runs
-	$(BIN)/python -m pytest
+test: lint types contracts binaries  ## everything that .ci/run runs (SIDE_BY_SIDE=: modules at a time)
+	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .
@@ -51,7 +52,10 @@ unit: setup  ## tests without a control plane
 integration: binaries  ## tests on the real control plane
 	$(BIN)/python -m pytest tests/integration tests/testcluster
 
-bench: setup  ## the figures of the README
+examples: setup  ## PyTorch (5 GB on Linux) and TensorFlow (2 GB) for worker/examples, once
+	@PYTHONPATH=tests $(BIN)/python -m frameworks
+
+bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/demo_stretches.py
 	$(BIN)/python benchmarks/extender_filter.py
 	$(BIN)/python benchmarks/simulator_targets.py
@@ -61,6 +65,19 @@ bench: setup  ## the figures of the README
 	$(BIN)/python benchmarks/estimate_errors.py
 	$(BIN)/python benchmarks/fair_shares.py
 	$(BIN)/python benchmarks/planner_speed.py --picture
+	$(BIN)/python benchmarks/worker_losses.py --picture
+	$(BIN)/python benchmarks/framework_examples.py
+	$(BIN)/python benchmarks/report_rate.py
+
+chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=); failed ones leave build/chaos/SEED
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
+
+fuzz: binaries  ## any request and any object, FUZZ= times as many as in make test (SEED=)
+	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
+		tests/property/test_any_objects.py tests/integration/whole/test_fuzz.py
+
+bench-live: control-plane  ## completion times on a real control plane, beside those of other schedulers (five minutes)
+	$(BIN)/python benchmarks/live_jct.py
 
 results: setup  ## tables and pictures of docs/results.md (half an hour)
 	$(BIN)/python benchmarks/results.py
@@ -73,7 +90,9 @@ lock: setup  ## new versions into requirements/*.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate pyproject.toml -o requirements/runtime.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
-		--no-annotate --extra report --extra dask --group dev pyproject.toml -o requirements/dev.txt
+		--no-annotate --extra report --extra dask --group dev --group examples pyproject.toml -o requirements/dev.txt
+	for name in torch tensorflow; do build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade \
+		--python-version 3.11 --no-header --no-annotate --group $$name -o requirements/examples-$$name.txt || exit; done
 	echo hatchling | build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 \
 		--no-header --no-annotate - -o requirements/build.txt
 

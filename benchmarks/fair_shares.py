@@ -44,8 +44,10 @@ SETTINGS = {
 
 
 def with_tenants(scenario: Scenario) -> Scenario:
-    """The same jobs, each of a tenant."""
-    jobs = [job if job.owner else replace(job, owner=f"t{i % TENANTS}") for i, job in enumerate(scenario.jobs)]
+    """The same jobs, each of a tenant; where all are of one, or each is of its own, nobody has named them."""
+    if 1 < len({job.owner for job in scenario.jobs}) < len(scenario.jobs):
+        return scenario
+    jobs = [replace(job, owner=f"t{i % TENANTS}") for i, job in enumerate(scenario.jobs)]
     return replace(scenario, jobs=tuple(jobs))
 
 

@@ -1,6 +1,7 @@
 """Figures against their bounds in ranges.toml: the one place where benchmarks say what is good enough."""
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 FILE = Path(__file__).with_suffix(".toml")
@@ -31,3 +32,18 @@ def judge(name: str, value: float) -> tuple[bool, str]:
     room = f"{100 * (1 - value / most):.0f} % head-room" if kept else "OVER"
     seen = f", trials {min(trials):g} to {max(trials):g}" if trials else ""
     return kept, f"{name}: {value:.4g}, bound {most:g}: {room}{seen}"
+
+
+def all_kept(figures: Mapping[str, float]) -> bool:
+    """Whether all figures keep their bounds; a line is printed for each.
+
+    Args:
+        figures: By table of ranges.toml.
+
+    Raises:
+        KeyError: there is no such table.
+    """
+    judged = [judge(name, value) for name, value in figures.items()]
+    for _, line in judged:
+        print(line)
+    return all(kept for kept, _ in judged)

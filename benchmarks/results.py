@@ -215,9 +215,9 @@ def tables() -> list[Table]:
     found.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
     beliefs = tuple(f"compare {EF06} --policies srsf,las --seeds 3 --estimate-sigma {s}" for s in (0, 0.5, 1, 2))
     found.append(Table("estimates", beliefs, sigmas_table))
-    for name in ("policy_bars", "gang_bars", "planner_speed"):
-        words = "benchmarks/planner_speed.py --picture" if name == "planner_speed" else f"benchmarks/{name}.py"
-        found.append(Table(name.replace("_", "-"), (words,), None))
+    for name in ("policy_bars", "gang_bars", "estimate_errors", "fair_shares", "planner_speed"):
+        options = " --most 5000 --picture" if name == "planner_speed" else ""
+        found.append(Table(name.replace("_", "-"), (f"benchmarks/{name}.py{options}",), None))
     cdf = (("jct-cdf.png", "results-jsac-jct-cdf.png"),)
     jsac = f"{JSAC} --jobs 60 --policies {DISPATCH} --loads 0.7,0.9,1.1 --seeds 3"
     found.append(Table("jsac", (jsac,), loads_table, cdf))

@@ -97,11 +97,13 @@ def job(
     *workers: dict[str, Any],
     gpus: int = 1,
     servers: Sequence[dict[str, Any]] = (),
+    chief: dict[str, Any] | None = None,
     stamp: tuple[int, int] = (1, 1),
     homes: dict[str, str] | None = None,
     phase: str | None = None,
     tier: str = "tranche-normal",
     planned: bool = True,
+    spec: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> TrainingJob:
     """A job with a plan of these windows and parameter servers."""
@@ -112,15 +114,18 @@ def job(
         "homes": homes or {},
         "workers": workers,
         "parameterServers": servers,
+        **({"chief": chief} if chief is not None else {}),
     }
-    spec: dict[str, Any] = {
+    whole: dict[str, Any] = {
         "workers": {"maxReplicas": 4, "template": {"spec": asks(gpus)}},
         "priorityClassName": tier,
         "parameterServers": {"replicas": 1, "template": {"spec": asks(0)}},
+        **({"chief": {"template": {"spec": asks(1)}}} if chief is not None else {}),
+        **(spec or {}),
     }
     meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}
     status = {"phase": phase, "plan": plan if planned else None}
-    return TrainingJob.model_validate({"metadata": meta, "spec": spec, "status": status})
+    return TrainingJob.model_validate({"metadata": meta, "spec": whole, "status": status})
 
 
 def worker(

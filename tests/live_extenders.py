@@ -9,6 +9,7 @@ from typing import Any, Self
 import httpx2
 
 from tranche.extender.apps import create_app
+from tranche.extender.binds import add_bind
 from tranche.extender.servers import serve
 from tranche.kube.clients import ApiClient
 from tranche.kube.metrics import Metrics
@@ -21,7 +22,8 @@ PROFILE = "tranche-extender-test"
 class LiveExtender:
     """A context manager; ready inside."""
 
-    def __init__(self, kubeconfig: str) -> None:
+    def __init__(self, kubeconfig: str, *, bind: bool = False) -> None:
+        self._bind = bind
         self.metrics = Metrics()
         self._kubeconfig = kubeconfig
         self._listening = threading.Event()
@@ -49,6 +51,7 @@ class LiveExtender:
             "filterVerb": "filter",
             "prioritizeVerb": "prioritize",
             "preemptVerb": "preempt",
+            **({"bindVerb": "bind"} if self._bind else {}),
             "weight": 20,
             "nodeCacheCapable": True,
             "ignorable": ignorable,
@@ -80,6 +83,8 @@ class LiveExtender:
         async with ApiClient.connect(self._kubeconfig) as client:
             watches = Watches(client)
             app = create_app(watches, self.metrics, watches.unsynced)
+            if self._bind:
+                add_bind(app, client, self.metrics)
             async with asyncio.TaskGroup() as group:
                 group.create_task(watches.run())
                 await watches.synced()

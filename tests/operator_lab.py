@@ -117,6 +117,7 @@ class Lab:
             "observedGeneration": more.pop("generation", job["metadata"]["generation"]),
             "workers": list(windows),
             "parameterServers": more.pop("servers", []),
+            "explanation": more.pop("explanation", ""),
         }
         status = {"plan": plan, "progress": more.pop("progress", job.get("status", {}).get("progress", {}))}
         body = {

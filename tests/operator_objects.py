@@ -50,6 +50,7 @@ def training_job(
     chunks: int | None = 4,
     workers: int = 4,
     servers: int = 0,
+    chief: bool = False,
     template: dict[str, Any] | None = None,
     spec: dict[str, Any] | None = None,
     status: dict[str, Any] | None = None,
@@ -64,6 +65,8 @@ def training_job(
         whole["data"] = {"chunks": chunks, "epochs": 2, "batchesPerChunk": 10}
     if servers:
         whole["parameterServers"] = {"replicas": servers, "template": template or TEMPLATE}
+    if chief:
+        whole["chief"] = {"template": template or TEMPLATE}
     state = dict(status or {})
     if checked:
         state["conditions"] = [*state.get("conditions", ()), {**ACCEPTED, "observedGeneration": generation}]

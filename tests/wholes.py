@@ -27,17 +27,19 @@ class Whole:
         gpus: int = 1,
         zone: str | None = None,
         exit_code: int = 0,
+        checkpoint_seconds: float = 0.3,
+        container: dict[str, Any] | None = None,
         **spec: Any,
     ) -> None:
         """Apply a job whose chunks take `seconds` each, in 50 batches."""
         annotations = {
             "kwok.tranche.dev/batch-seconds": str(seconds / 50),
-            "kwok.tranche.dev/checkpoint-seconds": "0.3",
+            "kwok.tranche.dev/checkpoint-seconds": str(checkpoint_seconds),
             "kwok.tranche.dev/exit-code": str(exit_code),
         }
         requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
         resources = {"requests": requests, "limits": {"nvidia.com/gpu": str(gpus)}}
-        pod: dict[str, Any] = {"containers": [{"name": "t", "image": "x", "resources": resources}]}
+        pod: dict[str, Any] = {"containers": [{"name": "t", "image": "x", "resources": resources, **(container or {})}]}
         pod["terminationGracePeriodSeconds"] = 5
         if zone:
             pod["nodeSelector"] = {"topology.kubernetes.io/zone": zone}

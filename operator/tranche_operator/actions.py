@@ -50,6 +50,8 @@ class CreatePod:
     """Of the event that tells of it, in CamelCase."""
     what: str
     """For people: which window, where, with which chunks."""
+    is_staging: bool = False
+    """It brings data; the job's other pods do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,13 @@ class EmitEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class TellWait:
+    """Tell the job's users what it waits for, when it is this job's turn."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the finished job, as runPolicy.ttlSecondsAfterFinished asks."""
 
@@ -114,6 +123,7 @@ Action = (
     | CheckTemplate
     | WriteStatus
     | EmitEvent
+    | TellWait
     | DeleteJob
     | RequeueAfter
 )
@@ -127,6 +137,7 @@ ORDER: tuple[type[Action], ...] = (
     CheckTemplate,
     WriteStatus,
     EmitEvent,
+    TellWait,
     DeleteJob,
     RequeueAfter,
 )

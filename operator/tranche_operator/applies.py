@@ -27,13 +27,16 @@ from tranche_operator.actions import (
     EvictPod,
     ReleasePod,
     RequeueAfter,
+    TellWait,
     UngatePod,
     WriteStatus,
 )
 from tranche_operator.creations import Refusal, check_template, create_pods
-from tranche_operator.events import EventRecorder
+from tranche_operator.events import EventRecorder, merged
 from tranche_operator.memories import Memory
-from tranche_operator.observations import Observed
+from tranche_operator.observations import Observed, PodView
+from tranche_operator.openings import ungate
+from tranche_operator.plans import entries_of
 from tranche_operator.pods import GANG_GATE
 from tranche_operator.settings import Settings
 
@@ -43,6 +46,8 @@ PARALLEL = 16
 """Requests under way for one job."""
 CHANGED_SECONDS = 0.5
 """Pause before another look when an object is not what it was when it was read."""
+PASSING_SECONDS = 1.0
+"""Pause after a refusal that may be over by itself."""
 _JSON_PATCH = "application/json-patch+json"
 _CHANGED = frozenset({409, 422})
 """A UID or the value of a JSON patch's ``test`` is another meanwhile."""
@@ -55,6 +60,8 @@ class _Pass:
     observed: Observed
     limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL))
     failures: list[ApiError] = field(default_factory=list)
+    told: list[EmitEvent] = field(default_factory=list)
+    """Events, written when everything else is done: no pod waits for the telling of another."""
     again_in: float | None = None
 
     @property
@@ -109,12 +116,16 @@ class Applier:
         run = _Pass(observed)
         for kind, group in itertools.groupby(actions, key=type):
             if kind is CreatePod:
-                await self._create_pods(run, [action for action in group if isinstance(action, CreatePod)])
+                created = [action for action in group if isinstance(action, CreatePod)]
+                for staging in (False, True):
+                    await self._create_pods(run, [one for one in created if one.is_staging is staging], staging=staging)
             else:
                 await asyncio.gather(*(self._try(run, action) for action in group))
             for failure in run.failures:
                 if isinstance(failure, Unreachable):
                     raise failure
+        if run.told and observed.job is not None:
+            await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.told)))
         if run.failures:
             raise run.failures[0]
         return run.again_in
@@ -144,11 +155,22 @@ class Applier:
             case WriteStatus():
                 await self._write_status(run, action)
             case EmitEvent():
-                await self._recorder.emit(run.job, action)
+                run.told.append(action)
+            case TellWait():
+                await self._tell_wait(run, action)
             case DeleteJob():
                 await self._delete_job(run, action)
             case RequeueAfter():
                 run.wish(action.seconds)
+
+    async def _tell_wait(self, run: _Pass, action: TellWait) -> None:
+        now = self._clock()
+        pause = self._memory.turn_of(run.key, self._settings, now)
+        if pause:
+            run.wish(pause)
+        else:
+            self._memory.told(run.key, action.sentence, now)
+            run.told.append(EmitEvent("Normal", "Pending", action.sentence))
 
     async def _release(self, run: _Pass, action: ReleasePod) -> None:
         left = [finalizer for finalizer in action.finalizers if finalizer != FINALIZER_LEDGER]
@@ -184,15 +206,21 @@ class Applier:
         try:
             evicted = await self._send(run, "POST", f"{paths.pod(run.namespace, action.name)}/eviction", body)
         except ApiError as error:
-            if error.status == 429:
-                message = f"pod {action.name} cannot be stopped yet: {error.message}"
-                await self._recorder.emit(run.job, EmitEvent("Warning", "EvictionRefused", message, action.name))
-            raise
+            if error.status != 429 or "DisruptionBudget" not in error.causes:
+                raise
+            message = error.causes["DisruptionBudget"] or error.message
+            if error.retry_after:  # the budget is new, and has not been counted yet
+                raise
+            self._memory.refuse(run.key, action.name, message, self._settings, self._clock())
+            text = f"pod {action.name} cannot be stopped: {message}"
+            run.told.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
+            run.wish(0.0)
+            return
         if evicted:
             grace = action.grace_seconds
             logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
             message = f"pod {action.name} is stopped within {grace} s: {action.why}"
-            await self._recorder.emit(run.job, EmitEvent("Normal", "Preempting", message, action.name))
+            run.told.append(EmitEvent("Normal", "Preempting", message, action.name))
 
     async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
         if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
@@ -215,31 +243,45 @@ class Applier:
             if error.status == 409:
                 return
             if error.status in (403, 422):
-                await self._recorder.emit(run.job, EmitEvent("Warning", "ServiceRejected", error.message))
+                run.told.append(EmitEvent("Warning", "ServiceRejected", error.message))
             raise
         logger.info("%s: created service %s", run.key, run.name)
 
-    async def _create_pods(self, run: _Pass, actions: list[CreatePod]) -> None:
+    async def _create_pods(self, run: _Pass, actions: list[CreatePod], *, staging: bool) -> None:
+        if not actions:
+            return
         creation = await create_pods(self._client, run.job, actions)
-        events = []
+        if not staging:
+            await self._start_gang(run, creation.pods)
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
             logger.info("%s: created pod %s (%s)", run.key, name, action.what)
-            events.append(EmitEvent("Normal", action.reason, action.what, name))
-        await asyncio.gather(*(self._recorder.emit(run.job, event) for event in events))
+            run.told.append(EmitEvent("Normal", action.reason, action.what, name))
         if creation.error is not None:
             run.failures.append(creation.error)
         if creation.refusal is not None:
-            await self._note_refusal(run, creation.refusal)
+            await self._note_refusal(run, creation.refusal, staging=staging)
         elif creation.error is None:
-            self._memory.rejections.pop(run.key, None)
+            self._memory.forbidden.pop(run.key, None)
+            self._memory.rejections_of(staging=staging).pop(run.key, None)
 
-    async def _note_refusal(self, run: _Pass, refusal: Refusal) -> None:
+    async def _start_gang(self, run: _Pass, created: list[PodView]) -> None:
+        """Ungate a gang that is complete now, as the next look would: it would first have to read all of this."""
+        own = [pod for pod in run.observed.pods if pod.owner == run.job.metadata.uid]
+        ungated = ungate(run.job, (*own, *created), entries_of(run.job))
+        await asyncio.gather(*(self._try(run, action) for action in ungated))
+
+    async def _note_refusal(self, run: _Pass, refusal: Refusal, *, staging: bool) -> None:
         pod, reason, message = refusal.pod, refusal.reason, refusal.message
-        rejection = self._memory.reject(run.key, pod, reason, message, self._settings, self._clock())
+        now = self._clock()
+        if refusal.passing and self._memory.bears(run.key, self._settings, now):
+            logger.info("%s: pod %s refused (%s), again in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message)
+            run.wish(PASSING_SECONDS)
+            return
+        rejection = self._memory.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
         pause = (rejection.until - self._clock()).total_seconds()
         logger.warning("%s: pod %s refused (%s), again in %.0f s: %s", run.key, pod, reason, pause, message)
-        await self._recorder.emit(run.job, EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
+        run.told.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
         run.wish(0.0)
 
     async def _write_status(self, run: _Pass, action: WriteStatus) -> None:
@@ -261,6 +303,8 @@ class Applier:
             run.wish(CHANGED_SECONDS)
             return
         before, phase = run.job.status.phase, action.status["phase"]
+        if phase != "Waiting":
+            self._memory.has_workers(run.key)
         if before != phase:
             logger.info("%s: phase %s", run.key, f"{before} -> {phase}" if before else phase)
 

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from datetime import datetime
 
+from tranche_operator import endings
 from tranche_operator.applies import Applier
 from tranche_operator.memories import Memory
+from tranche_operator.plans import entries_of
 from tranche_operator.readings import Reader
 from tranche_operator.reconciles import reconcile
 from tranche_operator.settings import Settings
@@ -39,4 +41,7 @@ class Controller:
         if observed.job is None and not observed.pods:
             self._memory.forget(key)
             return None
+        if observed.job is not None:
+            unwanted = endings.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
+            self._memory.keep_refusals(key, {pod.name for pod in unwanted})
         return await self._applier.apply(observed, reconcile(observed, self._settings, self._clock()))

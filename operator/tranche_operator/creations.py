@@ -4,22 +4,31 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.identities import owner_uid
 from tranche.kube.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, OPERATOR_MANAGER
 from tranche.kube.resources import TrainingJob
+from tranche.kube.structs import Metadata
 from tranche_operator import paths
 from tranche_operator.actions import CheckTemplate, CreatePod, Manifest
-from tranche_operator.observations import TemplateVerdict
+from tranche_operator.observations import PodView, TemplateVerdict
 from tranche_operator.statuses import Finding, Truth
-from tranche_operator.views import OwnedMetadata, owner_uid
+from tranche_operator.views import OwnedPod, view
 
 LARGEST_BATCH = 32
 _MALFORMED = frozenset({400, 413, 422})
 _REFUSED = _MALFORMED | {403}
 """Statuses of a create that say no to this pod; a repetition helps only when something else has changed."""
+_PASSING = re.compile(
+    'User ".*" cannot create resource|not yet ready to handle request|'
+    "status unknown for quota|looking up service account"
+)
+"""In a 403 that says nothing of the pod: an API server that has just started does not know the roles yet, a namespace
+that is new has no service account yet, a quota that is new has not been counted yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,8 @@ class Refusal:
     reason: str
     """CamelCase, for a condition."""
     message: str
+    passing: bool = False
+    """It may soon be over by itself."""
 
 
 @dataclass(slots=True)
@@ -38,6 +49,8 @@ class Creation:
 
     created: list[CreatePod] = field(default_factory=list)
     """Those that did not exist before."""
+    pods: list[PodView] = field(default_factory=list)
+    """The same as they are now."""
     refusal: Refusal | None = None
     """The first one that was refused, if any; what came after its batch was not tried."""
     error: ApiError | None = None
@@ -85,8 +98,9 @@ def _verdict(action: CheckTemplate, status: Truth, reason: str, message: str) ->
 async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creation: Creation) -> None:
     name = action.manifest["metadata"]["name"]
     try:
-        await _post(client, job, action.manifest)
+        made = await _post(client, job, action.manifest)
         creation.created.append(action)
+        creation.pods.append(view(msgspec.convert(made, OwnedPod)))
     except ApiError as error:
         try:
             refusal = await _explain(client, job, name, error)
@@ -104,15 +118,16 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     """
     if error.status in _REFUSED:
         reason = "QuotaExceeded" if "exceeded quota" in error.message else re.sub(r"[^A-Za-z]", "", error.reason)
-        return Refusal(name, reason or "Refused", error.message)
+        passing = error.status == 403 and _PASSING.search(error.message) is not None
+        return Refusal(name, reason or "Refused", error.message, passing)
     if error.status != 409:
         raise error
     found = await client.request("GET", paths.pod(job.metadata.namespace, name))
-    if owner_uid(msgspec.convert(found.get("metadata"), OwnedMetadata).owner_references) is not None:
+    if owner_uid(msgspec.convert(found.get("metadata"), Metadata)) is not None:
         return None
     return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to a TrainingJob: delete it")
 
 
-async def _post(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> None:
+async def _post(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:
     params = {"fieldManager": OPERATOR_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-    await client.request("POST", paths.pods(job.metadata.namespace), body=manifest, params=params)
+    return await client.request("POST", paths.pods(job.metadata.namespace), body=manifest, params=params)

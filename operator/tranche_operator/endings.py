@@ -1,14 +1,15 @@
 """When pods are stopped, released from the ledger's finalizer, and deleted. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tranche.kube import names
-from tranche.kube.resources import TrainingJob
+from tranche.kube.resources import PlannedWindow, TrainingJob
 from tranche_operator.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
-from tranche_operator.observations import PodView
+from tranche_operator.observations import PodView, Rejection
 from tranche_operator.plans import Entry, is_current, is_newer, is_open
 from tranche_operator.settings import Settings
+from tranche_operator.statuses import Finding, condition_of
 
 
 def abandon(pods: Iterable[PodView]) -> list[Action]:
@@ -39,19 +40,42 @@ def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entr
     ]
 
 
-def evict(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[Action]:
-    """Stop the pods that are closing or that the plan does not know (any more)."""
+def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
+    """Pods that are to be stopped: those that are closing or that the plan does not know (any more)."""
     if not is_current(job):
         return []
+    running = (pod for pod in pods if not (pod.over or pod.terminating or is_newer(pod, job)))
+    return [pod for pod in running if pod.name not in entries or not is_open(entries[pod.name])]
+
+
+def evict(
+    unwanted: Iterable[PodView], entries: Mapping[str, Entry], refusals: Mapping[str, Rejection], now: datetime
+) -> list[Action]:
+    """Stop them; after a refusal not before its pause is over."""
     actions: list[Action] = []
-    for pod in pods:
-        if pod.over or pod.terminating or is_newer(pod, job):
-            continue
-        entry = entries.get(pod.name)
-        if entry is None or not is_open(entry):
-            why = "its window is closing" if entry else "it is no longer planned"
+    for pod in unwanted:
+        refusal = refusals.get(pod.name)
+        if refusal is not None and now < refusal.until:
+            actions.append(RequeueAfter((refusal.until - now).total_seconds()))
+        else:
+            closing = "its window is closing" if pod.role == names.ROLE_WORKER else "nothing needs it for now"
+            why = closing if pod.name in entries else "it is no longer planned"
             actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why))
     return actions
+
+
+def refusal_findings(
+    job: TrainingJob, unwanted: Collection[PodView], refusals: Mapping[str, Rejection]
+) -> list[Finding]:
+    """Condition EvictionsRefused: True while a budget keeps a pod that is to be stopped, False when none is left."""
+    refused = [refusals[pod.name] for pod in unwanted if pod.name in refusals]
+    if refused:
+        message = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in refused)
+        return [Finding(names.CONDITION_EVICTIONS_REFUSED, "True", "DisruptionBudget", message)]
+    before = condition_of(job, names.CONDITION_EVICTIONS_REFUSED)
+    if before is not None and before.status == "True" and not unwanted:
+        return [Finding(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is held up")]
+    return []
 
 
 def finish(
@@ -65,7 +89,8 @@ def finish(
     """Clean up after a job that is over, as runPolicy says.
 
     For `Settings.ledger_patience` seconds the planner may still count the last pods, workers of a job that succeeded
-    may end by themselves, and its parameter servers outlive them. After that nothing is waited for.
+    may end by themselves, and its parameter servers outlive them. After that nothing is waited for. Of a job whose
+    status says Failed the planner counts nothing any more.
     """
     policy = job.spec.run_policy
     since = now - (job.status.completion_time or now)
@@ -73,15 +98,15 @@ def finish(
     actions: list[Action] = []
     if patient:
         actions.append(RequeueAfter(settings.ledger_patience - since.total_seconds()))
-    training = any(pod.role == names.ROLE_WORKER and not pod.over for pod in pods)
+    training = job.spec.chief is None and any(pod.role == names.ROLE_WORKER and not pod.over for pod in pods)
     for pod in pods:
         entry = entries.get(pod.name)
         if pod.over:
-            if entry is None or not patient:
+            if entry is None or not patient or job.status.phase == "Failed":
                 actions += _release(pod)
                 actions += _delete(pod) if policy.clean_pod_policy == "All" else ()
         elif policy.clean_pod_policy != "None":
-            needed = training if pod.role == names.ROLE_SERVER else entry is not None and is_open(entry)
+            needed = training if pod.role == names.ROLE_SERVER else isinstance(entry, PlannedWindow) and is_open(entry)
             if not (phase == "Succeeded" and patient and needed):
                 actions += _delete(pod)
     if policy.ttl_seconds_after_finished is not None:

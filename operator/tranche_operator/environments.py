@@ -1,12 +1,17 @@
 """The environment variables of training containers: who am I, what do I train, where are the others."""
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
-from tranche.kube.names import ROLE_SERVER, ROLE_WORKER
-from tranche.kube.resources import PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER
+from tranche.kube.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
+from tranche.model import parse_chunks
 
 TENSORFLOW_PORT = 2222
 """Where workers and parameter servers listen (the usual port of TensorFlow's servers)."""
+TOKEN_DIRECTORY, TOKEN_FILE = "/var/run/secrets/tranche.dev", "token"
+"""Where a pod finds its token of the report API."""
 RENDEZVOUS_PORT = 29500
 """Where rank 0 of a gang listens (the default of torchrun)."""
 
@@ -21,12 +26,19 @@ def address(job: TrainingJob, role: str, index: int) -> str:
     return f"{host_name(job, role, index)}.{job.metadata.name}.{job.metadata.namespace}.svc"
 
 
+def report_environment(url: str, *, reports: bool, asks: bool) -> dict[str, str]:
+    """Variables of a pod that reports progress for its job, or asks for its next chunks."""
+    variables = {"TRANCHE_TOKEN": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}"}
+    return variables | ({"TRANCHE_API": url} if reports else {}) | ({"TRANCHE_NEXT": url} if asks else {})
+
+
 def worker_environment(job: TrainingJob, window: PlannedWindow, checkpoint_directory: str) -> dict[str, str]:
     """Variables of a worker's containers."""
-    variables = _common(job, window.attempt, checkpoint_directory)
+    variables = _common(job, window, checkpoint_directory)
+    variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.workers.template)
     variables["TRANCHE_CHUNKS"] = ",".join(map(str, window.chunks))
     variables["TRANCHE_RESUME"] = _resume(job, window.chunks)
-    if job.spec.parameter_servers is not None:
+    if job.spec.parameter_servers is not None or job.spec.chief is not None:
         variables["TF_CONFIG"] = _tensorflow_config(job, ROLE_WORKER, window.index)
     if job.spec.data is None:
         variables |= _gang(job, window.index)
@@ -35,16 +47,45 @@ def worker_environment(job: TrainingJob, window: PlannedWindow, checkpoint_direc
 
 def server_environment(job: TrainingJob, server: PlannedParameterServer, checkpoint_directory: str) -> dict[str, str]:
     """Variables of a parameter server's containers."""
-    variables = _common(job, server.attempt, checkpoint_directory)
+    variables = _common(job, server, checkpoint_directory)
+    if job.spec.parameter_servers is not None:
+        variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.parameter_servers.template)
     variables["TF_CONFIG"] = _tensorflow_config(job, ROLE_SERVER, server.index)
     return variables
 
 
-def _common(job: TrainingJob, attempt: int, checkpoint_directory: str) -> dict[str, str]:
+def chief_environment(job: TrainingJob, chief: PlannedChief, checkpoint_directory: str) -> dict[str, str]:
+    """Variables of the containers of a gang's chief, which speaks for all members."""
+    variables = _common(job, chief, checkpoint_directory)
+    if job.spec.chief is not None:
+        variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.chief.template)
+    variables["TRANCHE_RESUME"] = _resume(job, list(range(job.spec.workers.max_replicas)))
+    variables["TF_CONFIG"] = _tensorflow_config(job, ROLE_CHIEF, chief.index)
+    return variables
+
+
+def staging_environment(job: TrainingJob, staging: PlannedStaging, checkpoint_directory: str) -> dict[str, str]:
+    """Variables of the containers that bring data to a site."""
     data = job.spec.data
     return {
         "TRANCHE_JOB": job.key,
-        "TRANCHE_ATTEMPT": str(attempt),
+        "TRANCHE_ATTEMPT": str(staging.attempt or 0),
+        "TRANCHE_CHUNK_COUNT": str(data.chunks if data else 0),
+        "TRANCHE_CHUNKS": ",".join(map(str, sorted(parse_chunks(staging.chunks)))),
+        "TRANCHE_CHECKPOINT_DIR": checkpoint_directory,
+        "TRANCHE_DATA_SITE": (data.site if data else None) or "",
+        "TRANCHE_SITE": staging.site,
+    }
+
+
+def _common(
+    job: TrainingJob, entry: PlannedWindow | PlannedParameterServer, checkpoint_directory: str
+) -> dict[str, str]:
+    data = job.spec.data
+    return {
+        "TRANCHE_JOB": job.key,
+        "TRANCHE_INDEX": str(entry.index),
+        "TRANCHE_ATTEMPT": str(entry.attempt),
         "TRANCHE_CHUNK_COUNT": str(data.chunks if data else job.spec.workers.max_replicas),
         "TRANCHE_EPOCHS": str(data.epochs if data else 1),
         "TRANCHE_BATCHES": str(data.batches_per_chunk if data else 1),
@@ -52,15 +93,27 @@ def _common(job: TrainingJob, attempt: int, checkpoint_directory: str) -> dict[s
     }
 
 
+def _grace(template: Mapping[str, Any]) -> str:
+    """Seconds from SIGTERM to SIGKILL; without a number of the user's Kubernetes takes 30."""
+    given = (template.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return str(30 if given is None else given)
+
+
 def _resume(job: TrainingJob, chunks: list[int]) -> str:
-    """Batches that are already durable, of the given chunks that are begun: ``5:1160,7:3``."""
+    """Batches that are already durable, of the given chunks that are begun: ``5:1160,7:3``.
+
+    Batches are whole, but for a member of a gang: its run is one batch, of which its checkpoint holds a part.
+    """
     progress = job.status.progress
-    begun = {partial.chunk: int(partial.batches) for partial in progress.running} if progress else {}
+    begun = {partial.chunk: partial.batches for partial in progress.running} if progress else {}
+    if job.spec.data is not None:
+        begun = {chunk: int(batches) for chunk, batches in begun.items()}
     return ",".join(f"{chunk}:{begun[chunk]}" for chunk in chunks if begun.get(chunk))
 
 
 def _tensorflow_config(job: TrainingJob, role: str, index: int) -> str:
-    counts = {ROLE_WORKER: job.spec.workers.max_replicas}
+    counts = {ROLE_CHIEF: 1} if job.spec.chief is not None else {}
+    counts[ROLE_WORKER] = job.spec.workers.max_replicas
     if job.spec.parameter_servers is not None:
         counts[ROLE_SERVER] = job.spec.parameter_servers.replicas
     cluster = {
@@ -82,4 +135,5 @@ def _gang(job: TrainingJob, index: int) -> dict[str, str]:
         "PET_NODE_RANK": str(index),
         "PET_MASTER_ADDR": leader,
         "PET_MASTER_PORT": str(RENDEZVOUS_PORT),
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": _grace(job.spec.workers.template),  # torchrun kills after 30 s otherwise
     }

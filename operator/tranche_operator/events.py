@@ -3,8 +3,8 @@
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,6 +53,19 @@ class EventRecorder:
             await self._client.apply(path, _document(job, event, name, series, now), OPERATOR_MANAGER)
         except ApiError as error:
             logger.warning("%s: event %s could not be written: %s", job.key, event.reason, error)
+
+
+def merged(events: Iterable[EmitEvent]) -> list[EmitEvent]:
+    """One event for all of one reason: a gang of 64 pods is one piece of news."""
+    groups: dict[tuple[str, str], list[EmitEvent]] = {}
+    for event in events:
+        groups.setdefault((event.type, event.reason), []).append(event)
+    return [
+        group[0]
+        if len(group) == 1
+        else replace(group[0], message=f"{len(group)} pods: {'; '.join(event.message for event in group)}")
+        for group in groups.values()
+    ]
 
 
 def _name(job: TrainingJob, event: EmitEvent) -> str:

@@ -25,16 +25,24 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--checkpoint-dir", metavar="PATH", default=Settings().checkpoint_directory, help="Mount checkpoints here."
 )
+@click.option("--report-url", metavar="URL", default="", help="Have training pods report their progress there.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Least severity of log lines.")
 @click.version_option(__version__, prog_name="tranche-operator")
-def main(kubeconfig: str | None, namespace: str, health_port: int | None, checkpoint_dir: str, log_level: str) -> None:
+def main(
+    kubeconfig: str | None,
+    namespace: str,
+    health_port: int | None,
+    checkpoint_dir: str,
+    report_url: str,
+    log_level: str,
+) -> None:
     """Create, evict and resume the pods of TrainingJobs as tranche-scheduler has planned them.
 
     Only one should run at a time; two are harmless. All it knows is in the API server, so it may be killed at any
     moment.
     """
     configure_logging(log_level)
-    settings = Settings(checkpoint_directory=checkpoint_dir.rstrip("/") or "/")
+    settings = Settings(checkpoint_directory=checkpoint_dir.rstrip("/") or "/", report_url=report_url.rstrip("/"))
     try:
         asyncio.run(run(kubeconfig, None if namespace == "all" else namespace, health_port, settings))
     except Unreachable as error:

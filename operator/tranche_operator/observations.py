@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 
-from tranche.kube.resources import TrainingJob
+from tranche.kube.resources import SiteSpec, TrainingJob
 from tranche_operator.statuses import Finding
 
 
@@ -45,7 +45,7 @@ class ServiceState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The API server refused to create a pod."""
+    """The API server refused to create a pod, or to evict one."""
 
     pod: str
     reason: str
@@ -66,6 +66,18 @@ class TemplateVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """What the users of a job that waits have been told, and when they may be told more."""
+
+    told: str = ""
+    """The sentence of the last event; "" if there was none since the job last had workers."""
+    not_before: datetime | None = None
+    """Of the next event."""
+    has_turn: bool = False
+    """The next event has its place among those of all jobs, at that time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """Everything that reconcile decides from."""
 
@@ -75,7 +87,12 @@ class Observed:
     """None if there is no such job (any more)."""
     pods: tuple[PodView, ...] = ()
     service: ServiceState = ServiceState.OWN
-    site_labels: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
-    """Node labels of the sites where planned pods name no node."""
+    sites: Mapping[str, SiteSpec] = field(default_factory=lambda: MappingProxyType({}))
+    """Those where pods are to be created, as far as they are declared."""
     verdict: TemplateVerdict | None = None
     rejection: Rejection | None = None
+    staging_rejection: Rejection | None = None
+    """Of a pod that brings data: the others do not wait for it."""
+    refusals: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
+    """Pods that a disruption budget kept from being evicted, by name."""
+    wait: Wait = Wait()

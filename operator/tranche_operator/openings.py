@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tranche.kube import names
-from tranche.kube.resources import PlannedWindow, TrainingJob
+from tranche.kube.resources import PlannedChief, PlannedStaging, PlannedWindow, TrainingJob
 from tranche_operator import pods as manifests
 from tranche_operator.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
 from tranche_operator.observations import Observed, PodView, Rejection, ServiceState
@@ -47,22 +47,27 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
     """Create the missing pods."""
     actions: list[Action] = []
     for name, entry in missing.items():
-        labels = observed.site_labels.get(entry.site)
-        if entry.node is None and labels is None:
+        site = observed.sites.get(entry.site)
+        if site is None and (isinstance(entry, PlannedStaging) or entry.node is None):
             message = f"pod {name} waits: it is planned at site {entry.site}, and there is no such Site"
             actions.append(EmitEvent("Warning", "SiteMissing", message))
         elif isinstance(entry, PlannedWindow):
-            pod = manifests.worker_pod(job, entry, settings, labels)
+            pod = manifests.worker_pod(job, entry, settings, site)
             actions.append(CreatePod(pod, "WindowOpened", _describe(entry)))
+        elif isinstance(entry, PlannedStaging):
+            pod = manifests.staging_pod(job, entry, settings, site)
+            actions.append(CreatePod(pod, "StagingOpened", _describe(entry), is_staging=True))
+        elif isinstance(entry, PlannedChief):
+            pod = manifests.chief_pod(job, entry, settings, site)
+            actions.append(CreatePod(pod, "ChiefOpened", _describe(entry)))
         else:
-            pod = manifests.server_pod(job, entry, settings, labels)
+            pod = manifests.server_pod(job, entry, settings, site)
             actions.append(CreatePod(pod, "ParameterServerOpened", _describe(entry)))
     return actions
 
 
-def standing_rejection(observed: Observed, missing: Mapping[str, Entry]) -> Rejection | None:
+def standing_rejection(rejection: Rejection | None, missing: Mapping[str, Entry]) -> Rejection | None:
     """The last refusal, as long as it is about a pod that is still to be created."""
-    rejection = observed.rejection
     return rejection if rejection is not None and rejection.pod in missing else None
 
 
@@ -106,9 +111,13 @@ def _is_invalid(job: TrainingJob) -> bool:
 
 
 def _describe(entry: Entry) -> str:
+    if isinstance(entry, PlannedStaging):
+        return f"staging, attempt {entry.attempt}, to site {entry.site}: chunks {entry.chunks}"
     place = f"at site {entry.site}" + (f", node {entry.node}" if entry.node else "")
     if isinstance(entry, PlannedWindow):
         return f"worker {entry.index}, attempt {entry.attempt}, {place}: chunks {_chunks(entry.chunks)}"
+    if isinstance(entry, PlannedChief):
+        return f"chief, attempt {entry.attempt}, {place}"
     return f"parameter server {entry.index}, attempt {entry.attempt}, {place}"
 
 

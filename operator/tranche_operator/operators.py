@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 
 from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.tasks import run_for_ever
 from tranche_operator import paths
 from tranche_operator.applies import Applier
 from tranche_operator.controllers import Controller
@@ -55,7 +56,7 @@ class Operator:
             settle=settings.settle,
             expected=(ApiError, ValueError),
         )
-        self._resync = Resync(reader, self._runner.add, settings, _now, namespace)
+        self._resync = Resync(reader, memory, self._runner.add, settings, _now, namespace)
         self._watches = Watches(kubeconfig, namespace, self._runner.add, self._resync.request)
         self._obstacle = "starting"
 
@@ -66,17 +67,13 @@ class Operator:
 
     async def serve(self) -> None:
         """Run until cancelled; waits, as long as it takes, for the API server and for the CRD."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._runner.serve(), name="queue")
-            tasks.create_task(self._follow(), name="watches")
+        await run_for_ever(queue=self._runner.serve(), watches=self._follow())
 
     async def _follow(self) -> None:
         while True:
             await self._wait_until_served()
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._resync.serve(), name="resync")
-                    tasks.create_task(self._watches.serve(), name="kopf")
+                await run_for_ever(resync=self._resync.serve(), kopf=self._watches.serve())
             except* Exception as group:
                 reasons = "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions)
                 logger.warning("the watches have failed and start again: %s", reasons)

@@ -1,4 +1,4 @@
-"""Manifests of worker and parameter server pods and of the Service that names them: the template, and what we add.
+"""Manifests of the job's pods and of the Service that names them: the template, and what we add.
 
 The variables of `environments` win over the template's own of the same name. Everything else of the template stays: the
 CRD's rules keep out of it what the plan decides (names, node, scheduler, gates, priority).
@@ -6,40 +6,51 @@ CRD's rules keep out of it what the plan decides (names, node, scheduler, gates,
 
 import copy
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any
 
 from tranche.kube import names
-from tranche.kube.resources import API_VERSION, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.identities import asks, reports
+from tranche.kube.resources import (
+    API_VERSION,
+    PlannedChief,
+    PlannedParameterServer,
+    PlannedStaging,
+    PlannedWindow,
+    SiteSpec,
+    TrainingJob,
+)
+from tranche.model.quantities import parse_duration
 from tranche_operator import affinities, environments
 from tranche_operator.settings import Settings
 
 Manifest = dict[str, Any]
 
 CHECKPOINT_VOLUME = "tranche-checkpoint"
+TOKEN_VOLUME = "tranche-token"  # noqa: S105 - a name
 GANG_GATE = "tranche.dev/gang"
 """Scheduling gate of a gang's pods, removed when all of them exist: no member takes a node before."""
+SILENCE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CHECKED_NAME = "check"
 
 
-def worker_pod(
-    job: TrainingJob, window: PlannedWindow, settings: Settings, site_labels: Mapping[str, str] | None = None
-) -> Manifest:
+def worker_pod(job: TrainingJob, window: PlannedWindow, settings: Settings, site: SiteSpec | None = None) -> Manifest:
     """The pod of a window.
 
     Args:
         job: The job, with the plan that holds the window and the progress to resume from.
         window: What the pod trains, and where.
         settings: Where checkpoints are mounted.
-        site_labels: Labels of the site's nodes, used where the plan names no node (unlimited site).
+        site: Of the window: how long its nodes may be silent, and their labels, where the plan names none.
     """
     variables = environments.worker_environment(job, window, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_WORKER, window, job.spec.workers.template, variables, settings)
-    _place(pod["spec"], window, site_labels)
+    _place(pod["spec"], window, site)
     return pod
 
 
 def server_pod(
-    job: TrainingJob, server: PlannedParameterServer, settings: Settings, site_labels: Mapping[str, str] | None = None
+    job: TrainingJob, server: PlannedParameterServer, settings: Settings, site: SiteSpec | None = None
 ) -> Manifest:
     """The pod of a parameter server; arguments as for `worker_pod`.
 
@@ -50,7 +61,41 @@ def server_pod(
         raise ValueError(f"{job.key} is planned with parameter servers and has none")
     variables = environments.server_environment(job, server, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_SERVER, server, job.spec.parameter_servers.template, variables, settings)
-    _place(pod["spec"], server, site_labels)
+    _place(pod["spec"], server, site)
+    return pod
+
+
+def chief_pod(job: TrainingJob, chief: PlannedChief, settings: Settings, site: SiteSpec | None = None) -> Manifest:
+    """The pod of a gang's chief; arguments as for `worker_pod`.
+
+    Raises:
+        ValueError: if the job has no chief.
+    """
+    if job.spec.chief is None:
+        raise ValueError(f"{job.key} is planned with a chief and has none")
+    variables = environments.chief_environment(job, chief, settings.checkpoint_directory)
+    pod = _pod(job, names.ROLE_CHIEF, chief, job.spec.chief.template, variables, settings)
+    _place(pod["spec"], chief, site)
+    return pod
+
+
+def staging_pod(
+    job: TrainingJob, staging: PlannedStaging, settings: Settings, site: SiteSpec | None = None
+) -> Manifest:
+    """The pod that brings data to a site; arguments as for `worker_pod`.
+
+    Raises:
+        ValueError: if the job has no template for it.
+    """
+    data, attempt = job.spec.data, staging.attempt or 0
+    if data is None or data.staging is None:
+        raise ValueError(f"{job.key} is planned with staging and has no spec.data.staging")
+    variables = environments.staging_environment(job, staging, settings.checkpoint_directory)
+    anywhere = PlannedWindow(index=0, attempt=attempt, site=staging.site, chunks=[])
+    pod = _pod(job, names.ROLE_STAGING, anywhere, data.staging.template, variables, settings)
+    pod["metadata"]["name"] = names.staging_pod_name(job.metadata.name, staging.site, attempt)
+    del pod["spec"]["hostname"], pod["spec"]["subdomain"]  # nobody looks for it
+    _place(pod["spec"], anywhere, site)
     return pod
 
 
@@ -59,14 +104,20 @@ def checked_pods(job: TrainingJob, settings: Settings) -> tuple[Manifest, ...]:
     pods = [worker_pod(job, PlannedWindow(index=0, attempt=0, site="", fallbacks=[], chunks=[0]), settings)]
     if job.spec.parameter_servers is not None:
         pods.append(server_pod(job, PlannedParameterServer(index=0, attempt=0, site="", fallbacks=[]), settings))
+    if job.spec.chief is not None:
+        pods.append(chief_pod(job, PlannedChief(index=0, attempt=0, site="", fallbacks=[]), settings))
     for pod in pods:
         pod["metadata"]["name"] = f"{pod['spec']['hostname']}-{_CHECKED_NAME}"
+    if job.spec.data is not None and job.spec.data.staging is not None:
+        pods.append(staging_pod(job, PlannedStaging(site=_CHECKED_NAME), settings))
     return tuple(pods)
 
 
 def is_gated(job: TrainingJob) -> bool:
     """Whether the job's pods wait for each other before any of them takes a node."""
-    return job.spec.data is None and (job.spec.workers.max_replicas > 1 or job.spec.parameter_servers is not None)
+    spec = job.spec
+    alone = spec.workers.max_replicas == 1 and spec.parameter_servers is None and spec.chief is None
+    return spec.data is None and not alone
 
 
 def service(job: TrainingJob) -> Manifest:
@@ -132,6 +183,13 @@ def _spec(
     variables: Mapping[str, str],
     settings: Settings,
 ) -> Manifest:
+    volumes: list[Manifest] = []
+    mounts: list[Manifest] = []
+    does = {"reports": reports(job, role, index), "asks": asks(job, role)}
+    if settings.report_url and any(does.values()):
+        variables = {**variables, **environments.report_environment(settings.report_url, **does)}
+        volumes.append(_token_volume(settings))
+        mounts.append({"name": TOKEN_VOLUME, "mountPath": environments.TOKEN_DIRECTORY, "readOnly": True})
     spec |= {
         "hostname": environments.host_name(job, role, index),
         "subdomain": job.metadata.name,
@@ -143,8 +201,11 @@ def _spec(
         spec["schedulingGates"] = [{"name": GANG_GATE}]
     volume = job.spec.checkpoint.volume if job.spec.checkpoint else None
     if volume is not None:
-        spec["volumes"] = [*(spec.get("volumes") or []), {**copy.deepcopy(volume), "name": CHECKPOINT_VOLUME}]
-    _for_each_container(spec, lambda container: _equip(container, variables, volume is not None, settings))
+        volumes.append({**copy.deepcopy(volume), "name": CHECKPOINT_VOLUME})
+        mounts.append({"name": CHECKPOINT_VOLUME, "mountPath": settings.checkpoint_directory})
+    if volumes:
+        spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
+    _for_each_container(spec, lambda container: _equip(container, variables, mounts))
     return spec
 
 
@@ -154,26 +215,47 @@ def _for_each_container(spec: Manifest, change: Callable[[Manifest], None]) -> N
             change(container)
 
 
-def _equip(container: Manifest, variables: Mapping[str, str], mounted: bool, settings: Settings) -> None:
-    """Give a container our variables (first, so that its own may refer to them) and the checkpoint volume.
+def _token_volume(settings: Settings) -> Manifest:
+    """A token that is worth nothing but at the report API, and there only for this pod."""
+    source = {
+        "audience": names.REPORT_AUDIENCE,
+        "expirationSeconds": settings.token_seconds,
+        "path": environments.TOKEN_FILE,
+    }
+    return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": source}]}}
 
-    A container that mounts something of its own at the checkpoint directory keeps that.
+
+def _equip(container: Manifest, variables: Mapping[str, str], mounts: list[Manifest]) -> None:
+    """Give a container our variables (first, so that its own may refer to them) and our volumes.
+
+    A container that mounts something of its own at the same place keeps that.
     """
     own = [variable for variable in container.get("env") or [] if variable.get("name") not in variables]
     container["env"] = [{"name": name, "value": value} for name, value in variables.items()] + own
-    mounts = container.get("volumeMounts") or []
-    directory = settings.checkpoint_directory
-    if mounted and not any(str(mount.get("mountPath", "")).rstrip("/") == directory for mount in mounts):
-        container["volumeMounts"] = [*mounts, {"name": CHECKPOINT_VOLUME, "mountPath": directory}]
+    present = container.get("volumeMounts") or []
+    taken = {str(mount.get("mountPath", "")).rstrip("/") for mount in present}
+    added = [mount for mount in mounts if mount["mountPath"] not in taken]
+    if added:
+        container["volumeMounts"] = [*present, *copy.deepcopy(added)]
 
 
-def _place(
-    spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site_labels: Mapping[str, str] | None
-) -> None:
+def _place(spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site: SiteSpec | None) -> None:
     if entry.node is not None:
         affinities.narrow(spec, affinities.node_terms([entry.node, *entry.fallbacks]))
-    elif site_labels:
-        affinities.narrow(spec, affinities.label_terms(site_labels))
+    elif site is not None:
+        affinities.narrow(spec, affinities.label_terms(site.node_selector))
+    if site is not None:
+        _tolerate_silence(spec, ceil(parse_duration(site.disconnect_tolerance)))
+
+
+def _tolerate_silence(spec: Manifest, seconds: int) -> None:
+    """Let the pod stay on a node that does not answer for as long as its site says; a toleration of the user wins."""
+    own = spec.get("tolerations") or []
+    spec["tolerations"] = own + [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for key in SILENCE_TAINTS
+        if not any(one.get("key") in (None, "", key) and one.get("effect") in (None, "", "NoExecute") for one in own)
+    ]
 
 
 def _common_labels(job: TrainingJob) -> dict[str, str]:

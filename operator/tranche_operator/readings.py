@@ -8,18 +8,24 @@ from typing import Any
 import msgspec
 
 from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.identities import owner_uid
 from tranche.kube.names import LABEL_JOB
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.resources import SiteObject, SiteSpec, TrainingJob
+from tranche.kube.structs import Metadata
 from tranche_operator import paths
 from tranche_operator.memories import Memory
-from tranche_operator.observations import Observed, PodView, ServiceState
+from tranche_operator.observations import Observed, PodView, ServiceState, Wait
 from tranche_operator.openings import missing_pods
 from tranche_operator.plans import entries_of
-from tranche_operator.views import OwnedMetadata, OwnedPod, owner_uid, read_pods, view
+from tranche_operator.views import OwnedPod, read_pods, view
 
 PAGE = 500
 SERVICE_SECONDS = 60.0
 """A Service that somebody deletes is missed after so long at the latest, when its job is next reconciled."""
+
+
+SITE_SECONDS = 30.0
+"""A Site that is changed is read again after so long at the latest."""
 
 
 class Reader:
@@ -44,22 +50,34 @@ class Reader:
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
-        nameless = {entry.site for entry in missing_pods(observed, job, entries).values() if entry.node is None}
-        labels = {site: await self._site_labels(site) for site in sorted(nameless)}
+        opening = {entry.site for entry in missing_pods(observed, job, entries).values()}
+        sites = {name: await self._site(name) for name in sorted(opening)}
         return Observed(
             key,
             job,
             pods,
             service=await self._service(job),
-            site_labels={site: found for site, found in labels.items() if found is not None},
+            sites={name: found for name, found in sites.items() if found is not None},
             verdict=observed.verdict,
             rejection=observed.rejection,
+            staging_rejection=observed.staging_rejection,
+            refusals=observed.refusals,
+            wait=observed.wait,
         )
 
     def recall(self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...]) -> Observed:
         """A job and pods that were read already, with what is remembered of them."""
         memory = self._memory
-        return Observed(key, job, pods, verdict=memory.verdicts.get(key), rejection=memory.rejections.get(key))
+        return Observed(
+            key,
+            job,
+            pods,
+            verdict=memory.verdicts.get(key),
+            rejection=memory.rejections.get(key),
+            staging_rejection=memory.staging_rejections.get(key),
+            refusals=dict(memory.refusals.get(key, {})),
+            wait=memory.waits.get(key, Wait()),
+        )
 
     async def all_jobs(self, namespace: str | None) -> AsyncIterator[dict[str, Any]]:
         """All TrainingJobs, page by page, as they came.
@@ -120,20 +138,26 @@ class Reader:
     async def _read_service(self, job: TrainingJob) -> ServiceState:
         path = f"{paths.services(job.metadata.namespace)}/{job.metadata.name}"
         try:
-            found = msgspec.convert((await self._client.request("GET", path)).get("metadata"), OwnedMetadata)
+            found = msgspec.convert((await self._client.request("GET", path)).get("metadata"), Metadata)
         except ApiError as error:
             if error.status == 404:
                 return ServiceState.ABSENT
             raise
-        owner = owner_uid(found.owner_references)
+        owner = owner_uid(found)
         if owner is None:
             return ServiceState.FOREIGN
         return ServiceState.OWN if owner == job.metadata.uid else ServiceState.STALE
 
-    async def _site_labels(self, site: str) -> dict[str, str] | None:
+    async def _site(self, name: str) -> SiteSpec | None:
+        """A site; one that was read is not asked for again for a while."""
+        known, at = self._memory.sites.get(name, (None, float("-inf")))
+        if known is not None and time.monotonic() - at < SITE_SECONDS:
+            return known
         try:
-            return SiteObject.model_validate(await self._client.request("GET", paths.site(site))).spec.node_selector
+            found = SiteObject.model_validate(await self._client.request("GET", paths.site(name))).spec
         except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
+            if error.status != 404:
+                raise
+            return None
+        self._memory.sites[name] = (found, time.monotonic())
+        return found

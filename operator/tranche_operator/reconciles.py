@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from tranche.kube import names
-from tranche.kube.resources import TrainingJob
-from tranche_operator import endings, openings, transitions
+from tranche.kube.resources import PlannedStaging, TrainingJob
+from tranche_operator import endings, openings, stagings, transitions
 from tranche_operator.actions import Action, CheckTemplate, RequeueAfter, WriteStatus, in_order
 from tranche_operator.observations import Observed, PodView
 from tranche_operator.plans import Entry, entries_of
@@ -59,6 +59,7 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
         more, findings = _steer(observed, job, own, entries, settings, now)
         actions += more
     actions += _report(job, tally, judgement, findings, now)
+    actions += transitions.wait_events(job, judgement, observed.wait, now)
     return _with_one_requeue(in_order(actions))
 
 
@@ -72,16 +73,23 @@ def _steer(
 ) -> tuple[list[Action], list[Finding]]:
     """Follow the plan of a job that is not over."""
     missing = openings.missing_pods(observed, job, entries)
-    rejection = openings.standing_rejection(observed, missing)
-    rest = openings.pause(rejection, now)
+    bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
+    training = {name: entry for name, entry in missing.items() if name not in bringing}
+    rejection = openings.standing_rejection(observed.rejection, training)
+    refused = openings.standing_rejection(observed.staging_rejection, bringing)
+    unwanted = endings.unwanted_pods(job, own, entries)
     actions = [
         *endings.settle(job, own, entries, settings),
-        *endings.evict(job, own, entries),
+        *endings.evict(unwanted, entries, observed.refusals, now),
         *openings.open_service(observed, job, entries),
-        *(rest or openings.open_pods(observed, job, missing, settings)),
+        *(openings.pause(rejection, now) or openings.open_pods(observed, job, training, settings)),
+        *(openings.pause(refused, now) or openings.open_pods(observed, job, bringing, settings)),
         *openings.ungate(job, own, entries),
     ]
-    findings = openings.rejection_findings(job, rejection, missing)
+    findings = openings.rejection_findings(job, rejection, training)
+    findings += stagings.findings(job, refused)
+    actions += stagings.events(job, findings)
+    findings += endings.refusal_findings(job, unwanted, observed.refusals)
     verdict = observed.verdict
     if not _is_checked(job):
         if verdict is None or verdict.generation != job.metadata.generation:
@@ -118,6 +126,8 @@ def _tally(own: Iterable[PodView], entries: Mapping[str, Entry]) -> Tally:
         active_workers=sum(not pod.over for pod in workers),
         running_workers=sum(not pod.over and pod.phase == "Running" for pod in workers),
         active_servers=sum(pod.role == names.ROLE_SERVER for pod in active),
+        active_chiefs=sum(pod.role == names.ROLE_CHIEF for pod in active),
+        running_chiefs=sum(pod.role == names.ROLE_CHIEF and pod.phase == "Running" for pod in active),
         started=any(pod.phase in ("Running", "Succeeded", "Failed") for pod in workers),
         sites=tuple(sorted({entries[pod.name].site for pod in active if pod.name in entries})),
     )

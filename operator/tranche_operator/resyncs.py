@@ -15,7 +15,8 @@ from typing import Any
 from tranche.kube.clients import ApiError
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import TrainingJob
-from tranche_operator.actions import RequeueAfter
+from tranche_operator.actions import Action, RequeueAfter, TellWait
+from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed, PodView
 from tranche_operator.readings import Reader
 from tranche_operator.reconciles import reconcile
@@ -38,12 +39,14 @@ class Resync:
     def __init__(
         self,
         reader: Reader,
+        memory: Memory,
         add: Callable[[str, float], None],
         settings: Settings,
         clock: Callable[[], datetime],
         namespace: str | None,
     ) -> None:
         self._reader = reader
+        self._memory = memory
         self._add = add
         self._settings = settings
         self._clock = clock
@@ -111,6 +114,14 @@ class Resync:
         actions = reconcile(observed, self._settings, self._clock())
         if not actions:
             return False
-        first = actions[0]
-        self._add(observed.key, first.seconds if isinstance(first, RequeueAfter) else 0.0)
+        self._add(observed.key, min(self._delay(observed.key, action) for action in actions))
         return True
+
+    def _delay(self, key: str, action: Action) -> float:
+        """Seconds until this is to be done."""
+        match action:
+            case RequeueAfter():
+                return action.seconds
+            case TellWait():
+                return self._memory.turn_of(key, self._settings, self._clock())
+        return 0.0

@@ -19,10 +19,12 @@ TERMINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
 OWN_CONDITIONS = frozenset(
     {
         names.CONDITION_COMPLETE,
+        names.CONDITION_EVICTIONS_REFUSED,
         names.CONDITION_FAILED,
         names.CONDITION_INVALID_TEMPLATE,
         names.CONDITION_PODS_REJECTED,
         names.CONDITION_RUNNING,
+        names.CONDITION_STAGING_FAILED,
         names.CONDITION_SUSPENDED,
     }
 )
@@ -35,6 +37,8 @@ class Tally:
     active_workers: int = 0
     running_workers: int = 0
     active_servers: int = 0
+    active_chiefs: int = 0
+    running_chiefs: int = 0
     started: bool = False
     """Whether a worker has ever run, as far as its pods tell."""
     sites: tuple[str, ...] = ()
@@ -68,7 +72,8 @@ def judge(job: TrainingJob, tally: Tally, now: datetime) -> Judgement:
         (job.spec.data.chunks, "chunks") if job.spec.data else (job.spec.workers.max_replicas, "members of the gang")
     )
     progress = job.status.progress
-    if progress is not None and parse_chunks(progress.done).issuperset(range(members)):
+    chief_goes_on = job.status.plan is not None and job.status.plan.chief is not None
+    if progress is not None and not chief_goes_on and parse_chunks(progress.done).issuperset(range(members)):
         return Judgement("Succeeded", "AllDone", f"all {members} {kind} are done")
     limit = job.spec.run_policy.backoff_limit
     if progress is not None and progress.failures > limit:
@@ -78,11 +83,11 @@ def judge(job: TrainingJob, tally: Tally, now: datetime) -> Judgement:
     if deadline is not None and now >= deadline:
         seconds = job.spec.run_policy.active_deadline_seconds
         return Judgement("Failed", "DeadlineExceeded", f"not done {seconds} s after its first pod started")
-    if job.spec.suspend and not tally.active_workers and not tally.active_servers:
+    if job.spec.suspend and not (tally.active_workers or tally.active_servers or tally.active_chiefs):
         return Judgement("Suspended", "Suspended", "spec.suspend is true")
-    if tally.running_workers:
+    if tally.running_workers or tally.running_chiefs:
         return Judgement("Running", "WorkersRun", "")
-    if tally.active_workers:
+    if tally.active_workers or tally.active_chiefs:
         return Judgement("Starting", "WorkersStart", "no worker runs yet")
     return Judgement("Waiting", "NoWorkers", "no worker is planned now")
 

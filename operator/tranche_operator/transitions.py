@@ -1,8 +1,12 @@
-"""Events that tell a job's users of its phases. Pure."""
+"""Events that tell a job's users of its phases, and what it waits for. Pure."""
+
+from datetime import datetime
 
 from tranche.kube.resources import TrainingJob
-from tranche_operator.actions import EmitEvent
-from tranche_operator.observations import TemplateVerdict
+from tranche.model import without_moments
+from tranche_operator.actions import EmitEvent, RequeueAfter, TellWait
+from tranche_operator.observations import TemplateVerdict, Wait
+from tranche_operator.plans import is_current, is_open
 from tranche_operator.statuses import Judgement
 
 
@@ -23,6 +27,25 @@ def phase_events(job: TrainingJob, judgement: Judgement) -> list[EmitEvent]:
                 return [EmitEvent("Normal", "Started", "the first workers start")]
             return [EmitEvent("Normal", "Resumed", "workers start again; durable progress is kept")]
     return []
+
+
+def wait_events(job: TrainingJob, judgement: Judgement, wait: Wait, now: datetime) -> list[TellWait | RequeueAfter]:
+    """What there is to tell of a job that waits: its plan's sentence, if it differs by more than moments from the last.
+
+    Args:
+        job: As read.
+        judgement: Its phase.
+        wait: What has been told.
+        now: Time zone aware.
+    """
+    plan = job.status.plan
+    if judgement.phase != "Waiting" or plan is None or not is_current(job) or any(map(is_open, plan.workers)):
+        return []
+    if not plan.explanation or without_moments(plan.explanation) == without_moments(wait.told):
+        return []
+    if wait.not_before is not None and wait.not_before > now:
+        return [RequeueAfter((wait.not_before - now).total_seconds())]
+    return [TellWait(plan.explanation)]
 
 
 def verdict_events(verdict: TemplateVerdict) -> list[EmitEvent]:

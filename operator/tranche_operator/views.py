@@ -2,28 +2,12 @@
 
 import msgspec
 
-from tranche.kube.identities import identity, plan_stamp
+from tranche.kube.identities import identity, owner_uid, plan_stamp
 from tranche.kube.objects import is_over
-from tranche.kube.resources import GROUP
-from tranche.kube.structs import Metadata, Narrow, Pod, PodSpec
+from tranche.kube.structs import Narrow, Pod, PodSpec
 from tranche_operator.observations import PodView
 
 _DEFAULT_GRACE_SECONDS = 30
-
-
-class Owner(Narrow, frozen=True):
-    """OwnerReference."""
-
-    api_version: str = ""
-    kind: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
-class OwnedMetadata(Metadata, frozen=True):
-    """ObjectMeta with owners."""
-
-    owner_references: tuple[Owner, ...] = ()
 
 
 class Gate(Narrow, frozen=True):
@@ -41,7 +25,6 @@ class GatedSpec(PodSpec, frozen=True):
 class OwnedPod(Pod, frozen=True):
     """A pod with what the operator needs besides."""
 
-    metadata: OwnedMetadata = OwnedMetadata()
     spec: GatedSpec = GatedSpec()
 
 
@@ -71,14 +54,6 @@ def read_pods(raw: bytes) -> PodList:
     return _PODS.decode(raw)
 
 
-def owner_uid(owners: tuple[Owner, ...]) -> str | None:
-    """UID of the TrainingJob that controls an object, or None."""
-    for owner in owners:
-        if owner.controller and owner.kind == "TrainingJob" and owner.api_version.partition("/")[0] == GROUP:
-            return owner.uid
-    return None
-
-
 def view(pod: OwnedPod) -> PodView:
     """What reconcile needs to know."""
     metadata, who = pod.metadata, identity(pod)
@@ -86,7 +61,7 @@ def view(pod: OwnedPod) -> PodView:
     return PodView(
         name=metadata.name,
         uid=metadata.uid,
-        owner=owner_uid(metadata.owner_references),
+        owner=owner_uid(metadata),
         role=who.role if who else "",
         attempt=who.attempt if who else 0,
         phase=pod.status.phase,

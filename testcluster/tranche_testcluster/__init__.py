@@ -2,14 +2,28 @@
 
 ``Cluster`` runs etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; ``ensure`` provides their
 binaries; ``tethered`` and ``spawn`` start other processes that die with this one; ``annotations`` says what a pod can
-ask of the simulated nodes.
+ask of the simulated nodes; ``FaultProxy`` breaks what a client asks of the API server; ``Change`` is one write.
 """
 
 from . import annotations
 from .binaries import ensure
 from .clusters import Cluster
 from .errors import BuildError, ClusterError
+from .histories import Change
 from .meters import Meter
+from .proxies import FaultProxy, Faults
 from .tethers import spawn, tethered
 
-__all__ = ["BuildError", "Cluster", "ClusterError", "Meter", "annotations", "ensure", "spawn", "tethered"]
+__all__ = [
+    "BuildError",
+    "Change",
+    "Cluster",
+    "ClusterError",
+    "FaultProxy",
+    "Faults",
+    "Meter",
+    "annotations",
+    "ensure",
+    "spawn",
+    "tethered",
+]

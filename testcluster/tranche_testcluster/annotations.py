@@ -5,6 +5,8 @@
 * ``BATCH_SECONDS``, instead: per mini-batch. The pod trains, in this order, the chunks of its variable
   ``TRANCHE_CHUNKS`` ("0,5,9"), each up to ``TRANCHE_EPOCHS`` × ``TRANCHE_BATCHES`` batches, and begins where
   ``TRANCHE_RESUME`` ("5:1160,7:3", may be absent) says. The variables are those of its first container.
+* ``CHECKPOINT_BATCHES``, with it: a checkpoint holds a whole multiple of so many mini-batches (default 1). Of a member
+  of a gang, whose whole run counts as one batch, it holds a fraction: so it resumes like one with a volume.
 * Neither: it runs until it is deleted, like a parameter server.
 * ``EXIT_CODE``: at the natural end; 0 (the default) is Succeeded, anything else Failed.
 * ``CHECKPOINT_SECONDS``: how long it saves when it is deleted or evicted while it runs (default 0). Then it is
@@ -20,5 +22,6 @@ A pod whose request is not understood (no number, a missing variable) hangs wher
 START_SECONDS = "kwok.tranche.dev/start-seconds"
 RUN_SECONDS = "kwok.tranche.dev/run-seconds"
 BATCH_SECONDS = "kwok.tranche.dev/batch-seconds"
+CHECKPOINT_BATCHES = "kwok.tranche.dev/checkpoint-batches"
 EXIT_CODE = "kwok.tranche.dev/exit-code"
 CHECKPOINT_SECONDS = "kwok.tranche.dev/checkpoint-seconds"

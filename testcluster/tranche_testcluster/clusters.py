@@ -11,11 +11,12 @@ from typing import Any, Self
 
 import yaml
 
-from . import binaries, commands, kubeconfigs, sites
+from . import binaries, commands, histories, kubeconfigs, sites
 from .certificates import Authority, signing_keys, write_secret
 from .clients import Client
 from .components import Component
 from .errors import ClusterError
+from .proxies import FaultProxy
 from .workspaces import HOST, Workspace
 
 _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
@@ -145,6 +146,8 @@ class Cluster:
     ) -> list[str]:
         """Create the nodes ``name-0``, ``name-1``, … in the zone ``name`` and return their names when they are usable.
 
+        Pods that were left by removed nodes of these names go on.
+
         Args:
             name: of the site, which is the value of the nodes' zone label.
             nodes: how many.
@@ -160,6 +163,7 @@ class Cluster:
         names = [f"{name}-{number}" for number in range(nodes)]
         labels = extra_labels or {}
         sites.create(self._admin, [sites.node(name, one, capacity, labels) for one in names], timeout)
+        sites.nudge(self._admin, names)
         return names
 
     def remove_site(self, name: str) -> None:
@@ -180,8 +184,26 @@ class Cluster:
         """Undo ``silence`` and wait until kwok is back, which takes a quarter of ``node_lease_seconds``."""
         self._hand_over(sites.release(self._admin, node))
 
-    def service_account_kubeconfig(self, namespace: str, name: str, *, seconds: int = 86_400) -> Path:
+    def proxy(self, seed: int = 0) -> FaultProxy:
+        """A proxy in front of the API server, to be entered; its certificate is the API server's."""
+        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        serving.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
+        return FaultProxy(self.url, seed=seed, serving=serving, trusting=self._tls())
+
+    def history(self, *resources: str) -> list[histories.Change]:
+        """All changes of these resources so far; `histories` says what they are called and which flags it takes."""
+        return histories.read(self._ports["etcd"], resources)
+
+    def service_account_kubeconfig(
+        self, namespace: str, name: str, *, seconds: int = 86_400, url: str | None = None
+    ) -> Path:
         """Write a kubeconfig with a token of a service account, valid so long, so that RBAC is enforced.
+
+        Args:
+            namespace: Of the account.
+            name: Of the account.
+            seconds: How long the token is valid.
+            url: Of a proxy; default: the API server itself.
 
         Raises:
             ClusterError: there is no such account.
@@ -191,7 +213,7 @@ class Cluster:
         if status != 201:
             raise ClusterError(f"no token for the service account {namespace}/{name}: {status} {answer}")
         target = self.directory / f"{namespace}.{name}.kubeconfig"
-        return kubeconfigs.write_with_token(target, self.url, self._authority, name, answer["status"]["token"])
+        return kubeconfigs.write_with_token(target, url or self.url, self._authority, name, answer["status"]["token"])
 
     def start_scheduler(self, config: Mapping[str, Any] | str | None = None, name: str = "kube-scheduler") -> None:
         """Start a kube-scheduler, in place of a running one of the same component name, and wait until it is ready.

@@ -1,10 +1,12 @@
 """Record what a real kube-scheduler sends to an extender: ``python tests/contract/record.py`` rewrites ``*.json`` here.
 
-A pod with a short list is filtered and prioritized; then one that fits nowhere asks whom it may evict.
+A pod with a short list is filtered, prioritized and bound; then one that fits nowhere asks whom it may evict.
 """
 
 import json
 import threading
+from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from tranche_testcluster import Cluster
 
 HERE = Path(__file__).parent
-VERBS = ("filter", "prioritize", "preempt")
+VERBS = ("filter", "prioritize", "preempt", "bind")
 PODS = "/api/v1/namespaces/default/pods"
 GPU = "nvidia.com/gpu"
 SECONDS = 60
@@ -24,6 +26,7 @@ class Recorder(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.bodies: dict[str, bytes] = {}
+        self.bind: Callable[[dict[str, Any]], str] = lambda body: "there is no cluster yet"
         self.complete = threading.Event()
 
     def answer(self, verb: str, raw: bytes) -> Any:
@@ -37,6 +40,8 @@ class Recorder(ThreadingHTTPServer):
                 return {"NodeNames": body["NodeNames"]}
             case "prioritize":
                 return [{"Host": name, "Score": 1} for name in body["NodeNames"]]
+            case "bind":
+                return {"Error": self.bind(body)}
             case _:
                 return {"NodeNameToMetaVictims": body["NodeNameToMetaVictims"]}
 
@@ -54,6 +59,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
         """Say nothing."""
+
+
+def bind(cluster: Cluster, asked: dict[str, Any]) -> str:
+    """Do what kube-scheduler asks."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": asked["Node"]}
+    body = {"metadata": {"name": asked["PodName"], "uid": asked["PodUID"]}, "target": target}
+    status, answer = cluster.request("POST", f"{PODS}/{asked['PodName']}/binding", body)
+    return "" if status == 201 else str(answer)
 
 
 def config(port: int) -> dict[str, Any]:
@@ -91,6 +104,7 @@ def main() -> None:
     recorder = Recorder()
     threading.Thread(target=recorder.serve_forever, daemon=True).start()
     with Cluster() as cluster:
+        recorder.bind = partial(bind, cluster)
         nodes = cluster.add_site("edge-a", nodes=3, gpus=2)
         for name, value in (("low", -10), ("high", 10)):
             priority = {"metadata": {"name": name}, "value": value}

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from extender_objects import Stores, job, window
 from tranche.extender.apps import create_app
-from tranche.extender.wires import decode_candidates, decode_names
+from tranche.extender.wires import decode_binding, decode_candidates, decode_names
 from tranche.kube.identities import Identity, identity, plan_stamp
 from tranche.kube.metrics import Metrics
 from tranche.kube.objects import pod_constraints, pod_requests
@@ -25,7 +25,7 @@ def recorded(verb: str) -> list[Path]:
 
 
 def test_every_verb_was_recorded() -> None:
-    assert all(recorded(verb) for verb in ("filter", "prioritize", "preempt"))
+    assert all(recorded(verb) for verb in ("filter", "prioritize", "preempt", "bind"))
 
 
 @pytest.mark.parametrize("file", recorded("filter") + recorded("prioritize"), ids=lambda file: file.stem)
@@ -47,7 +47,16 @@ def test_victims_are_read(file: Path) -> None:
     assert all(victims.pods[0].uid for victims in asked.victims.values())
 
 
-@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", recorded("bind"), ids=lambda file: file.stem)
+def test_what_is_to_be_bound_is_read_however_the_names_are_written(file: Path) -> None:
+    body = json.loads(file.read_bytes())
+    asked = decode_binding(file.read_bytes())
+    assert (asked.pod_namespace, asked.pod_name, asked.pod_uid) == ("default", "cats-worker-0-1", body["PodUID"])
+    assert asked.node in NODES
+    assert decode_binding(json.dumps({name.lower(): value for name, value in body.items()}).encode()) == asked
+
+
+@pytest.mark.parametrize("file", [f for f in RECORDED if f not in recorded("bind")], ids=lambda file: file.stem)
 def test_the_answer_is_the_same_however_the_names_are_written(file: Path) -> None:
     stores = Stores(NODES)
     made = job("cats", window(0, 1, NODES[1], NODES[2]), stamp=(1, 7), namespace="default")

@@ -6,19 +6,35 @@ from unittest import TestCase
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from builders import job, node, planner, worker
-from tranche.model import Job, Node, Preemption, Quota, QuotaLimit, Resources, WindowState
+from tranche.model import (
+    Allotment,
+    ChunkRequest,
+    Job,
+    Node,
+    PlannedServer,
+    Preemption,
+    Quota,
+    QuotaLimit,
+    Report,
+    Resources,
+    WindowState,
+)
 from tranche.planner import (
+    ChunksRequested,
+    EvictionRefused,
     JobChanged,
     JobRemoved,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
     Planner,
+    ProgressReported,
     QuotaChanged,
     QuotaRemoved,
+    StagingEnded,
     Tick,
     WorkerBound,
     WorkerEnded,
@@ -26,9 +42,15 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.gangs import expected_end
 from tranche.planner.invariants import check
+from tranche.planner.releases import end_of
+from tranche.planner.renewals import allotment
+from tranche.policies import JobState
 
 GPUS = st.integers(1, 4)
+MOST_JOBS = 12
+"""At a time: more make runs slow, and nothing is different among them."""
 
 
 class PlannerMachine(RuleBasedStateMachine):
@@ -40,20 +62,24 @@ class PlannerMachine(RuleBasedStateMachine):
     def build(self, gpus: list[int]) -> None:
         self.now = 0.0
         self.nodes: dict[str, Node] = {f"n{i}": node(f"n{i}", f"edge-{i % 2}", count) for i, count in enumerate(gpus)}
-        self.planner: Planner = planner(self.policy, list(self.nodes.values()))
+        self.planner: Planner = planner(self.policy, list(self.nodes.values()), server_idle_seconds=100.0)
         self.jobs: dict[str, Job] = {}
         self.submitted = 0
 
+    @precondition(lambda self: len(self.jobs) < MOST_JOBS)
     @rule(
         chunks=st.integers(1, 5),
         gpus=st.integers(1, 3),
         seconds=st.floats(1, 1000),
         limit=st.integers(1, 5),
         servers=st.integers(0, 1),
+        chief=st.sampled_from([None, 0, 1]),
         preemption=st.sampled_from(Preemption),
         gang=st.booleans(),
         elsewhere=st.booleans(),
+        staged=st.booleans(),
         priority=st.sampled_from([-10, -9, -8]),
+        durable=st.sampled_from([None, True, False]),
     )
     def submit(
         self,
@@ -62,10 +88,13 @@ class PlannerMachine(RuleBasedStateMachine):
         seconds: float,
         limit: int,
         servers: int,
+        chief: int | None,
         preemption: Preemption,
         gang: bool,
         elsewhere: bool,
+        staged: bool,
         priority: int,
+        durable: bool | None,
     ) -> None:
         rigid = gang and self.planner.policy.plans_gangs
         one = job(
@@ -80,10 +109,17 @@ class PlannerMachine(RuleBasedStateMachine):
             owner=f"team-{chunks % 2}",
             data_site=f"edge-{gpus % 2}" if elsewhere else None,
             chunk_bytes=1e9 if elsewhere else 0.0,  # 80 s between two sites
+            staged=staged
+            and elsewhere
+            and not rigid
+            and self.planner.queue is not None
+            and self.planner.queue.policy.sited,
             servers=servers,
             server=worker(0) if servers else None,
+            chief=worker(chief) if rigid and chief is not None else None,
             preemption=preemption,
             priority=priority,
+            durable=durable,
         )
         self.submitted += 1
         self.jobs[one.key] = one
@@ -110,6 +146,67 @@ class PlannerMachine(RuleBasedStateMachine):
             run = self.planner.cluster.jobs[key].runs[attempt]
             progress = dict.fromkeys(run.window.chunks, 100 * part) if outcome != "Succeeded" else None
             self.planner.handle(WorkerEnded(key, attempt, outcome, self.now, progress), self.now)  # type: ignore[arg-type]
+
+    @rule(data=st.data(), chunks=st.sets(st.integers(0, 5)), part=st.floats(0, 1.5), saved=st.floats(-0.5, 1))
+    def report(self, data: st.DataObject, chunks: set[int], part: float, saved: float) -> None:
+        if self.jobs:
+            key = data.draw(st.sampled_from(sorted(self.jobs)))
+            state = self.planner.cluster.jobs[key]
+            attempt = data.draw(st.integers(0, state.attempts))
+            applied, durable = (dict.fromkeys(chunks, 100 * share) for share in (part, part * saved))
+            self.planner.handle(ProgressReported(Report(key, attempt, applied, durable), self.now), self.now)
+
+    @rule(data=st.data(), part=st.sampled_from([0.5, 1.0, 1.0, 1.5]), late=st.integers(0, 1))
+    def ask_for_chunks(self, data: st.DataObject, part: float, late: int) -> None:
+        if picked := self._pick(data):
+            key, attempt = picked
+            state = self.planner.cluster.jobs[key]
+            window = state.runs[attempt].window
+            request = ChunkRequest(key, attempt, window.fence - late, dict.fromkeys(window.chunks, 100 * part))
+            first, again = (self._answer(request, state) for _ in range(2))
+            assert first == again
+            new = window.chunks != state.runs[attempt].window.chunks
+            assert not new or (state.done.issuperset(window.chunks) and not state.done.intersection(first.chunks))
+
+    def _answer(self, request: ChunkRequest, state: JobState) -> Allotment:
+        self.planner.handle(ChunksRequested(request, self.now), self.now)
+        given = allotment(state, request.attempt, request.fence, request.durable)
+        assert given is not None
+        return given
+
+    @rule(data=st.data(), outcome=st.sampled_from(["Succeeded", "Succeeded", "Preempted", "Failed", "Lost"]))
+    def end_staging(self, data: st.DataObject, outcome: str) -> None:
+        if staging := self._stagings():
+            self.planner.handle(StagingEnded(*data.draw(st.sampled_from(staging)), outcome, 60.0), self.now)  # type: ignore[arg-type]
+
+    def _stagings(self) -> list[tuple[str, int]]:
+        jobs = self.planner.cluster.jobs
+        return [(key, one.attempt) for key, state in jobs.items() for one in state.stagings.values() if one.attempt]
+
+    @rule(
+        data=st.data(),
+        ending=st.sampled_from(
+            [("Lost", None), ("Preempted", 143), ("Preempted", 137), ("Failed", 1), ("Succeeded", 0)]
+        ),
+    )
+    def end_a_server(self, data: st.DataObject, ending: tuple[Any, int | None]) -> None:
+        found = [(key, s.planned) for key, state in self.planner.cluster.jobs.items() for s in state.servers]
+        if found:
+            key, planned = data.draw(st.sampled_from(found))
+            self.planner.handle(end_of(key, planned, *ending), self.now)
+
+    @rule(data=st.data())
+    def keep_a_server(self, data: st.DataObject) -> None:
+        if stopping := self._stopping():
+            key, planned = data.draw(st.sampled_from(stopping))
+            self.planner.handle(EvictionRefused(key, (planned.attempt,), "budget"), self.now)
+
+    @rule(data=st.data(), all_of_them=st.booleans())
+    def refuse_eviction(self, data: st.DataObject, all_of_them: bool) -> None:
+        if picked := self._pick(data):
+            key, attempt = picked
+            attempts = tuple(self.planner.cluster.jobs[key].runs) if all_of_them else (attempt,)
+            self.planner.handle(EvictionRefused(key, attempts, "budget"), self.now)
 
     @rule(data=st.data())
     def land_elsewhere(self, data: st.DataObject) -> None:
@@ -189,6 +286,7 @@ class PlannerMachine(RuleBasedStateMachine):
             self.planner.handle(JobChanged(healed), self.now)
             self.jobs[key] = healed
         for _ in range(3000):
+            self._end_helpers()
             windows = [(s, run) for s in self.planner.cluster.jobs.values() for run in s.runs.values()]
             if not windows:
                 wakeup = self.planner.next_wakeup()
@@ -200,9 +298,31 @@ class PlannerMachine(RuleBasedStateMachine):
             for state, run in windows:
                 outcome = "Preempted" if run.window.state is WindowState.CLOSING else "Succeeded"
                 self.planner.handle(WorkerEnded(state.job.key, run.window.attempt, outcome, self.now), self.now)  # type: ignore[arg-type]
+        self._assert_finished()
+
+    def _end_helpers(self) -> None:
+        for key, server in self._stopping():
+            self.planner.handle(end_of(key, server, "Preempted", 143), self.now)
+        for key, state in self.planner.cluster.jobs.items():
+            if (end := expected_end(key, state)) is not None:
+                self.planner.handle(end, self.now)
+        for key, attempt in self._stagings():
+            self.planner.handle(StagingEnded(key, attempt, "Succeeded", 60.0), self.now)
+
+    def _stopping(self) -> list[tuple[str, PlannedServer]]:
+        jobs = self.planner.cluster.jobs
+        return [(key, one.planned) for key, state in jobs.items() for one in state.servers if one.closing]
+
+    def _could_run(self, one: Job) -> bool:
+        """Whether the healthy nodes hold all that starts together, tried with the chief on each of them."""
+        gpus = [n.allocatable.gpus for n in self.nodes.values()]
+        chief = one.chief.requests.gpus if one.chief is not None else 0
+        left = [[count - chief * (at == host) for at, count in enumerate(gpus)] for host in range(len(gpus))]
+        return any(min(rest) >= 0 and sum(n // one.gpus for n in rest) >= one.together for rest in left)
+
+    def _assert_finished(self) -> None:
         for key, one in self.jobs.items():
-            places = sum(n.allocatable.gpus // one.gpus for n in self.nodes.values())
-            if places >= (one.chunks if one.rigid else 1):
+            if self._could_run(one):
                 state = self.planner.cluster.jobs[key]
                 assert state.finished, f"{key} is lost: {self.planner.plan_of(key, self.now).explanation}"
 

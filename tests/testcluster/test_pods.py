@@ -193,6 +193,24 @@ def test_a_preempted_pod_saves_what_it_trained_until_it_was_asked_to_stop(pods: 
     pods.release("preempted")
 
 
+def test_a_member_of_a_gang_saves_a_fraction_of_its_run_and_resumes_from_it(pods: Pods) -> None:
+    asked = {annotations.BATCH_SECONDS: "2", annotations.CHECKPOINT_BATCHES: "0.125"}
+    env = {"TRANCHE_CHUNKS": "3", "TRANCHE_EPOCHS": "1", "TRANCHE_BATCHES": "1"}
+    pods.create("member", asked, {**env, "TRANCHE_RESUME": "3:0.25"}, finalizers=(FINALIZER,))
+    running = pods.until_phase("member", "Running")
+    time.sleep(0.6)
+    pods.evict("member")
+    pod = pods.until_phase("member", "Failed")
+    trained = (moment(pod, "stopping") - moment(running, "started")) / 2
+    assert json.loads(terminated(pod)["message"]) == {"3": 0.25 + trained // 0.125 * 0.125}
+    pods.release("member")
+
+    pods.create("member-again", asked, {**env, "TRANCHE_RESUME": "3:0.625"})
+    running = pods.until_phase("member-again", "Running")
+    pods.until_phase("member-again", "Succeeded")
+    assert time.time() - moment(running, "started") == pytest.approx(0.75, abs=0.3)
+
+
 def test_a_pod_that_cannot_save_in_its_grace_period_is_killed(pods: Pods) -> None:
     asked = {annotations.BATCH_SECONDS: "0.01", annotations.CHECKPOINT_SECONDS: "9"}
     pods.create("killed", asked, training("0", 10_000), grace=1, finalizers=(FINALIZER,))

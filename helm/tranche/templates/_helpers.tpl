@@ -72,8 +72,10 @@ affinity: {{ toJson . }}
 
 {{/* Configuration of the second kube-scheduler, in the release's namespace. */}}
 {{- define "tranche.schedulerConfig" -}}
+{{- $bind := .Values.scheduler.bind | ternary "\n    bindVerb: bind" "" }}
 {{- .Files.Get "files/scheduler-config.yaml" | trim
-    | replace "resourceNamespace: tranche-system" (printf "resourceNamespace: %s" .Release.Namespace) }}
+    | replace "resourceNamespace: tranche-system" (printf "resourceNamespace: %s" .Release.Namespace)
+    | replace "preemptVerb: preempt" (printf "preemptVerb: preempt%s" $bind) }}
 {{- end }}
 
 {{/* Command that succeeds when the scheduler's path answers 200. */}}

@@ -16,12 +16,15 @@ import click
 
 from tranche.cli.numbers import LIVE_POLICY, Finite
 from tranche.extender.apps import create_app
+from tranche.extender.binds import add_bind
+from tranche.extender.reports import create_report_app
 from tranche.extender.servers import serve
+from tranche.extender.tokens import TokenReviewer
 from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.leases import take_term
+from tranche.kube.leases import DeposedError, Leadership
 from tranche.kube.metrics import Metrics
 from tranche.kube.names import GPU_RESOURCE
-from tranche.live import Controller, ControllerSettings, DeposedError
+from tranche.live import Controller, ControllerSettings
 from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
 from tranche.planner import Planner, PlannerSettings
@@ -38,12 +41,16 @@ class Options:
     kubeconfig: str | None
     host: str
     port: int
+    report_host: str
+    report_port: int | None
     policy: str
     share_weights: dict[str, float]
     seed: int
     lease_namespace: str
     gpu_resource: str
     estimate_seconds: float
+    server_idle_seconds: float
+    bind: bool
     validate: bool
     journal: Path | None
 
@@ -61,6 +68,8 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Default: in-cluster, else ~/.kube.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of extender and API.")
 @click.option("--port", default=10262, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--report-host", default="127.0.0.1", show_default=True, help="Address of the report API.")
+@click.option("--report-port", type=click.IntRange(0, 65535), help="Take progress reports of training pods here.")
 @click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY, help="Options as in chunk:aging=0.")
 @click.option(
     "--share-weight",
@@ -76,6 +85,14 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
 @click.option(
     "--estimate-seconds", default=300.0, show_default=True, help="Write planned times again when moved by more."
 )
+@click.option(
+    "--server-idle-seconds",
+    default=300.0,
+    show_default=True,
+    type=Finite(0, 1e9),
+    help="Parameter servers without workers save and stop after so long, if a later one finds what they saved.",
+)
+@click.option("--bind", is_flag=True, help="Offer the bind verb (set bindVerb in kube-scheduler's configuration too).")
 @click.option("--validate", is_flag=True, help="Check the planner's invariants after every event (slow).")
 @click.option(
     "--journal",
@@ -108,30 +125,46 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
     async with ApiClient.connect(options.kubeconfig) as client:
         watches = Watches(client)
         metrics = Metrics()
-        settings = PlannerSettings(seed=options.seed, validate=options.validate, share_weights=options.share_weights)
+        settings = PlannerSettings(
+            seed=options.seed,
+            validate=options.validate,
+            server_idle_seconds=options.server_idle_seconds,
+            share_weights=options.share_weights,
+        )
         policy = get_live_policy(options.policy)
         planner = JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )
-        app = create_app(watches, metrics, watches.unsynced, options.gpu_resource)
+        desk = controller.reports
+        app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, desk.trained)
+        if options.bind:
+            add_bind(app, client, metrics)
         identity = f"{socket.gethostname()}_{os.getpid()}"
-
-        async def term(above: int) -> int:
-            gc.collect()
-            gc.freeze()  # what the watches hold stays; a full collection over it would stall kube-scheduler's calls
-            return await take_term(client, options.lease_namespace, identity=identity, above=above)
-
+        leadership = Leadership(client, options.lease_namespace, identity)
         logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(watches.run()),
-                group.create_task(controller.run(term)),
+                group.create_task(controller.run(leadership)),
                 group.create_task(serve(app, options.host, options.port)),
             ]
+            if options.report_port is not None:
+                reports = create_report_app(
+                    watches.pods.store, watches.jobs.store, desk, controller.renewals, TokenReviewer(client), metrics
+                )
+                tasks.append(group.create_task(serve(reports, options.report_host, options.report_port)))
+            freezing = group.create_task(_freeze(watches))
             await _first(stopping, tasks)
-            for task in tasks:
+            for task in (freezing, *tasks):
                 task.cancel()
+
+
+async def _freeze(watches: Watches) -> None:
+    """What the watches hold stays; a full collection over it would stall kube-scheduler's calls."""
+    await watches.synced()
+    gc.collect()
+    gc.freeze()
 
 
 async def _first(stopping: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:

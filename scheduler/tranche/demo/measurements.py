@@ -1,6 +1,9 @@
 """What the control plane of this run took its time for: a few figures, the same for all jobs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import groupby
 from statistics import fmean, linear_regression
 
 from tranche.demo.courses import Course, Stay, stays_of
@@ -23,6 +26,71 @@ def measure_delays(courses: Mapping[str, Course], save_seconds: float) -> Delays
     ]
     handovers = [gap for stay in stays if stay.handover for gap in _handover(stay, stays)]
     return Delays(start, _mean(stops), save_seconds, _mean(handovers), crowd)
+
+
+@dataclass(frozen=True, slots=True)
+class Turnaround:
+    """How long a GPU that somebody waited for was idle."""
+
+    freed: float
+    """When the last of all GPUs that the start needed became free, by the planner's clock in seconds."""
+    opened: float
+    """When the plan gave it to the one who waited; before `freed` if a worker had to leave first."""
+    started: float
+    """When that one trained."""
+    handover: bool
+
+    @property
+    def seconds(self) -> float:
+        """In all."""
+        return self.started - self.freed
+
+    @property
+    def planning_seconds(self) -> float:
+        """Until the plan said who is next."""
+        return max(0.0, self.opened - self.freed)
+
+    @property
+    def starting_seconds(self) -> float:
+        """From then, or from when it was free if that was later, to training."""
+        return self.started - max(self.opened, self.freed)
+
+
+def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[Turnaround]:
+    """One for each worker of one GPU that started and had not found enough of them free when its job was submitted.
+
+    A worker takes the GPU of its node that is free the longest, so that what counts is since when there was room for
+    it; workers of a job whose windows opened together wait for the last of them. An end that was told after the start
+    of the next one on its GPU counts as if it had come just before.
+
+    Args:
+        courses: Of all jobs.
+        gpus: Of each node.
+    """
+    stays = [(key, stay) for key, course in courses.items() for stay in course.stays.values()]
+    trained = [(stay.started, key, stay) for key, stay in stays if stay.started is not None]
+    ended = [(stay.ended, stay.node) for _, _, stay in trained if stay.ended is not None]
+    free = {node: [0.0] * count for node, count in gpus.items()}
+    late = dict.fromkeys(gpus, 0)
+    ends = iter(sorted(ended))
+    end = next(ends, None)
+    taken: list[tuple[str, float, float, Stay]] = []
+    for started, key, stay in sorted(trained, key=lambda one: one[:2]):
+        while end is not None and end[0] <= started:
+            if late[end[1]]:
+                late[end[1]] -= 1
+            else:
+                heappush(free[end[1]], end[0])
+            end = next(ends, None)
+        late[stay.node] += not free[stay.node]
+        taken.append((key, stay.opened, heappop(free[stay.node]) if free[stay.node] else started, stay))
+    found = []
+    for (key, opened), group in groupby(sorted(taken, key=lambda one: one[:2]), key=lambda one: one[:2]):
+        together = list(group)
+        freed = max(since for _, _, since, _ in together)
+        if freed > courses[key].submitted:
+            found += [Turnaround(freed, opened, s.started, s.handover) for *_, s in together if s.started is not None]
+    return found
 
 
 def start_errors(courses: Mapping[str, Course], delays: Delays) -> list[float]:

@@ -2,25 +2,20 @@
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from tranche.demo import workloads
-from tranche.demo.courses import read_courses
-from tranche.demo.measurements import measure_delays, report_seconds
-from tranche.demo.observations import API, Snapshot, observe, observe_nodes
+from tranche.demo.observations import API, Snapshot
+from tranche.demo.replays import journal_of, outcome_of, replay
 from tranche.demo.reports import Outcome, report
 from tranche.demo.screens import Screen, Step
 from tranche.demo.stacks import Stack, apply_manifests
-from tranche.kube.converts import to_job, to_site
-from tranche.live.journals import JournalError, read_journal
-from tranche.model import Job
+from tranche.live.journals import JournalError
 from tranche_testcluster import Cluster, ClusterError, ensure
 
-NAMESPACE = "default"
-POLL_SECONDS = 0.5
 GRACE_SECONDS = 120.0
 """After the last job could have ended in the worst order, the demo gives up."""
 
@@ -71,8 +66,8 @@ def _run(console: Console, settings: DemoSettings) -> bool:
         with Step(console, "CRDs, RBAC, sites"):
             apply_manifests(cluster)
             create_sites(cluster)
-        _journal(cluster).unlink(missing_ok=True)
-        options = ["--estimate-seconds", "3", "--seed", str(settings.seed), "--journal", str(_journal(cluster))]
+        journal_of(cluster).unlink(missing_ok=True)
+        options = ["--estimate-seconds", "3", "--seed", str(settings.seed), "--journal", str(journal_of(cluster))]
         with Step(console, "scheduler, kube-scheduler, operator"):
             ours = stack.enter_context(Stack(cluster, settings.policy, scheduler_options=options))
         outcome = _watch(console, cluster, ours, jobs, settings.picture)
@@ -81,11 +76,6 @@ def _run(console: Console, settings: DemoSettings) -> bool:
         if settings.keep:
             _wait_for_interrupt(console)
     return len(outcome.completed) == len(jobs)
-
-
-def _journal(cluster: Cluster) -> Path:
-    """Where the scheduler writes what becomes of every window."""
-    return cluster.directory / "journal.jsonl"
 
 
 def create_sites(cluster: Cluster) -> None:
@@ -114,60 +104,17 @@ def _watch(
     console: Console, cluster: Cluster, ours: Stack, jobs: list[workloads.DemoJob], picture: Path | None
 ) -> Outcome:
     """Submit the jobs when they are due and draw until all have ended."""
-    pending = list(jobs)
-    submitted: dict[str, float] = {}
-    begin = time.time()
     work = sum(job.chunks * job.chunk_seconds for job in jobs)
-    deadline = begin + jobs[-1].arrival_seconds + work + GRACE_SECONDS
-    snapshot = Snapshot((), ())
+    unsaved = [picture] if picture else []
     with Screen(console, len(jobs), ours.policy) as screen:
-        while pending or not snapshot.finished:
-            now = time.time()
-            while pending and pending[0].arrival_seconds <= now - begin:
-                job = pending.pop(0)
-                _submit(cluster, job)
-                submitted[job.name] = time.time()
-            snapshot = observe(cluster, NAMESPACE)
-            screen.show(now - begin, snapshot)
-            if picture and 2 * snapshot.phases["Succeeded"] >= len(jobs):
-                screen.save(picture, now - begin, snapshot)
-                picture = None
-            for name, process in ours.processes.items():
-                if process.poll() is not None:
-                    raise ClusterError(f"{name} ended with {process.returncode}, see {ours.log(name)}")
-            if now > deadline:
-                raise ClusterError(f"not all jobs ended in time: {dict(snapshot.phases)}")
-            time.sleep(max(0.0, POLL_SECONDS - (time.time() - now)))
-    return _outcome(cluster, snapshot, submitted)
 
+        def show(seconds: float, snapshot: Snapshot) -> None:
+            screen.show(seconds, snapshot)
+            if unsaved and 2 * snapshot.phases["Succeeded"] >= len(jobs):
+                screen.save(unsaved.pop(), seconds, snapshot)
 
-def _submit(cluster: Cluster, job: workloads.DemoJob) -> None:
-    path = f"{API}/namespaces/{NAMESPACE}/trainingjobs"
-    status, answer = cluster.request("POST", path, job.manifest(NAMESPACE))
-    if status != 201:
-        raise ClusterError(f"{job.name} was refused: {answer.get('message', answer)}")
-
-
-def _outcome(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float]) -> Outcome:
-    completed: dict[str, float] = {}
-    planned: list[Job] = []
-    for resource in snapshot.jobs:
-        job, end = to_job(resource), resource.status.completion_time
-        if end is not None and resource.status.phase == "Succeeded":
-            completed[job.key] = end.timestamp()
-        planned.append(replace(job, submitted=submitted[resource.metadata.name]))
-    sites = {site.metadata.name: site for site in snapshot.sites}
-    courses = read_courses(read_journal(_journal(cluster)))
-    return Outcome(
-        completed,
-        snapshot.preemptions,
-        courses,
-        measure_delays(courses, workloads.CHECKPOINT_SECONDS),
-        report_seconds(courses, completed),
-        tuple(planned),
-        tuple(to_site(site) for site in sites.values()),
-        tuple(observe_nodes(cluster, sites)),
-    )
+        seen, submitted = replay(cluster, ours, jobs, jobs[-1].arrival_seconds + work + GRACE_SECONDS, show)
+    return outcome_of(cluster, seen, submitted, workloads.CHECKPOINT_SECONDS)
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:

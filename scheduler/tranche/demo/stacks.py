@@ -25,6 +25,8 @@ SYSTEM_NAMESPACE = "tranche-system"
 READY_SECONDS = 30.0
 RESOURCES = ("trainingjobs", "sites")
 STOP_SECONDS = 5.0
+KUBE_SCHEDULER = "tranche-kube-scheduler"
+"""Name of our kube-scheduler as a component of the cluster."""
 
 
 def manifests() -> Path:
@@ -59,6 +61,7 @@ class Stack:
     scheduler_options: Sequence[str] = ()
     operator_options: Sequence[str] = ()
     port: int = 0
+    report_port: int = 0
     health_port: int = 0
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
@@ -68,10 +71,11 @@ class Stack:
         Raises:
             ClusterError: if a process ends or does not become ready; its last lines are quoted.
         """
-        self.port, self.health_port = self.port or _free_port(), self.health_port or _free_port()
+        self.port, self.health_port = self.port or free_port(), self.health_port or free_port()
+        self.report_port = self.report_port or free_port()
         try:
             self.start_scheduler()
-            self.cluster.start_scheduler(self._scheduler_config(), name="tranche-kube-scheduler")
+            self.start_kube_scheduler()
             self.start_operator()
         except BaseException:
             self.stop()
@@ -88,23 +92,41 @@ class Stack:
         """Of extender and API."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def report_url(self) -> str:
+        """Of the report API."""
+        return f"http://127.0.0.1:{self.report_port}"
+
     def log(self, name: str) -> Path:
         """The file with what the process `scheduler` or `operator` says."""
         return self.cluster.directory / f"tranche-{name}.log"
 
-    def start_scheduler(self) -> None:
-        """Start (again) planner and extender, and wait until the watches are in step."""
+    def start_scheduler(self, name: str = "scheduler", port: int | None = None) -> None:
+        """Start (again) planner and extender, or another replica of them, and wait until the watches are in step."""
+        ports = (self.port, self.report_port) if port is None else (port, free_port())
         kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-scheduler")
+        self._start(name, self.scheduler_command(kubeconfig, *ports), f"http://127.0.0.1:{ports[0]}/readyz")
+
+    def scheduler_command(self, kubeconfig: Path, port: int, report_port: int) -> list[str]:
+        """Command line of planner and extender."""
         command = [sys.executable, "-m", "tranche", "scheduler", "--kubeconfig", str(kubeconfig)]
-        command += ["--port", str(self.port), "--policy", self.policy, *self.scheduler_options]
-        self._start("scheduler", command, f"{self.url}/readyz")
+        command += ["--port", str(port), "--policy", self.policy, "--report-port", str(report_port)]
+        return [*command, *self.scheduler_options]
+
+    def start_kube_scheduler(self) -> None:
+        """Start (again) the kube-scheduler that asks our extender."""
+        self.cluster.start_scheduler(self._scheduler_config(), name=KUBE_SCHEDULER)
 
     def start_operator(self) -> None:
         """Start (again) the operator, and wait until it is alive."""
         kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-operator")
+        self._start("operator", self.operator_command(kubeconfig), f"http://127.0.0.1:{self.health_port}/healthz")
+
+    def operator_command(self, kubeconfig: Path) -> list[str]:
+        """Command line of the operator."""
         command = [sys.executable, "-m", "tranche_operator", "--kubeconfig", str(kubeconfig)]
-        command += ["--health-port", str(self.health_port), *self.operator_options]
-        self._start("operator", command, f"http://127.0.0.1:{self.health_port}/healthz")
+        command += ["--health-port", str(self.health_port), "--report-url", self.report_url]
+        return [*command, *self.operator_options]
 
     def kill(self, name: str) -> None:
         """SIGKILL one of our processes, as a crash would."""
@@ -159,7 +181,8 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

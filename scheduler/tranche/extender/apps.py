@@ -25,7 +25,11 @@ Answer = Callable[[bytes], tuple[Any, int, int]]
 
 
 def create_app(
-    watches: Watches, metrics: Metrics, unready: Callable[[], list[str]], gpu_resource: str = GPU_RESOURCE
+    watches: Watches,
+    metrics: Metrics,
+    unready: Callable[[], list[str]],
+    gpu_resource: str = GPU_RESOURCE,
+    progress: reads.Progress = reads.not_planning,
 ) -> FastAPI:
     """Make the application; it answers in the event loop that runs the watches and never blocks.
 
@@ -34,6 +38,7 @@ def create_app(
         metrics: Where requests are counted; the watches are added to it.
         unready: Names of what is not in step yet; none: ready.
         gpu_resource: Name of the devices' resource.
+        progress: How far a job is, if this process plans.
     """
     view = View(watches, gpu_resource)
     kinds: dict[str, Watched] = {
@@ -50,7 +55,7 @@ def create_app(
         # A bare route: the body is decoded once, by us.
         app.add_route(f"/{verb}", _endpoint(verb, answer, metrics), methods=["POST"])
     app.include_router(_probes(metrics, unready))
-    app.include_router(_jobs(view))
+    app.include_router(_jobs(view, progress))
     return app
 
 
@@ -67,7 +72,7 @@ def _answers(view: View) -> dict[str, Answer]:
 
     def answer_preempt(body: bytes) -> tuple[Any, int, int]:
         asked = wires.decode_candidates(body)
-        kept = verbs.preempt(asked.pod, asked.victims, view)
+        kept = verbs.preempt(asked.pod, asked.victims, view, time.time())
         return wires.PreemptResult(kept), len(kept), len(asked.victims) - len(kept)
 
     return {"filter": answer_filter, "prioritize": answer_prioritize, "preempt": answer_preempt}
@@ -76,15 +81,15 @@ def _answers(view: View) -> dict[str, Answer]:
 def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         try:
-            body = await _body(request)
+            body = await read_body(request)
             if body is None:
-                return _error(413, f"the body is larger than {LARGEST_BODY} bytes")
+                return error_response(413, f"the body is larger than {LARGEST_BODY} bytes")
             began = time.perf_counter()
             result, passed, rejected = answer(body)
         except wires.MalformedError as error:
-            return _error(400, str(error))
+            return error_response(400, str(error))
         except ClientDisconnect:
-            return _error(400, "the body is not complete")
+            return error_response(400, "the body is not complete")
         response = Response(_encode(result), media_type="application/json")
         metrics.observe_request(verb, time.perf_counter() - began, passed, rejected)
         return response
@@ -92,13 +97,13 @@ def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request]
     return endpoint
 
 
-async def _body(request: Request) -> bytes | None:
-    """The whole body, or None if it is too large; no more of it is kept than is allowed."""
+async def read_body(request: Request, largest: int = LARGEST_BODY) -> bytes | None:
+    """The whole body, or None if it has more bytes than that; no more of it is kept than is allowed."""
     pieces: list[bytes] = []
     size = 0
     async for piece in request.stream():
         size += len(piece)
-        if size > LARGEST_BODY:
+        if size > largest:
             return None
         pieces.append(piece)
     return b"".join(pieces)
@@ -127,7 +132,7 @@ def _probes(metrics: Metrics, unready: Callable[[], list[str]]) -> APIRouter:
     return router
 
 
-def _jobs(view: View) -> APIRouter:
+def _jobs(view: View, progress: reads.Progress) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
 
     @router.get("/jobs")
@@ -140,25 +145,29 @@ def _jobs(view: View) -> APIRouter:
         """Jobs by namespace and name, a page at a time; `next` is the next page's `after`, if there is one."""
         jobs = reads.list_jobs(view, namespace, phase, after, limit)
         last = f"{jobs[-1].namespace}/{jobs[-1].name}" if len(jobs) == limit else None
-        return _json({"jobs": jobs, "next": last})
+        return json_response({"jobs": jobs, "next": last})
 
     @router.get("/jobs/{namespace}/{name}")
     async def read_job(namespace: str, name: str) -> Response:
         """One job with its plan."""
-        job = reads.read_job(view, namespace, name)
-        return _json(job) if job is not None else _error(404, f"there is no TrainingJob {namespace}/{name}")
+        job = reads.read_job(view, namespace, name, progress)
+        if job is None:
+            return error_response(404, f"there is no TrainingJob {namespace}/{name}")
+        return json_response(job)
 
     @router.get("/sites")
     async def list_sites() -> Response:
         """All sites with what they have, use and hold for plans."""
-        return _json({"sites": reads.list_sites(view)})
+        return json_response({"sites": reads.list_sites(view)})
 
     return router
 
 
-def _json(value: Any) -> Response:
+def json_response(value: Any) -> Response:
+    """An answer of structs and plain values."""
     return Response(_encode(value), media_type="application/json")
 
 
-def _error(status: int, text: str) -> Response:
+def error_response(status: int, text: str) -> Response:
+    """An answer that says what is wrong."""
     return JSONResponse({"error": text}, status)

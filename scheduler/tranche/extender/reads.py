@@ -1,6 +1,6 @@
 """What the read-only API tells of jobs and sites."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,13 @@ from tranche.extender.views import View
 from tranche.kube.memberships import DEFAULT_SITE
 from tranche.kube.resources import Resource, TrainingJob
 from tranche.model import Resources
+
+Progress = Callable[[str], Any]
+"""From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""
+
+
+def not_planning(key: str) -> None:
+    """No planner in this process."""
 
 
 class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,9 +44,13 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     """Term and revision, as pods carry them: ``3.17``; empty without a plan."""
     preemptions: int
     failures: int
+    trained: dict[str, Any]
+    """Mini-batches by now, of how many, whether estimated from run time alone; if the job reports: when, how fast."""
     homes: dict[str, str]
     windows: list[dict[str, Any]]
     parameter_servers: list[dict[str, Any]]
+    chief: dict[str, Any] | None
+    """Of a gang that has one."""
     conditions: list[dict[str, Any]]
 
 
@@ -68,23 +79,25 @@ def list_jobs(view: View, namespace: str = "", phase: str = "", after: str = "",
     return found
 
 
-def read_job(view: View, namespace: str, name: str) -> JobDetail | None:
-    """One job; None if there is none."""
+def read_job(view: View, namespace: str, name: str, progress: Progress = not_planning) -> JobDetail | None:
+    """One job; None if there is none. Its progress is the planner's, or else what was written last."""
     job = view.jobs.get(f"{namespace}/{name}")
     if job is None:
         return None
-    plan, progress = job.status.plan, job.status.progress
+    plan, ledger = job.status.plan, job.status.progress
     return JobDetail(
         **_summary(job),
         created=job.metadata.creation_timestamp,
         started=job.status.start_time,
         completed=job.status.completion_time,
         plan=f"{plan.term}.{plan.revision}" if plan else "",
-        preemptions=progress.preemptions if progress else 0,
-        failures=progress.failures if progress else 0,
+        preemptions=ledger.preemptions if ledger else 0,
+        failures=ledger.failures if ledger else 0,
+        trained=_trained(progress(job.key), job),
         homes=dict(plan.homes) if plan else {},
         windows=_dumped(plan.workers if plan else ()),
         parameter_servers=_dumped(plan.parameter_servers if plan else ()),
+        chief=next(iter(_dumped([plan.chief])), None) if plan and plan.chief else None,
         conditions=_dumped(job.status.conditions),
     )
 
@@ -112,6 +125,14 @@ def _site(view: View, name: str, nodes: list[str]) -> SiteSummary:
         used_gpus=sum(use.used.gpus for use in uses),
         reserved_gpus=sum(claim.requests.gpus for use in uses for claim in use.claims.values()),
     )
+
+
+def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
+    if known is not None:
+        told: dict[str, Any] = msgspec.to_builtins(known)
+        return told
+    written = job.status.progress
+    return {"batches": written.batches, "estimated": written.estimated} if written else {}
 
 
 def _phase(job: TrainingJob) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tranche.kube.identities import Identity, identity, plan_stamp
-from tranche.kube.names import PRIORITIES, ROLE_SERVER, ROLE_WORKER, pod_name
+from tranche.kube.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.objects import NodeObject, Pod, is_over, node_allocatable, pod_requests, template_shape
 from tranche.kube.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.model import Resources
@@ -54,7 +54,7 @@ class Reservations:
         self._planned: dict[str, dict[str, Claim]] = {}
         """Claims of a job's plan, by the keys of its pods."""
         self._claims: dict[str, Claim] = {}
-        self._shapes: dict[str, tuple[str, int, Resources, Resources]] = {}
+        self._shapes: dict[str, tuple[str, int, Mapping[str, Resources]]] = {}
         self._unknown = NodeUse()
 
     # ---- changes in
@@ -161,6 +161,8 @@ class Reservations:
     # ---- inside
 
     def _unwanted(self, pod: Pod, who: Identity) -> bool:
+        if who.role not in PLANNED_ROLES:
+            return False
         job = self._jobs.get(who.job)
         if job is None or job.status.plan is None or plan_stamp(pod) > (job.status.plan.term, job.status.plan.revision):
             return False
@@ -175,7 +177,7 @@ class Reservations:
         if not entries:
             return {}
         try:
-            requests = dict(zip((ROLE_WORKER, ROLE_SERVER), self._requests(key, job), strict=True))
+            requests = self._requests(key, job)
         except ValueError:  # such a job gets no plan; this one is from before its template was changed
             return {}
         priority = PRIORITIES[job.spec.priority_class_name]
@@ -187,15 +189,18 @@ class Reservations:
             for role, entry in entries
         }
 
-    def _requests(self, key: str, job: TrainingJob) -> tuple[Resources, Resources]:
-        """Of a worker and of a parameter server; read once a generation."""
+    def _requests(self, key: str, job: TrainingJob) -> Mapping[str, Resources]:
+        """Of a pod of each role; read once a generation."""
         known = self._shapes.get(key)
         if known is None or known[:2] != (job.metadata.uid, job.metadata.generation):
-            worker = template_shape(job.spec.workers.template, self._gpu_resource).requests
-            servers = job.spec.parameter_servers
-            server = template_shape(servers.template, self._gpu_resource).requests if servers else NOTHING
-            known = self._shapes[key] = (job.metadata.uid, job.metadata.generation, worker, server)
-        return known[2:]
+            spec = job.spec
+            parts = {ROLE_WORKER: spec.workers, ROLE_SERVER: spec.parameter_servers, ROLE_CHIEF: spec.chief}
+            requests = {
+                role: template_shape(part.template, self._gpu_resource).requests if part else NOTHING
+                for role, part in parts.items()
+            }
+            known = self._shapes[key] = (job.metadata.uid, job.metadata.generation, requests)
+        return known[2]
 
     def _hold(self, key: str, claim: Claim) -> None:
         """A claim counts until its pod is bound, wherever that is."""
@@ -223,12 +228,14 @@ def find_entry(plan: Plan, who: Identity) -> Entry | None:
         entries = iter(plan.workers)
     elif who.role == ROLE_SERVER:
         entries = iter(plan.parameter_servers)
+    elif who.role == ROLE_CHIEF and plan.chief is not None:
+        entries = iter([plan.chief])
     return next((e for e in entries if e.attempt == who.attempt and e.index == who.index), None)
 
 
 def is_closing(entry: Entry) -> bool:
     """Whether the entry's pod is to be stopped."""
-    return isinstance(entry, PlannedWindow) and entry.state == "Closing"
+    return entry.state == "Closing"
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, Entry]]:
@@ -236,3 +243,5 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Entry]]:
         yield ROLE_WORKER, window
     for server in plan.parameter_servers:
         yield ROLE_SERVER, server
+    if plan.chief is not None:
+        yield ROLE_CHIEF, plan.chief

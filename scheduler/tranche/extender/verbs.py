@@ -6,11 +6,12 @@ may go anywhere, except that equal or lower ones do not take GPUs that a plan wa
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from tranche.extender.losses import least_loss
 from tranche.extender.reservations import Entry, NodeUse, is_closing
 from tranche.extender.views import View
 from tranche.extender.wires import FilterResult, HostPriority, MetaVictims
 from tranche.kube.identities import Identity, identity, plan_stamp
-from tranche.kube.names import PRIORITIES, ROLE_SERVER, ROLE_WORKER
+from tranche.kube.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
 from tranche.kube.objects import Pod, pod_requests
 from tranche.kube.resources import Plan
 from tranche.model import Resources
@@ -30,7 +31,7 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
     except ValueError as error:
         return _none(offered, f"the pod's requests cannot be read: {error}")
     who = identity(pod)
-    if who is None or who.role not in (ROLE_WORKER, ROLE_SERVER):
+    if who is None or who.role not in PLANNED_ROLES:
         return _filter_foreign(pod, offered, requests, view)
     plan = _plan(pod, who, view)
     if plan is None:
@@ -66,8 +67,12 @@ def prioritize(pod: Pod, names: Iterable[str], view: View) -> list[HostPriority]
     return [HostPriority(name, HIGHEST if name == entry.node else score(name)) for name in offered]
 
 
-def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View) -> dict[str, MetaVictims]:
-    """Keep the nodes that the filter would let through: evicting anybody on another one would be in vain."""
+def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float) -> dict[str, MetaVictims]:
+    """Keep the nodes that the filter would let through, and of these, for a pod of others, the one that loses least.
+
+    Evicting anybody where the filter says no would be in vain. A training pod makes no room for itself: the planner
+    does. `now` is in seconds since the epoch.
+    """
     if identity(pod) is not None:
         kept = set(filter_nodes(pod, victims, view).node_names)
         return {name: found for name, found in victims.items() if name in kept}
@@ -76,9 +81,13 @@ def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View) -> dict[st
     except ValueError:
         return {}
     priority = pod.spec.priority or 0
-    return {
+    possible = {
         name: found for name, found in victims.items() if not (gpus and view.reservations.protection(name, priority)[0])
     }
+    try:
+        return least_loss(pod, possible, view, now)
+    except ValueError:  # a template that cannot be read says nothing of what would be lost
+        return possible
 
 
 def _plan(pod: Pod, who: Identity, view: View) -> Plan | None:
@@ -89,6 +98,8 @@ def _plan(pod: Pod, who: Identity, view: View) -> Plan | None:
 
 
 def _name(who: Identity) -> str:
+    if who.role == ROLE_CHIEF:
+        return f"chief (attempt {who.attempt}) of {who.job}"
     what = "window" if who.role == ROLE_WORKER else "parameter server"
     return f"{what} {who.index} (attempt {who.attempt}) of {who.job}"
 
@@ -126,7 +137,7 @@ def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view:
 
 def _scorer(who: Identity, plan: Plan, requests: Resources, view: View) -> Callable[[str], int]:
     """Below the planned node: near the data, near the pods that it talks to, and where least is left over."""
-    peers: Sequence[Entry] = plan.workers if who.role == ROLE_SERVER else plan.parameter_servers
+    peers: Sequence[Entry] = plan.parameter_servers if who.role == ROLE_WORKER else plan.workers
     nodes, sites = {peer.node for peer in peers}, {peer.site for peer in peers}
 
     homes, node_of, site_of = plan.homes, view.reservations.node, view.site_of

@@ -1,5 +1,6 @@
 """The extender's wire format: Go types without JSON tags, so UpperCamel names; lower case is accepted too."""
 
+import re
 from typing import TypeVar
 
 import msgspec
@@ -55,6 +56,21 @@ class HostPriority(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     score: int
 
 
+class Binding(msgspec.Struct, frozen=True):
+    """A request to bind."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    node: str
+
+
+class BindResult(msgspec.Struct, frozen=True, rename="pascal"):
+    """Bound, if there is no error."""
+
+    error: str = ""
+
+
 class PreemptResult(msgspec.Struct, frozen=True, rename="pascal"):
     """The nodes where preemption may go on."""
 
@@ -74,6 +90,8 @@ _PODS = msgspec.json.Decoder(list[_Fields | None] | None)
 _COUNT = msgspec.json.Decoder(int)
 _TEXT = msgspec.json.Decoder(str)
 _METADATA = msgspec.json.Decoder(_Metadata)
+_BINDING = ("PodName", "PodNamespace", "PodUID", "Node")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NULL = msgspec.Raw(b"null")
 
 
@@ -103,6 +121,20 @@ def decode_candidates(body: bytes) -> Candidates:
         for node, found in (_read(_TABLE, fields.get(name, _NULL), name) or {}).items():
             victims[node] = _meta(_lower(found or {}))
     return Candidates(_pod(fields), victims)
+
+
+def decode_binding(body: bytes) -> Binding:
+    """Read the body of bind.
+
+    Raises:
+        MalformedError: if it is none, or a name in it could be another path.
+    """
+    fields = _lower(_read(_FIELDS, body, "the body"))
+    names = [_read(_TEXT, fields.get(name.lower(), _NULL), name) for name in _BINDING]
+    for name, value in zip(_BINDING, names, strict=True):
+        if not _NAME.fullmatch(value):
+            raise MalformedError(f"{name}: {value[:80]!r} is not a name")
+    return Binding(*names)
 
 
 def _pod(fields: _Fields) -> Pod:

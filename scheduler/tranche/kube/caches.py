@@ -30,7 +30,8 @@ def decode_pod(raw: bytes) -> Pod:
         containers = shared(pod.spec.containers or ())
         tolerations = shared(pod.spec.tolerations)
         spec = msgspec.structs.replace(pod.spec, containers=containers, tolerations=tolerations)
-        return Pod(pod.metadata, spec, pod.status)
+        metadata = msgspec.structs.replace(pod.metadata, owner_references=shared(pod.metadata.owner_references))
+        return Pod(metadata, spec, pod.status)
     return Pod(_metadata(pod.metadata), _spec(pod.spec), PodStatus(phase=intern(pod.status.phase)))
 
 

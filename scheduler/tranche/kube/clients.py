@@ -1,5 +1,6 @@
 """Requests to the API server over one aiohttp session: reads, writes, server-side apply, and streams for watches."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self
@@ -19,8 +20,14 @@ CONNECTIONS = 100
 __all__ = ["APPLY", "ApiClient", "ApiError", "Unreachable"]
 
 
+class _Cause(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
 class _Details(msgspec.Struct, rename="camel"):
     retry_after_seconds: float | None = None
+    causes: list[_Cause] = []
 
 
 class _Status(msgspec.Struct):
@@ -124,9 +131,12 @@ class ApiClient:
         headers: Mapping[str, str] | None = None,
         seconds: float = 30.0,
     ) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         with _faults(method, path):
-            async with await self._open(method, path, params, body, headers or {}, timeout) as response:
+            async with (
+                asyncio.timeout(seconds),
+                await self._open(method, path, params, body, headers or {}, timeout) as response,
+            ):
                 return await response.read()
 
     async def _open(
@@ -162,11 +172,16 @@ class ApiClient:
 
 @contextmanager
 def _faults(method: str, path: str) -> Iterator[None]:
-    """Whatever goes wrong below HTTP is `Unreachable`."""
+    """Whatever goes wrong below HTTP is `Unreachable`, also a cancellation that nobody has asked for."""
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:
         raise Unreachable(type(error).__name__, f"{method} {path}: {error}") from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise Unreachable("Cancelled", f"{method} {path}: given up below HTTP") from error
 
 
 async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
@@ -188,4 +203,5 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
     header = response.headers.get("Retry-After", "")
     if seconds is None and header.isdecimal():
         seconds = float(header)
-    return ApiError(response.status, status.reason or response.reason or "", status.message, seconds)
+    causes = {cause.reason: cause.message for cause in status.details.causes} if status.details else {}
+    return ApiError(response.status, status.reason or response.reason or "", status.message, seconds, causes)

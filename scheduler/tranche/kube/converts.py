@@ -9,15 +9,27 @@ from typing import Any
 
 from tranche.kube.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
 from tranche.kube.objects import template_shape
-from tranche.kube.resources import API_VERSION, Condition, Plan, Progress, SiteObject, TrainingJob
+from tranche.kube.resources import (
+    API_VERSION,
+    Condition,
+    Plan,
+    PlannedChief,
+    Progress,
+    SavedProgress,
+    SiteObject,
+    TrainingJob,
+)
+from tranche.kube.resources import Checkpoint as CheckpointSpec
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
     AttemptRecord,
+    Checkpoint,
     Job,
     JobPlan,
     JobProgress,
     Link,
     PlannedServer,
+    PlannedStaging,
     Preemption,
     Site,
     Tier,
@@ -30,6 +42,10 @@ from tranche.model.quantities import parse_bytes, parse_duration, parse_quantity
 
 LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 """The last moment that a timestamp can say; a job of a million epochs may be planned to complete after it."""
+
+
+PASSING_VOLUMES = frozenset({"emptyDir", "ephemeral"})
+"""Volumes that are deleted with their pod."""
 
 
 def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
@@ -57,20 +73,40 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         gradient_bits=8 * parse_bytes(model.gradient_size) if model and model.gradient_size is not None else 0.0,
         chunk_bytes=parse_bytes(data.chunk_size) if data and data.chunk_size is not None else 0.0,
         data_site=data.site if data else None,
+        staged=_is_staged(resource, gpu_resource),
         max_workers=workers,
         min_workers=min(spec.workers.min_replicas or (1 if data else workers), workers),
         rigid=data is None,
         server=template_shape(servers.template, gpu_resource) if servers else None,
         servers=servers.replicas if servers else 0,
+        chief=template_shape(spec.chief.template, gpu_resource) if spec.chief else None,
         weight=spec.weight,
         priority=PRIORITIES[spec.priority_class_name],
         preemption=Preemption(spec.preemption.policy),
+        durable=_durable(spec.checkpoint) if spec.checkpoint else None,
         restart_seconds=parse_duration(spec.preemption.restart_overhead or "0s"),
         suspended=spec.suspend,
         backoff_limit=spec.run_policy.backoff_limit,
         sized=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
         template=_template(resource),
     )
+
+
+def _durable(checkpoint: CheckpointSpec) -> bool | None:
+    """Whether a pod at any node finds what an earlier one saved: not if that stays behind or dies with its pod."""
+    volume = checkpoint.volume
+    if checkpoint.scope != "Cluster" or (volume is not None and not PASSING_VOLUMES.isdisjoint(volume)):
+        return False
+    return True if volume is not None else None
+
+
+def _is_staged(resource: TrainingJob, gpu_resource: str) -> bool:
+    data = resource.spec.data
+    if data is None or data.staging is None:
+        return False
+    if gpu_resource != "cpu" and template_shape(data.staging.template, gpu_resource).requests.gpus:
+        raise ValueError(f"spec.data.staging: a staging pod copies data, leave out {gpu_resource}")
+    return True
 
 
 def _template(resource: TrainingJob) -> str:
@@ -122,11 +158,33 @@ def read_plan(plan: Plan) -> JobPlan:
                 start=_seconds(w.start),
                 end=_seconds(w.end),
                 state=WindowState(w.state),
+                generation=w.generation or 0,
+                renewed=w.renewed or 0,
             )
             for w in plan.workers
         ),
         servers=tuple(
-            PlannedServer(s.index, s.attempt, s.site, s.node, tuple(s.fallbacks)) for s in plan.parameter_servers
+            PlannedServer(
+                s.index,
+                s.attempt,
+                s.site,
+                s.node,
+                tuple(s.fallbacks),
+                WindowState(s.state),
+                is_chief=isinstance(s, PlannedChief),
+            )
+            for s in (*([plan.chief] if plan.chief else ()), *plan.parameter_servers)
+        ),
+        staging=tuple(
+            PlannedStaging(
+                site=s.site,
+                attempt=s.attempt or 0,
+                chunks=tuple(sorted(parse_chunks(s.chunks))),
+                wanted=tuple(sorted(parse_chunks(s.wanted))),
+                failures=s.failures,
+                given_up=s.given_up,
+            )
+            for s in plan.staging
         ),
     )
 
@@ -143,7 +201,14 @@ def read_progress(progress: Progress) -> JobProgress:
         failures=progress.failures,
         lost_batches=progress.lost_batches,
         records=tuple(AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code) for a in progress.attempts),
+        checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,
     )
+
+
+def _read_checkpoint(saved: SavedProgress) -> Checkpoint:
+    """A chunk that it holds in full has no number there; it is infinite here: as many as there are."""
+    batches = dict.fromkeys(parse_chunks(saved.done), inf) | {p.chunk: p.batches for p in saved.running}
+    return Checkpoint(saved.attempt, batches)
 
 
 def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, Any]:
@@ -155,10 +220,7 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
         "observedGeneration": plan.generation,
         "explanation": plan.explanation,
         "attempts": plan.attempts,
-        "parameterServers": [
-            _present(index=s.index, attempt=s.attempt, site=s.site, node=s.node, fallbacks=list(s.fallbacks))
-            for s in plan.servers
-        ],
+        "parameterServers": [_server(one) for one in plan.servers if not one.is_chief],
         "workers": [
             _present(
                 index=w.index,
@@ -170,23 +232,59 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 start=_time(w.start),
                 end=_time(w.end),
                 state=w.state.value,
+                generation=w.generation or None,
+                renewed=w.renewed or None,
             )
             for w in plan.windows
         ],
     }
+    if plan.staging:
+        status["staging"] = [
+            _present(
+                site=s.site,
+                attempt=s.attempt or None,
+                chunks=format_chunks(s.chunks),
+                wanted=format_chunks(s.wanted),
+                failures=s.failures,
+                givenUp=s.given_up,
+            )
+            for s in plan.staging
+        ]
     return status | _present(
+        chief=next((_server(one) for one in plan.servers if one.is_chief), None),
         homes=dict(plan.homes) or None,  # server-side apply turns an emptied map into null
         estimatedStart=_time(plan.estimated_start),
         estimatedCompletion=_time(plan.estimated_completion),
     )
 
 
-def progress_status(progress: JobProgress, chunks: int) -> dict[str, Any]:
-    """status.progress as JSON."""
+def _server(planned: PlannedServer) -> dict[str, Any]:
+    return _present(
+        index=planned.index,
+        attempt=planned.attempt,
+        site=planned.site,
+        node=planned.node,
+        fallbacks=list(planned.fallbacks),
+        state=planned.state.value,
+    )
+
+
+def progress_status(progress: JobProgress, job: Job, batches: float, *, estimated: bool) -> dict[str, Any]:
+    """status.progress as JSON.
+
+    Args:
+        progress: The ledger.
+        job: Whose it is.
+        batches: Mini-batches trained in all by the last reports and the pace of workers.
+        estimated: By the pace alone for some worker.
+    """
     return {
-        "chunks": f"{len(progress.done)}/{chunks}",
+        "chunks": f"{len(progress.done)}/{job.chunks}",
         "done": format_chunks(progress.done),
-        "running": [{"chunk": chunk, "batches": round(b, 6)} for chunk, b in progress.partial.items()],
+        "running": _partial(progress.partial),
+        **_present(checkpoint=_saved(progress.checkpoint, job) if progress.checkpoint else None),
+        "batches": round(batches, 1),
+        "estimated": estimated,
         "attainedSeconds": round(progress.attained_seconds, 3),
         "busySeconds": round(progress.busy_seconds, 3),
         "learnt": float(f"{progress.learnt:.6g}"),
@@ -198,6 +296,16 @@ def progress_status(progress: JobProgress, chunks: int) -> dict[str, Any]:
             for r in progress.records
         ],
     }
+
+
+def _partial(batches: Mapping[int, float]) -> list[dict[str, Any]]:
+    return [{"chunk": chunk, "batches": round(b, 6)} for chunk, b in sorted(batches.items())]
+
+
+def _saved(checkpoint: Checkpoint, job: Job) -> dict[str, Any]:
+    whole = {chunk for chunk, batches in checkpoint.batches.items() if batches >= job.batches_per_chunk_total}
+    begun = {chunk: batches for chunk, batches in checkpoint.batches.items() if chunk not in whole and batches > 0}
+    return {"attempt": checkpoint.attempt, "done": format_chunks(whole), "running": _partial(begun)}
 
 
 def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> dict[str, Any]:
@@ -215,15 +323,13 @@ def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition]
     }
 
 
-def status_object(resource: TrainingJob, status: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a server-side apply to the job's status."""
+def status_object(resource: TrainingJob, status: Mapping[str, Any], version: str | None = None) -> dict[str, Any]:
+    """The body of a server-side apply to the job's status, if need be only to the version that was read."""
+    metadata = resource.metadata
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainingJob",
-        "metadata": {
-            "name": resource.metadata.name,
-            "namespace": resource.metadata.namespace,
-        },
+        "metadata": _present(name=metadata.name, namespace=metadata.namespace, resourceVersion=version),
         "status": dict(status),
     }
 

@@ -13,7 +13,7 @@ import click
 
 from tranche.kube.clients import ApiClient
 from tranche.kube.manifest_files import differences, generated_files, write_files
-from tranche.kube.pod_schemas import OPENAPI_PATH, template_schema, volume_schema
+from tranche.kube.pod_schemas import OPENAPI_PATH, staging_schema, template_schema, volume_schema
 from tranche.kube.resources import GROUP, VERSION, SiteObject, TrainingJob
 from tranche.kube.structural_schemas import Schema, structural_schema
 
@@ -55,7 +55,11 @@ _SITE_COLUMNS = [
 
 def build_crds(openapi: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Both definitions by plural name, from the OpenAPI (v3) of the core group."""
-    embedded = {"x-tranche-template": template_schema(openapi), "x-tranche-volume": volume_schema(openapi)}
+    embedded = {
+        "x-tranche-staging-template": staging_schema(openapi),
+        "x-tranche-template": template_schema(openapi),
+        "x-tranche-volume": volume_schema(openapi),
+    }
     job = structural_schema(TrainingJob, embedded)
     site = structural_schema(SiteObject, embedded)
     return {

@@ -123,7 +123,7 @@ def _job(item: object, gpu_resource: str) -> Job:
     resource = TrainingJob.model_validate(item)
     if resource.metadata.creation_timestamp is None:
         raise ValueError("has no metadata.creationTimestamp, so nobody knows when it was submitted")
-    job = to_job(resource, gpu_resource)
+    job = replace(to_job(resource, gpu_resource), staged=False)  # nothing simulates its staging pods
     measured = _measured_step_seconds(resource, job)
     if measured is not None:
         return replace(job, step_seconds=measured, gradient_bits=0.0, suspended=False)

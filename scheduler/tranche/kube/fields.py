@@ -28,40 +28,51 @@ _LONGER_THAN_ZERO = (f"!self.matches('{_DURATION}') || duration(self) > duration
 _QUANTITY_RULE = (f"string(self).matches('{_QUANTITY}')", "must be a quantity such as 64Mi, 1.5G or 500M, not negative")
 _INT_OR_STRING = {"x-kubernetes-int-or-string": True, "maxLength": 32}
 
-Template = Annotated[
+_TEMPLATE_RULES = (
+    (
+        "!has(self.spec.nodeName) && !has(self.spec.schedulerName) && !has(self.spec.schedulingGates)",
+        "tranche places the pods: leave out nodeName, schedulerName and schedulingGates; "
+        "narrow the choice by nodeSelector or affinity",
+    ),
+    (
+        "!has(self.spec.hostname) && !has(self.spec.subdomain) && !has(self.spec.hostnameOverride)",
+        "tranche names the pods, so that they find each other: leave out hostname, subdomain and hostnameOverride",
+    ),
+    (
+        "!has(self.spec.priorityClassName) && !has(self.spec.priority) && !has(self.spec.preemptionPolicy)",
+        "the priority belongs to the job: leave out priorityClassName, priority and preemptionPolicy here "
+        "and set spec.priorityClassName",
+    ),
+    (
+        "!has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",
+        "tranche starts ended pods again itself, as a new attempt: restartPolicy must be Never (or be left out)",
+    ),
+    (
+        "!has(self.metadata) || !has(self.metadata.labels) "
+        "|| self.metadata.labels.all(key, !key.startsWith('tranche.dev/'))",
+        "labels that begin with tranche.dev/ are set by tranche: leave them out",
+    ),
+)
+Template = Annotated[dict[str, Any], Field(json_schema_extra=rules(*_TEMPLATE_RULES, **{"x-tranche-template": True}))]
+"""A PodTemplateSpec; the CRD generator puts Kubernetes' own schema here."""
+_DEVICE = "k.endsWith('/gpu') || k.startsWith('nvidia.com/') || k.startsWith('amd.com/')"
+_ASKS = " || ".join(
+    f"(has(c.resources.{part}) && c.resources.{part}.exists(k, {_DEVICE}))" for part in ("requests", "limits")
+)
+StagingTemplate = Annotated[
     dict[str, Any],
     Field(
         json_schema_extra=rules(
+            *_TEMPLATE_RULES,
             (
-                "!has(self.spec.nodeName) && !has(self.spec.schedulerName) && !has(self.spec.schedulingGates)",
-                "tranche places the pods: leave out nodeName, schedulerName and schedulingGates; "
-                "narrow the choice by nodeSelector or affinity",
+                f"self.spec.containers.all(c, !has(c.resources) || !({_ASKS}))",
+                "a staging pod copies data: leave out GPUs",
             ),
-            (
-                "!has(self.spec.hostname) && !has(self.spec.subdomain) && !has(self.spec.hostnameOverride)",
-                "tranche names the pods, so that they find each other: "
-                "leave out hostname, subdomain and hostnameOverride",
-            ),
-            (
-                "!has(self.spec.priorityClassName) && !has(self.spec.priority) && !has(self.spec.preemptionPolicy)",
-                "the priority belongs to the job: leave out priorityClassName, priority and preemptionPolicy here "
-                "and set spec.priorityClassName",
-            ),
-            (
-                "!has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",
-                "tranche starts ended pods again itself, as a new attempt: "
-                "restartPolicy must be Never (or be left out)",
-            ),
-            (
-                "!has(self.metadata) || !has(self.metadata.labels) "
-                "|| self.metadata.labels.all(key, !key.startsWith('tranche.dev/'))",
-                "labels that begin with tranche.dev/ are set by tranche: leave them out",
-            ),
-            **{"x-tranche-template": True},
+            **{"x-tranche-staging-template": True},
         )
     ),
 ]
-"""A PodTemplateSpec; the CRD generator puts Kubernetes' own schema here."""
+"""The part of a PodTemplateSpec that copying takes. The rule has the usual names of GPUs, the planner the one set."""
 Volume = Annotated[
     dict[str, Any],
     Field(

@@ -2,8 +2,18 @@
 
 from dataclasses import dataclass
 
-from tranche.kube.names import ANNOTATION_PLAN, LABEL_ATTEMPT, LABEL_INDEX, LABEL_JOB, LABEL_ROLE
-from tranche.kube.structs import Pod
+from tranche.kube.names import (
+    ANNOTATION_PLAN,
+    LABEL_ATTEMPT,
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_ROLE,
+    ROLE_CHIEF,
+    ROLE_SERVER,
+    ROLE_WORKER,
+)
+from tranche.kube.resources import GROUP, TrainingJob
+from tranche.kube.structs import Metadata, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,31 @@ def identity(pod: Pod) -> Identity | None:
         return Identity(f"{pod.metadata.namespace}/{labels[LABEL_JOB]}", labels[LABEL_ROLE], index, attempt)
     except (KeyError, ValueError):
         return None
+
+
+def reports(job: TrainingJob, role: str, index: int) -> bool:
+    """Whether its reports count: of the chief, else of parameter server 0, else of rank 0 of a gang, else of all."""
+    if job.spec.chief is not None:
+        return role == ROLE_CHIEF
+    if job.spec.parameter_servers is not None:
+        return role == ROLE_SERVER and index == 0
+    return role == ROLE_WORKER and (job.spec.data is not None or index == 0)
+
+
+def asks(job: TrainingJob, role: str) -> bool:
+    """Whether this pod may ask for its next chunks: every worker of a chunked job."""
+    return role == ROLE_WORKER and job.spec.data is not None
+
+
+def owner_uid(metadata: Metadata) -> str | None:
+    """UID of the TrainingJob that controls an object; None if there is none.
+
+    A job's name does not tell: the pods of a deleted job take a while to stop, and another job may have the name.
+    """
+    for owner in metadata.owner_references:
+        if owner.controller and owner.kind == "TrainingJob" and owner.api_version.partition("/")[0] == GROUP:
+            return owner.uid
+    return None
 
 
 def plan_stamp(pod: Pod) -> tuple[int, int]:

@@ -6,6 +6,8 @@ from tranche.kube.resources import SiteObject
 
 DEFAULT_SITE = "cluster"
 """The one site of a cluster without Site objects."""
+UNDECLARED_TOLERANCE_SECONDS = 300.0
+"""How long a node that no Site selects may be silent before others train what it ran: Kubernetes' own default."""
 
 
 def site_of(labels: Mapping[str, str], sites: Mapping[str, SiteObject]) -> str | None:

@@ -82,6 +82,12 @@ class Metrics:
         self._preemptions = Counter(
             "tranche_preemptions", "Workers stopped before their end, by why.", ["reason"], registry=registry
         )
+        self._reports = Counter(
+            "tranche_reports", "Progress reports, by what became of them.", ["result"], registry=registry
+        )
+        self._chunk_requests = Counter(
+            "tranche_chunk_requests", "Requests for chunks, by what became of them.", ["result"], registry=registry
+        )
         build = Gauge("tranche_build_info", "Always 1.", ["version", "python"], registry=registry)
         build.labels(__version__, platform.python_version()).set(1)
         registry.register(_Live(self._collect))
@@ -103,6 +109,14 @@ class Metrics:
     def add_watch(self, kind: str, watched: Watched) -> None:
         """Report a reflector under this kind from now on."""
         self._watches[kind] = watched
+
+    def count_request(self, result: str) -> None:
+        """A worker that asked was given chunks, or told to exit, or refused with this status."""
+        self._chunk_requests.labels(result).inc()
+
+    def count_report(self, result: str) -> None:
+        """A progress report was accepted, or refused with this status."""
+        self._reports.labels(result).inc()
 
     # ---- the planner's
 

@@ -22,13 +22,16 @@ __all__ = [
     "pod_constraints",
     "pod_of_template",
     "pod_requests",
+    "run_seconds",
     "started_at",
     "template_shape",
     "termination_progress",
 ]
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_PROGRESS = msgspec.json.Decoder(dict[_Count, _Count])
+_PROGRESS = msgspec.json.Decoder(dict[_Count, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
+MOST_GPUS = 16_384
+"""Of one node, far above what any has: the planner keeps a queue for each, and any integer may be said of a node."""
 _REFUSED_BY_KUBELET = ("OutOf", "UnexpectedAdmissionError")
 """Beginnings of a pod's status.reason when its node refused it: never the pod's own fault."""
 
@@ -167,8 +170,18 @@ def started_at(pod: Pod) -> float | None:
     return at.timestamp() if at else None
 
 
-def termination_progress(pod: Pod) -> dict[int, int] | None:
+def run_seconds(pod: Pod) -> float:
+    """How long the first container of a pod that is over ran (whole seconds); 0 if it never did."""
+    terminated = _trainer(pod).terminated
+    if terminated is None or terminated.started_at is None or terminated.finished_at is None:
+        return 0.0
+    return (terminated.finished_at - terminated.started_at).total_seconds()
+
+
+def termination_progress(pod: Pod) -> dict[int, float] | None:
     """Batches that are durable, by chunk, as the training container wrote into its termination message.
+
+    A member of a gang, whose run counts as one batch, writes a fraction of it.
 
     None without such a message: the text is the container's, so anything may stand there.
     """
@@ -199,12 +212,17 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: s
         gpu_resource: As in `pod_requests`.
 
     Raises:
-        ValueError: if a quantity cannot be read.
+        ValueError: if a quantity cannot be read, or the node claims to have more than `MOST_GPUS` devices.
     """
+    allocatable = node_allocatable(observed, gpu_resource)
+    if allocatable.gpus > MOST_GPUS:
+        raise ValueError(
+            f"status.allocatable: {allocatable.gpus} of {gpu_resource}, at most {MOST_GPUS} can be planned"
+        )
     return Node(
         name=observed.metadata.name,
         site=site,
-        allocatable=node_allocatable(observed, gpu_resource),
+        allocatable=allocatable,
         foreign=foreign,
         labels=observed.metadata.labels,
         taints=tuple(Taint(t.key, t.value, t.effect) for t in observed.spec.taints),

@@ -4,7 +4,7 @@ The source is the OpenAPI (v3) of a running API server. Descriptions are left ou
 and client-side ``kubectl apply`` stores the whole object in an annotation of at most 256 KiB.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tranche.kube.structural_schemas import Schema, map_schemas
@@ -29,6 +29,19 @@ _KEPT = {
     "x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type",
 }  # fmt: skip
 _MAX_LABELS = 64
+_MAX_CONTAINERS = _MAX_RESOURCES = 32
+"""Of a staging pod, far above what any has; a rule that looks at all of them needs a bound."""
+_STAGING_POD = {
+    "activeDeadlineSeconds", "automountServiceAccountToken", "containers", "dnsPolicy", "hostNetwork", "hostname",
+    "hostnameOverride", "imagePullSecrets", "nodeName", "nodeSelector", "preemptionPolicy", "priority",
+    "priorityClassName", "restartPolicy", "runtimeClassName", "schedulerName", "schedulingGates", "securityContext",
+    "serviceAccountName", "subdomain", "terminationGracePeriodSeconds", "tolerations", "volumes",
+}  # fmt: skip
+_STAGING_CONTAINER = {
+    "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "resources", "securityContext",
+    "volumeMounts", "workingDir",
+}  # fmt: skip
+_STAGING_VOLUME = {"configMap", "csi", "emptyDir", "hostPath", "name", "nfs", "persistentVolumeClaim", "secret"}
 _FORBIDDEN = ("ephemeralContainers", "schedulingGroup", "evictionResponders")
 """Fields of a pod that cannot stand in a template of ours: refused at creation, or not in every supported release."""
 
@@ -50,6 +63,27 @@ def template_schema(openapi: Mapping[str, Any]) -> Schema:
             container["properties"][key]["minLength"] = 1
     pod["properties"]["containers"]["minItems"] = 1
     return template
+
+
+def staging_schema(openapi: Mapping[str, Any]) -> Schema:
+    """The part of a PodTemplateSpec that copying takes: a fourth whole one would leave no room for later fields."""
+    template = template_schema(openapi)
+    pod = template["properties"]["spec"]
+    _keep(pod, _STAGING_POD)
+    containers = pod["properties"]["containers"]
+    containers["maxItems"] = _MAX_CONTAINERS
+    _keep(containers["items"], _STAGING_CONTAINER)
+    asked = containers["items"]["properties"]["resources"]
+    _keep(asked, ("limits", "requests"))
+    for amounts in asked["properties"].values():
+        amounts["maxProperties"] = _MAX_RESOURCES
+    _keep(pod["properties"]["volumes"]["items"], _STAGING_VOLUME)
+    return template
+
+
+def _keep(schema: Schema, names: Collection[str]) -> None:
+    """Leave out all other properties."""
+    schema["properties"] = {name: schema["properties"][name] for name in schema["properties"] if name in names}
 
 
 def volume_schema(openapi: Mapping[str, Any]) -> Schema:

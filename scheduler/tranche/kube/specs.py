@@ -12,11 +12,20 @@ from tranche.kube.fields import (
     Quantity,
     Resource,
     SiteName,
+    StagingTemplate,
     Template,
     Volume,
     by_key,
     rules,
 )
+
+
+class Staging(Resource):
+    """How data are brought to a site where chunks are to train."""
+
+    template: StagingTemplate
+    """Pod template, without GPUs. Its program brings the chunks of TRANCHE_CHUNKS from TRANCHE_DATA_SITE to the job's
+    volume at TRANCHE_SITE and exits with 0; it may run again."""
 
 
 class Data(Resource):
@@ -28,6 +37,14 @@ class Data(Resource):
                 "self.chunks == oldSelf.chunks && self.epochs == oldSelf.epochs "
                 "&& self.batchesPerChunk == oldSelf.batchesPerChunk",
                 "chunks, epochs and batchesPerChunk cannot change: finished work is counted in them; create a new job",
+            ),
+            (
+                "has(self.staging) == has(oldSelf.staging)",
+                "staging cannot be added or removed: what is at a site already was counted so; create a new job",
+            ),
+            (
+                "!has(self.staging) || (has(self.site) && has(self.chunkSize))",
+                "staging needs site and chunkSize: from where, and how much, the data are brought",
             ),
         )
     )
@@ -42,6 +59,8 @@ class Data(Resource):
     """Size of one chunk in bytes, such as 64Mi, for the upload to a site."""
     site: SiteName | None = None
     """Site that holds the data at the start; default: every site."""
+    staging: Staging | None = None
+    """Pods that bring the data of chunks to another site before these train there; default: the workers do it."""
 
 
 class Workers(Resource):
@@ -95,7 +114,7 @@ class PreemptionSpec(Resource):
     policy: Literal["Immediate", "AtChunkEnd", "Never"] = "Immediate"
     """When a worker may be stopped: at once (SIGTERM), after its chunk, or not at all."""
     restart_overhead: Duration | None = None
-    """Time lost at every start of a pod (image, imports, reading the checkpoint); default: measured."""
+    """Time lost at every start of a pod (image, imports, reading the checkpoint); default: none."""
 
 
 class RunPolicy(Resource):

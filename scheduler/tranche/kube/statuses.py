@@ -23,6 +23,10 @@ class PlannedWindow(Resource):
     start: datetime | None = None
     end: datetime | None = None
     state: Literal["Open", "Closing"] = "Open"
+    generation: int | None = None
+    """metadata.generation that its pod was made from."""
+    renewed: int | None = None
+    """Fencing token of the chunks, if the pod has trained others before."""
 
 
 class PlannedParameterServer(Resource):
@@ -33,6 +37,27 @@ class PlannedParameterServer(Resource):
     site: SiteName
     node: NodeName | None = None
     fallbacks: list[NodeName] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
+    state: Literal["Open", "Closing"] = "Open"
+
+
+class PlannedChief(PlannedParameterServer):
+    """Where the chief of a gang runs."""
+
+
+class PlannedStaging(Resource):
+    """Data of chunks on their way to a site."""
+
+    site: SiteName
+    attempt: int | None = None
+    """Of the pod that brings them; absent: there is none now."""
+    chunks: ChunkSet = ""
+    """That the pod brings."""
+    wanted: ChunkSet = ""
+    """For the next pod."""
+    failures: int = 0
+    """Pods that failed since one succeeded."""
+    given_up: bool = False
+    """Too many did: nothing more is brought there until the specification changes."""
 
 
 class Plan(Resource):
@@ -66,6 +91,8 @@ class Plan(Resource):
     homes: dict[str, ChunkSet] = Field(default={}, max_length=MAX_CHUNKS)
     """Chunks whose data are placed at a site, such as 0-11,14."""
     parameter_servers: list[PlannedParameterServer] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
+    chief: PlannedChief | None = None
+    staging: list[PlannedStaging] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
     workers: list[PlannedWindow] = Field(default=[], max_length=2 * MAX_CHUNKS, json_schema_extra=ATOMIC)
     """Open and closing windows."""
 
@@ -76,6 +103,16 @@ class PartialChunk(Resource):
     chunk: int
     batches: float
     attempt: int = 0
+
+
+class SavedProgress(Resource):
+    """What the parameter servers have said is in their checkpoint; the ledger falls back to it when they are lost."""
+
+    attempt: int
+    """Of the parameter server that said so."""
+    done: ChunkSet = ""
+    """Chunks that it holds in full."""
+    running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
 
 
 class EndedAttempt(Resource):
@@ -96,6 +133,12 @@ class Progress(Resource):
     done: ChunkSet = ""
     """Numbers of the chunks that are done, such as 0-11,14."""
     running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    checkpoint: SavedProgress | None = None
+    """Only of jobs whose parameter servers report."""
+    batches: float = 0.0
+    """Mini-batches trained when this was written, those included that no checkpoint holds yet."""
+    estimated: bool = False
+    """Some worker reports nothing, so that `batches` is estimated from its run time."""
     attained_seconds: float = 0.0
     """GPU-seconds that the job's workers have run."""
     busy_seconds: float = 0.0

@@ -16,6 +16,15 @@ class Narrow(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 Quantities = dict[str, str | int | float]
 
 
+class Owner(Narrow, frozen=True):
+    """OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
 class Metadata(Narrow, frozen=True):
     """ObjectMeta; a template's has no name."""
 
@@ -29,6 +38,7 @@ class Metadata(Narrow, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
+    owner_references: tuple[Owner, ...] = ()
 
 
 class ResourceRequirements(Narrow, frozen=True):

@@ -1,6 +1,6 @@
 """The planner on a real cluster: watches become events, decisions become status.plan and status.progress."""
 
-from tranche.live.controllers import Controller, ControllerSettings
-from tranche.live.writers import DeposedError
+from tranche.live.controllers import Controller
+from tranche.live.settings import ControllerSettings
 
-__all__ = ["Controller", "ControllerSettings", "DeposedError"]
+__all__ = ["Controller", "ControllerSettings"]

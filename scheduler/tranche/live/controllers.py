@@ -4,26 +4,34 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from tranche.kube.clients import ApiClient
 from tranche.kube.converts import plan_status, planned_condition, progress_status, status_object, to_site
+from tranche.kube.identities import identity, owner_uid
+from tranche.kube.leases import Leadership
 from tranche.kube.metrics import Metrics
-from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.kube.structs import QuotaObject
-from tranche.live import jobs, pods, timeouts
+from tranche.kube.tasks import run_for_ever
+from tranche.live import fences, jobs, pods, timeouts
+from tranche.live.announcements import Announcements
+from tranche.live.forecasts import Forecasts
 from tranche.live.nodes import NodeBook
 from tranche.live.quotas import QuotaBook
+from tranche.live.renewals import RenewalDesk
+from tranche.live.reports import ReportDesk
+from tranche.live.settings import ControllerSettings
+from tranche.live.silences import Silences
 from tranche.live.sites import SiteStatuses
-from tranche.live.views import API, Watches
+from tranche.live.views import Watches, status_path
 from tranche.live.writers import StatusWriter
 from tranche.model import JobPlan, WindowState
 from tranche.planner import (
+    CloseWindow,
     Event,
     Instruction,
     JobRemoved,
@@ -40,31 +48,12 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
+from tranche.planner.reports import trained
 
 logger = logging.getLogger(__name__)
 
 Change = tuple[str, str, Any, Any]
 """Kind, key, old object, new object."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
-    """What can be set."""
-
-    gpu_resource: str = GPU_RESOURCE
-    """Resource name of the devices that are planned; ``cpu`` plans whole cores."""
-    estimate_seconds: float = 300.0
-    """Estimates are written again only when they moved by more than this …"""
-    estimate_fraction: float = 0.1
-    """… and by more than this fraction of the time that is left."""
-    tick_seconds: float = 1.0
-    """Longest pause between two looks at timers."""
-    missing_pod_seconds: float = 2.0
-    """A closing window without a pod counts as ended after this: its pod was never created."""
-    unschedulable_seconds: float = 30.0
-    """A pod that finds no node for this long, besides the longest grace period of a victim there, is planned anew."""
-    forecast_share: float = 0.1
-    """Share of the time that playing the plan forward may take."""
 
 
 class Controller:
@@ -78,68 +67,83 @@ class Controller:
         metrics: Metrics,
         settings: ControllerSettings | None = None,
         clock: Callable[[], float] = time.time,
+        stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
         self.watches = watches
         self.planner = planner
         self.metrics = metrics
         self.settings = settings or ControllerSettings()
         self.clock = clock
+        self._stopwatch = stopwatch
         self.writer = StatusWriter(client, metrics.count_status_write)
+        self.reports = ReportDesk(planner, clock)
+        self._wake = asyncio.Event()
+        self.renewals = RenewalDesk(planner, watches.jobs.store, clock, self._wake.set)
         self._sites = SiteStatuses(watches, planner, self.writer)
         self.term = 0
+        """0 until we lead."""
+        self._since = 0.0
         self._revision = 0
         self._book = NodeBook(self.settings.gpu_resource)
         self._quota_book = QuotaBook(self.settings.gpu_resource)
         self._changes: deque[Change] = deque()
-        self._wake = asyncio.Event()
         self._untold: set[tuple[str, int]] = set()
         """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
         self._timeouts = timeouts.Timeouts(
-            self.settings.missing_pod_seconds, self.settings.unschedulable_seconds, watches.pods.store, self._untold
+            self.settings.missing_pod_seconds,
+            self.settings.unschedulable_seconds,
+            watches.pods.store,
+            Silences(watches.nodes.store, watches.sites.store),
+            self._untold,
         )
-        self._published: dict[str, tuple[float | None, float | None]] = {}
-        """Estimates as last written, by job."""
-        self._next_forecast = 0.0
+        self._announcements = Announcements(self.settings)
+        self._forecasts = Forecasts(planner, self.settings, stopwatch)
         self._next_timeouts = 0.0
-        self._forecast_due = True
         self._finished: set[str] = set()
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
             watches.by_kind(kind).subscribe(self._noter(kind))
 
     def _noter(self, kind: str) -> Callable[[str, Any, Any], None]:
         def note(key: str, old: Any, new: Any) -> None:
-            self._changes.append((kind, key, old, new))
-            self._wake.set()
+            if self.term:  # until we lead, the stores say all that we need to know
+                self._changes.append((kind, key, old, new))
+                self._wake.set()
 
         return note
 
-    async def run(self, take_term: Callable[[int], Awaitable[int]]) -> None:
-        """Plan for ever.
+    async def run(self, leadership: Leadership) -> None:
+        """Wait until we lead, and plan for ever.
 
         Args:
-            take_term: Awaited once all watches are in step, with the largest term seen; its answer is larger and fences
-                every plan of an earlier process.
+            leadership: Taken once all watches are in step; its term fences every plan of an earlier planner.
 
         Raises:
             DeposedError: when a newer planner has taken over.
         """
         await self.watches.synced()
+        logger.info("ready; waiting for the lease")
+        self.term = await leadership.take(self._largest_term)
+        try:
+            self._restore()
+            writing = self.writer.run(lambda: leadership.held)
+            await run_for_ever(lease=leadership.keep(), writer=writing, planner=self._plan())
+        finally:
+            await leadership.release()
+
+    def _largest_term(self) -> int:
+        """Of all plans that are there."""
         plans = (job.status.plan for job in self.watches.jobs.store.values())
-        self.term = await take_term(max((plan.term for plan in plans if plan), default=0))
-        self._restore()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.writer.run())
-            group.create_task(self._plan())
+        return max((plan.term for plan in plans if plan), default=0)
 
     async def _plan(self) -> None:
         while True:
             self._step()
             wakeup = self.planner.next_wakeup()
-            pause = self.settings.tick_seconds
+            pause = min(self.settings.tick_seconds, self._next_timeouts - self._stopwatch())
             if wakeup is not None:
-                pause = min(pause, max(0.0, wakeup - self.clock()))
+                pause = min(pause, wakeup - self.clock())
             try:
-                await asyncio.wait_for(self._wake.wait(), pause)
+                await asyncio.wait_for(self._wake.wait(), max(0.0, pause))
             except TimeoutError:
                 self._tell(Tick())
             self._wake.clear()
@@ -149,7 +153,7 @@ class Controller:
     def _restore(self) -> None:
         """Build the planner's state from the API server: sites, nodes, jobs with their plans, then pods."""
         self._changes.clear()
-        now = self.clock()
+        now = self._since = self.clock()
         for site in self.watches.sites.store.values():
             with self._guard(site):
                 self._tell(SiteChanged(to_site(site)))
@@ -159,15 +163,14 @@ class Controller:
                 self._quota_book.note_pod(key, pod)
         for key, quota in self.watches.quotas.store.items():
             self._quotas_changed(key, None, quota)
-        for name, node in self.watches.nodes.store.items():
-            with self._guard(node):
-                self._refresh_node(name)
+        for name in self.watches.nodes.store:
+            self._refresh_node(name)
         found = self._found_jobs()
         with self.metrics.time_plan():
             self._note_openings(self.planner.restore(found, now))
         for event in found:
             resource = self.watches.jobs.store[event.job.key]
-            for more in jobs.events_of(None, resource, self.settings.gpu_resource):
+            for more in jobs.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
                 if not isinstance(more, JobSubmitted):
                     self._tell(more)
             self._publish(event.job.key)
@@ -175,6 +178,7 @@ class Controller:
             self._pod_changed(key, None, pod)
         for namespace in {key.partition("/")[0] for key in self.watches.quotas.store}:
             self._refresh_quotas(namespace)  # now that the planner counts our pods
+        self.reports.leading = True
         logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
     def _found_jobs(self) -> list[JobSubmitted]:
@@ -194,28 +198,51 @@ class Controller:
             kind, key, old, new = self._changes.popleft()
             with self._guard(new):
                 getattr(self, f"_{kind}_changed")(key, old, new)
-        if self.clock() >= self._next_timeouts:
-            self._next_timeouts = self.clock() + self.settings.tick_seconds
-            for event in self._timeouts.due(self.planner.cluster.jobs.values(), self.clock()):
+        if reports := self.reports.drain():
+            self._handle(reports)
+            if self.reports.waiting:
+                self._wake.set()  # go on after others had their turn
+        for asked in self.renewals.drain():
+            self._tell(asked)
+            self.renewals.settle(asked.request.job)
+        elapsed = self._stopwatch()
+        if elapsed >= self._next_timeouts:
+            due = self._timeouts.due(self.planner.cluster.jobs.values(), self.clock(), elapsed)
+            self._next_timeouts = min(elapsed + self.settings.tick_seconds, self._timeouts.next_due)
+            for event in due:
                 self._tell(event)
-        self._refresh_estimates()
+        now = self.clock()
+        for key in self._announcements.outdated(self._forecasts.refresh(now), now):
+            self._publish(key)
         self._sites.refresh(self.clock())
 
     def _tell(self, event: Event) -> None:
-        now = self.clock()
         ending = self._ending(event)
-        with self.metrics.time_plan():
-            self._note_openings(self.planner.handle(event, now))
+        self._handle((event,))
         if ending:
             self.metrics.count_preemption(ending)
-        if not isinstance(event, Tick):
-            self._forecast_due = True
         if isinstance(event, WorkerStarted):
             self._measure_start(event)
-        elif isinstance(event, WorkerEnded):
-            self._untold.discard((event.job, event.attempt))
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        """Tell the planner of what has happened at one time, and have written what comes of it."""
+        with self.metrics.time_plan():
+            instructions = self.planner.handle_all(events, self.clock())
+        self._note_openings(instructions)
+        if not all(isinstance(event, Tick) for event in events):
+            self._forecasts.due = True
         for key in self.planner.changed:
             self._publish(key)
+        self._untold.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
+        if any(isinstance(instruction, CloseWindow) for instruction in instructions):
+            self._next_timeouts = 0.0  # the pod may be missing
+        if unborn := self._unborn(instructions):
+            self._handle(unborn)
+
+    def _unborn(self, instructions: list[Instruction]) -> list[WorkerEnded]:
+        """Windows that close before any plan has told of them: no pod will come, and nobody need wait for its end."""
+        closed = [(i.job, i.window.attempt) for i in instructions if isinstance(i, CloseWindow)]
+        return [WorkerEnded(*window, "Lost", self.clock()) for window in closed if window in self._untold]
 
     def _note_openings(self, instructions: list[Instruction]) -> None:
         self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
@@ -246,16 +273,26 @@ class Controller:
     def _pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
         for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
+            if self._is_namesakes(after or before):
+                continue
             for event in pods.events_of(before, after, self.clock()):
                 self._tell(event)
+
+    def _is_namesakes(self, pod: Pod | None) -> bool:
+        """Whether the pod belongs to a deleted job whose name another job has now; its attempts are not that job's."""
+        who = identity(pod) if pod is not None else None
+        state = self.planner.cluster.jobs.get(who.job) if who is not None else None
+        return pod is not None and state is not None and owner_uid(pod.metadata) != state.job.uid
 
     def _nodes_changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
         self._refresh_node(name)
 
     def _refresh_node(self, name: str) -> None:
         """Tell the planner of a node if what it plans with has changed."""
-        observed = self.watches.nodes.store.get(name)
-        node = self._book.node(observed, self.watches.sites.store) if observed is not None else None
+        observed, node = self.watches.nodes.store.get(name), None
+        if observed is not None:
+            with self._guard(observed):
+                node = self._book.node(observed, self.watches.sites.store)
         known = self.planner.cluster.nodes.get(name)
         if node is None and known is not None:
             self._tell(NodeRemoved(name))
@@ -288,12 +325,17 @@ class Controller:
                 self._tell(QuotaChanged(quota))
 
     def _jobs_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        for event in jobs.events_of(old, new, self.settings.gpu_resource):
+        if fences.wrote_late(old, new, self.term):
+            self._untold.difference_update([window for window in self._untold if window[0] == key])
+            self._tell(JobRemoved(key))
+            old = None
+        for event in jobs.events_of(old, new, self.settings.gpu_resource, self.watches.pods.store):
             self._tell(event)
             if isinstance(event, JobRemoved):  # pods that still stop are not the planner's any more
                 self._refresh_quotas(key.partition("/")[0])
+        self.renewals.settle(key)
         if new is None:
-            self._published.pop(key, None)
+            self._announcements.forget(key)
             self._finished.discard(key)
         elif new.status.phase == "Succeeded" and key not in self._finished:
             self._finished.add(key)
@@ -306,7 +348,7 @@ class Controller:
         resource = self.watches.jobs.store.get(key)
         if resource is None:
             return
-        self.writer.put(_status_path(resource), lambda: self._status(key))
+        self.writer.put(status_path(resource), lambda: self._status(key))
 
     def _status(self, key: str) -> dict[str, Any] | None:
         """The job's status as it is now; None if the planner or the API server does not know the job any more."""
@@ -318,16 +360,16 @@ class Controller:
         plan = self.planner.plan_of(key, now)
         told = (window.attempt for window in plan.windows if window.state is not WindowState.CLOSING)
         self._untold.difference_update((key, attempt) for attempt in told)
-        progress = self.planner.progress_of(key)
+        progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
-        self._published[key] = (plan.estimated_start, plan.estimated_completion)
+        self._announcements.note(key, plan)
         condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
         status = {
             "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision),
-            "progress": progress_status(progress, state.job.chunks),
+            "progress": progress_status(progress, state.job, known.batches, estimated=known.estimated),
             "conditions": [condition],
         }
-        return status_object(resource, status)
+        return status_object(resource, status, fences.precondition(resource, self.term, self._since))
 
     @contextmanager
     def _guard(self, observed: Any) -> Iterator[None]:
@@ -350,28 +392,4 @@ class Controller:
                 include={"plan", "progress"}, by_alias=True, exclude_none=True, mode="json"
             )
             body = status_object(resource, {**kept, "conditions": [condition]})
-            self.writer.put(_status_path(resource), lambda: body)
-
-    def _refresh_estimates(self) -> None:
-        """Play the plan forward, as often as its cost allows, and publish what moved far."""
-        now = self.clock()
-        if not self._forecast_due or now < self._next_forecast:
-            return
-        began = time.perf_counter()
-        estimates = self.planner.forecast(now)
-        self._forecast_due = False
-        self._next_forecast = now + (time.perf_counter() - began) / self.settings.forecast_share
-        for key, estimate in estimates.items():
-            start, completion = self._published.get(key, (None, None))
-            if self._moved(start, estimate.start, now) or self._moved(completion, estimate.completion, now):
-                self._publish(key)
-
-    def _moved(self, before: float | None, after: float, now: float) -> bool:
-        if before is None:
-            return True
-        quantum = max(self.settings.estimate_seconds, self.settings.estimate_fraction * max(0.0, before - now))
-        return abs(after - before) > quantum
-
-
-def _status_path(resource: TrainingJob) -> str:
-    return f"{API}/namespaces/{resource.metadata.namespace}/trainingjobs/{resource.metadata.name}/status"
+            self.writer.put(status_path(resource), lambda: body)

@@ -1,11 +1,20 @@
 """Changes of TrainingJobs as events of the planner."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tranche.kube.converts import read_plan, read_progress, to_job
-from tranche.kube.names import CONDITION_INVALID_TEMPLATE, CONDITION_PODS_REJECTED
-from tranche.kube.resources import Condition, TrainingJob
-from tranche.planner import Event, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
+from tranche.kube.names import (
+    CONDITION_EVICTIONS_REFUSED,
+    CONDITION_INVALID_TEMPLATE,
+    CONDITION_PODS_REJECTED,
+    ROLE_CHIEF,
+    ROLE_SERVER,
+    ROLE_WORKER,
+    pod_name,
+)
+from tranche.kube.objects import Pod, is_over
+from tranche.kube.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
 
 
 def submission(resource: TrainingJob, gpu_resource: str) -> JobSubmitted:
@@ -31,8 +40,16 @@ def over(resource: TrainingJob | None) -> bool:
     )
 
 
-def events_of(old: TrainingJob | None, new: TrainingJob | None, gpu_resource: str) -> Iterator[Event]:
+def events_of(
+    old: TrainingJob | None, new: TrainingJob | None, gpu_resource: str, pods: Mapping[str, Pod]
+) -> Iterator[Event]:
     """What the planner should hear when a TrainingJob changed from `old` to `new` (None: it is not there).
+
+    Args:
+        old: As it was.
+        new: As it is.
+        gpu_resource: Name of the devices' resource.
+        pods: All pods, by key.
 
     Raises:
         ValueError: if the new specification cannot be read.
@@ -53,6 +70,24 @@ def events_of(old: TrainingJob | None, new: TrainingJob | None, gpu_resource: st
         condition, earlier = _holds(new, kind), _holds(before, kind)
         if condition and (earlier is None or earlier.last_transition_time != condition.last_transition_time):
             yield WorkerRejected(new.key, condition.reason, condition.message, permanent)
+    refused, earlier = _holds(new, CONDITION_EVICTIONS_REFUSED), _holds(before, CONDITION_EVICTIONS_REFUSED)
+    if refused and (earlier is None or earlier.message != refused.message):
+        yield EvictionRefused(new.key, tuple(_still_there(new, pods)), refused.message)
+
+
+def _still_there(job: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[int]:
+    """Attempts that are closing and whose pods have not been told to stop."""
+    plan = job.status.plan
+    entries: list[tuple[str, PlannedWindow | PlannedParameterServer]] = []
+    if plan is not None:
+        entries += [(ROLE_WORKER, window) for window in plan.workers]
+        entries += [(ROLE_SERVER, server) for server in plan.parameter_servers]
+        entries += [(ROLE_CHIEF, plan.chief)] if plan.chief is not None else []
+    for role, entry in entries:
+        name = pod_name(job.metadata.name, role, entry.index, entry.attempt)
+        pod = pods.get(f"{job.metadata.namespace}/{name}") if entry.state == "Closing" else None
+        if pod is not None and pod.metadata.deletion_timestamp is None and not is_over(pod):
+            yield entry.attempt
 
 
 def _holds(resource: TrainingJob | None, kind: str) -> Condition | None:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from tranche.kube.memberships import site_of
-from tranche.kube.names import LABEL_JOB
+from tranche.kube.names import LABEL_JOB, LABEL_ROLE, ROLE_STAGING
 from tranche.kube.objects import NodeObject, Pod, is_over, node_of, pod_requests
 from tranche.kube.resources import SiteObject
 from tranche.model import Node, Resources
 
 
 class NodeBook:
-    """Nodes as the planner wants them: with their site and the sum of what pods that are not ours ask."""
+    """Nodes as the planner wants them: with their site and the sum of what pods ask that it gave no node."""
 
     def __init__(self, gpu_resource: str) -> None:
         self.gpu_resource = gpu_resource
@@ -21,7 +21,7 @@ class NodeBook:
         """Enter a pod's present state (None: gone) and return the nodes whose foreign use changed by it."""
         before = self._pods.pop(key, None)
         after = None
-        if pod is not None and pod.spec.node_name and LABEL_JOB not in pod.metadata.labels and not is_over(pod):
+        if pod is not None and pod.spec.node_name and not _is_planned(pod) and not is_over(pod):
             after = (pod.spec.node_name, pod_requests(pod, self.gpu_resource))
             self._pods[key] = after
         if before == after:
@@ -40,3 +40,9 @@ class NodeBook:
             return None
         foreign = self._foreign.get(observed.metadata.name, Resources())
         return node_of(observed, site, foreign, self.gpu_resource)
+
+
+def _is_planned(pod: Pod) -> bool:
+    """Whether the planner chose the pod's node; of a staging pod it says the site only."""
+    labels = pod.metadata.labels
+    return LABEL_JOB in labels and labels.get(LABEL_ROLE) != ROLE_STAGING

@@ -3,9 +3,17 @@
 from collections.abc import Iterator
 
 from tranche.kube.identities import identity
-from tranche.kube.names import ROLE_SERVER, ROLE_WORKER
-from tranche.kube.objects import Pod, exit_code, is_over, outcome, started_at, termination_progress
-from tranche.planner import Event, ParameterServerLost, WorkerBound, WorkerEnded, WorkerStarted
+from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
+from tranche.kube.objects import Pod, exit_code, is_over, outcome, run_seconds, started_at, termination_progress
+from tranche.planner import (
+    ChiefEnded,
+    Event,
+    ParameterServerLost,
+    StagingEnded,
+    WorkerBound,
+    WorkerEnded,
+    WorkerStarted,
+)
 
 FRESH_SECONDS = 5.0
 """A start that is reported this soon counts from now: status times have whole seconds only."""
@@ -19,9 +27,17 @@ def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:
         return
     over = new is None or is_over(new)
     was_over = old is not None and is_over(old)
-    if who.role == ROLE_SERVER:
+    if who.role in (ROLE_SERVER, ROLE_CHIEF):
         if over and not was_over:
-            yield ParameterServerLost(who.job, who.index, who.attempt)
+            ending = ("Lost", None) if new is None else (outcome(new), exit_code(new))
+            if who.role == ROLE_CHIEF:
+                yield ChiefEnded(who.job, who.attempt, *ending)
+            else:
+                yield ParameterServerLost(who.job, who.index, who.attempt, *ending)
+        return
+    if who.role == ROLE_STAGING:
+        if over and not was_over:
+            yield StagingEnded(who.job, who.attempt, outcome(new) if new else "Lost", run_seconds(pod))
         return
     if who.role != ROLE_WORKER or was_over:
         return

@@ -1,11 +1,15 @@
-"""What does not happen in time: pods that find no node, pods that were never created."""
+"""What does not happen in time: pods that find no node or were never created, nodes that do not come back."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from math import inf
 
-from tranche.kube.names import ROLE_WORKER, pod_name
+from tranche.kube.identities import owner_uid
+from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
 from tranche.kube.objects import Pod, is_over
-from tranche.planner import Event, WorkerEnded, WorkerUnschedulable
-from tranche.policies import JobState, Run
+from tranche.live.silences import Silences
+from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
+from tranche.planner.releases import end_of
+from tranche.policies import JobState, Run, Server
 
 
 class Timeouts:
@@ -16,44 +20,87 @@ class Timeouts:
         missing_seconds: float,
         unschedulable_seconds: float,
         pods: Mapping[str, Pod],
+        silences: Silences,
         untold: Container[tuple[str, int]] = (),
     ) -> None:
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
         self._pods = pods
+        self._silences = silences
         self._untold = untold
         """Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for."""
         self._since: dict[tuple[str, int], float] = {}
+        self.next_due = 0.0
+        """When something will be due if nothing changes, by the clock that is never set; infinite if nothing waits."""
 
-    def due(self, states: Iterable[JobState], now: float) -> list[Event]:
-        """Events for windows whose time is over."""
+    def due(self, states: Iterable[JobState], now: float, elapsed: float) -> list[Event]:
+        """Events for windows whose time is over.
+
+        Args:
+            states: The jobs with their windows.
+            now: Wall clock, for the events.
+            elapsed: A clock that is never set, by which they wait: a step of the other one must not end what waits.
+        """
         waiting: dict[tuple[str, int], float] = {}
         events: list[Event] = []
+        self.next_due = inf
         for state in states:
-            for run in state.runs.values():
-                key = (state.job.key, run.window.attempt)
-                limit, event = self._watch(state, run, now)
+            events += self._lost_stagings(state, now)
+            watched = [(one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
+            watched += [(run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
+            for attempt, (limit, event) in watched:
+                key = (state.job.key, attempt)
                 if event is None:
                     continue
-                waiting[key] = self._since.get(key, now)
-                if now - waiting[key] >= limit:
+                waiting[key] = self._since.get(key, elapsed)
+                if elapsed - waiting[key] >= limit:
                     events.append(event)
                     del waiting[key]
+                else:
+                    self.next_due = min(self.next_due, waiting[key] + limit)
         self._since = waiting
         return events
 
     def _watch(self, state: JobState, run: Run, now: float) -> tuple[float, Event | None]:
-        namespace, _, name = state.job.key.partition("/")
         window = run.window
-        pod = self._pods.get(f"{namespace}/{pod_name(name, ROLE_WORKER, window.index, window.attempt)}")
+        pod = self._pod(state, pod_name(_name(state), ROLE_WORKER, window.index, window.attempt))
         if run.closing and pod is None:
             limit = 0.0 if (state.job.key, window.attempt) in self._untold else self._missing_seconds
             return limit, WorkerEnded(state.job.key, window.attempt, "Lost", now)
+        if pod is not None and self._silences.lost(pod.spec.node_name, now):
+            return 0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now)
         if not run.closing and pod is not None and not pod.spec.node_name:
             return self._unschedulable_seconds + self._longest_grace(window.node), WorkerUnschedulable(
                 state.job.key, window.attempt, unschedulable_message(pod)
             )
         return 0.0, None
+
+    def _watch_server(self, state: JobState, server: Server, now: float) -> tuple[float, Event | None]:
+        planned = server.planned
+        role = ROLE_CHIEF if planned.is_chief else ROLE_SERVER
+        pod = self._pod(state, pod_name(_name(state), role, planned.index, planned.attempt))
+        lost = end_of(state.job.key, planned)
+        if pod is None:
+            return self._missing_seconds, lost if server.closing else None
+        if self._silences.lost(pod.spec.node_name, now):
+            return 0.0, lost
+        if server.closing or not state.job.rigid or pod.spec.node_name:
+            return 0.0, None
+        return self._unschedulable_seconds + self._longest_grace(planned.node), WorkerUnschedulable(
+            state.job.key, planned.attempt, unschedulable_message(pod)
+        )
+
+    def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
+        """Staging pods on nodes that do not come back."""
+        for staging in state.stagings.values():
+            pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
+            if pod is not None and self._silences.lost(pod.spec.node_name, now):
+                yield StagingEnded(state.job.key, staging.attempt, "Lost")
+
+    def _pod(self, state: JobState, name: str) -> Pod | None:
+        """The job's pod of that name, not that of a deleted job that had its name."""
+        pod = self._pods.get(f"{state.job.namespace}/{name}")
+        return pod if pod is not None and owner_uid(pod.metadata) == state.job.uid else None
 
     def _longest_grace(self, node: str | None) -> float:
         """Of pods that are leaving the node: the window's pod waits for them."""
@@ -63,6 +110,10 @@ class Timeouts:
         for pod in self._pods.values() if node else ():
             if pod.spec.node_name == node and pod.metadata.deletion_timestamp and not is_over(pod):
                 yield float(pod.metadata.deletion_grace_period_seconds or 0)
+
+
+def _name(state: JobState) -> str:
+    return state.job.key.partition("/")[2]
 
 
 def unschedulable_message(pod: Pod) -> str:

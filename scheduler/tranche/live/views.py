@@ -12,6 +12,7 @@ from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.reflectors import Reflector
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.kube.structs import QuotaObject
+from tranche.kube.tasks import run_for_ever
 
 API = "/apis/tranche.dev/v1alpha1"
 
@@ -46,6 +47,9 @@ class Watches:
 
     async def run(self) -> None:
         """Watch for ever."""
-        async with asyncio.TaskGroup() as group:
-            for _, reflector in self:
-                group.create_task(reflector.run())
+        await run_for_ever(**{kind: reflector.run() for kind, reflector in self})
+
+
+def status_path(resource: TrainingJob) -> str:
+    """Where the status of a job is written."""
+    return f"{API}/namespaces/{resource.metadata.namespace}/trainingjobs/{resource.metadata.name}/status"

@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.leases import DeposedError
 from tranche.kube.names import SCHEDULER_MANAGER
+from tranche.kube.tasks import run_for_ever
 
 logger = logging.getLogger(__name__)
 
@@ -14,12 +17,16 @@ Build = Callable[[], dict[str, Any] | None]
 """Makes the object to apply at the moment of writing; None: nothing to write any more."""
 FENCE_TEXT = "a newer planner has written this plan"
 """Message of the CRD's rule on status.plan."""
+REPLACED_TEXTS = ("uid mismatch", "UID in precondition")
+"""In the API server's messages when the object has another UID than we said; job names may contain anything else."""
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
+LAPSE_SECONDS = 30.0
+"""So long a write waits for us to lead again; who does not then has lost its way, and another one should lead."""
 
 
-class DeposedError(Exception):
-    """Another planner with a newer term has taken over; this one must stop."""
+def _always() -> bool:
+    return True
 
 
 class StatusWriter:
@@ -33,6 +40,7 @@ class StatusWriter:
         self._client = client
         self._count = count
         self._parallel = parallel
+        self._leads: Callable[[], bool] = _always
         self._builds: dict[str, Build] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._busy: set[str] = set()
@@ -44,15 +52,17 @@ class StatusWriter:
         if not waiting and path not in self._busy:
             self._ready.put_nowait(path)
 
-    async def run(self) -> None:
+    async def run(self, leads: Callable[[], bool] = _always) -> None:
         """Write for ever.
 
+        Args:
+            leads: Whether nobody else may write; nothing is sent while it is false.
+
         Raises:
-            DeposedError: when the API server refuses a plan because a newer planner has written one.
+            DeposedError: when the API server refuses a plan because a newer planner has written one, or we do not lead.
         """
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._parallel):
-                group.create_task(self._work())
+        self._leads = leads
+        await run_for_ever(**{f"writer {number}": self._work() for number in range(self._parallel)})
 
     async def _work(self) -> None:
         while True:
@@ -69,6 +79,7 @@ class StatusWriter:
     async def _write(self, path: str, build: Build) -> None:
         pause = FIRST_PAUSE_SECONDS
         while True:
+            await self._lead()
             build = self._builds.pop(path, build)
             body = build()
             if body is None:
@@ -84,11 +95,23 @@ class StatusWriter:
                 self._count("written")
                 return
 
+    async def _lead(self) -> None:
+        """Wait until nobody else may write.
+
+        Raises:
+            DeposedError: if that takes too long.
+        """
+        since = time.monotonic()
+        while not self._leads():
+            if time.monotonic() - since > LAPSE_SECONDS:
+                raise DeposedError(f"the Lease has not been renewed for {LAPSE_SECONDS:g} s")
+            await asyncio.sleep(FIRST_PAUSE_SECONDS)
+
     def _again(self, path: str, error: ApiError) -> bool:
         """Whether to try the write again."""
         if error.status == 422 and FENCE_TEXT in str(error):
             raise DeposedError(str(error))
-        if error.status == 404 or (error.status == 409 and "uid" in str(error).lower()):
+        if error.status == 404 or (error.status == 409 and any(text in str(error) for text in REPLACED_TEXTS)):
             self._count("gone")
             return False
         if error.status in (400, 422):

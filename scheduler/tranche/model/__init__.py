@@ -10,17 +10,24 @@ from tranche.model.constraints import Constraints, Requirement, Taint, Toleratio
 from tranche.model.jobs import UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
 from tranche.model.plans import (
     AttemptRecord,
+    Checkpoint,
     JobPlan,
     JobProgress,
     PlannedServer,
+    PlannedStaging,
     Window,
     WindowState,
 )
 from tranche.model.quotas import Measure, Quota, QuotaLimit
+from tranche.model.reports import Allotment, ChunkRequest, Report, Timings
+from tranche.model.sentences import until, without_moments
 
 __all__ = [
     "UNKNOWN_DURATION_SECONDS",
+    "Allotment",
     "AttemptRecord",
+    "Checkpoint",
+    "ChunkRequest",
     "Constraints",
     "Job",
     "JobPlan",
@@ -29,18 +36,23 @@ __all__ = [
     "Measure",
     "Node",
     "PlannedServer",
+    "PlannedStaging",
     "PodShape",
     "Preemption",
     "Quota",
     "QuotaLimit",
+    "Report",
     "Requirement",
     "Resources",
     "Site",
     "Taint",
     "Tier",
+    "Timings",
     "Toleration",
     "Window",
     "WindowState",
     "format_chunks",
     "parse_chunks",
+    "until",
+    "without_moments",
 ]

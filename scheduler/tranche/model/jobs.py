@@ -56,16 +56,22 @@ class Job:
     chunk_bytes: float = 0.0
     data_site: str | None = None
     """Where the data are at arrival; None: at every site (Δ = 0)."""
+    staged: bool = False
+    """Pods of the job bring its data to other sites; else they are believed to be there after Δ."""
     max_workers: int = 1
     min_workers: int = 1
     rigid: bool = False
     server: PodShape | None = None
     servers: int = 0
+    chief: PodShape | None = None
+    """Coordinator of a gang, whose end is the job's end."""
     generation: int = 1
     weight: float = 1.0
     priority: int = -9
     """Value of the priority class: the strict tier."""
     preemption: Preemption = Preemption.IMMEDIATE
+    durable: bool | None = None
+    """Whether a later pod finds what an earlier one saved, wherever it runs; None: nobody has said."""
     restart_seconds: float = 0.0
     """ρ_j: lost at every pod start."""
     suspended: bool = False
@@ -94,6 +100,16 @@ class Job:
     def whole(self) -> bool:
         """Whether no part of the job is finished before all of it is: a gang, or one chunk."""
         return self.rigid or self.chunks == 1
+
+    @property
+    def together(self) -> int:
+        """Workers that must start together: all members of a gang, one of a chunked job."""
+        return self.chunks if self.rigid else 1
+
+    @property
+    def helpers(self) -> int:
+        """Pods beside the workers that have a place of their own: parameter servers and chief."""
+        return self.servers + (self.chief is not None)
 
     @property
     def width(self) -> int:

@@ -31,17 +31,45 @@ class Window:
     end: float = 0.0
     """Expected end, seconds of the planner's clock."""
     state: WindowState = WindowState.OPEN
+    generation: int = 0
+    """Of the specification that its pod was made from; 0: not known."""
+    renewed: int = 0
+    """Fencing token of these chunks if the pod has trained others before, drawn from the attempts; else 0."""
+
+    @property
+    def fence(self) -> int:
+        """Fencing token of its chunks: whoever comes with a smaller one has no part in them any more."""
+        return self.renewed or self.attempt
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedServer:
-    """One parameter server pod, ``<job>-ps-<index>-<attempt>``."""
+    """One parameter server pod, ``<job>-ps-<index>-<attempt>``, or the chief of a gang, ``<job>-chief-0-<attempt>``."""
 
     index: int
     attempt: int
     site: str
     node: str | None
     fallbacks: tuple[str, ...] = ()
+    state: WindowState = WindowState.OPEN
+    is_chief: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStaging:
+    """Data of chunks on their way to a site, by the pod ``<job>-staging-<site>-<attempt>``."""
+
+    site: str
+    attempt: int = 0
+    """0: there is no pod now."""
+    chunks: tuple[int, ...] = ()
+    """That the pod brings, in this order."""
+    wanted: tuple[int, ...] = ()
+    """For the next pod."""
+    failures: int = 0
+    """Pods that failed since one succeeded."""
+    given_up: bool = False
+    """Too many did; nothing more is brought there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +98,19 @@ class JobPlan:
     """Chunks whose data the dispatch rule placed at a site, by site, as `format_chunks` writes them."""
     windows: tuple[Window, ...] = ()
     servers: tuple[PlannedServer, ...] = ()
+    staging: tuple[PlannedStaging, ...] = ()
     unplannable: str = ""
     """CamelCase reason why the job cannot be planned at all (condition Planned=False), empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a job's parameter servers have saved, by their own word: what is left if they are lost."""
+
+    attempt: int
+    """Of the parameter server that said so."""
+    batches: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By chunk; of chunks that are not named, nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +119,7 @@ class JobProgress:
 
     done: frozenset[int] = frozenset()
     partial: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Batches applied of chunks that are begun and not done."""
+    """Durable batches of chunks that are begun and not done."""
     attained_seconds: float = 0.0
     """GPU-seconds that workers of the job have run."""
     busy_seconds: float = 0.0
@@ -92,3 +131,5 @@ class JobProgress:
     """The last few ended attempts, oldest first."""
     learnt: float = 1.0
     """Measured over predicted seconds of a mini-batch."""
+    checkpoint: Checkpoint | None = None
+    """Of jobs whose parameter servers report."""

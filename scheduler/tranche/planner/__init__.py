@@ -3,8 +3,11 @@
 from tranche.planner.constraints import Constraint, Limit, binding_constraint
 from tranche.planner.estimates import Estimate
 from tranche.planner.events import (
+    ChiefEnded,
+    ChunksRequested,
     ChunkStaged,
     Event,
+    EvictionRefused,
     JobChanged,
     JobRemoved,
     JobSubmitted,
@@ -12,10 +15,12 @@ from tranche.planner.events import (
     NodeRemoved,
     Outcome,
     ParameterServerLost,
+    ProgressReported,
     QuotaChanged,
     QuotaRemoved,
     SiteChanged,
     SiteRemoved,
+    StagingEnded,
     Tick,
     WorkerBound,
     WorkerEnded,
@@ -24,21 +29,27 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.instructions import (
+    CloseParameterServer,
     CloseWindow,
     Instruction,
     OpenWindow,
     PlaceParameterServer,
     PublishPlan,
+    RenewWindow,
     StageData,
 )
 from tranche.planner.machines import Planner, PlannerSettings
 
 __all__ = [
+    "ChiefEnded",
     "ChunkStaged",
+    "ChunksRequested",
+    "CloseParameterServer",
     "CloseWindow",
     "Constraint",
     "Estimate",
     "Event",
+    "EvictionRefused",
     "Instruction",
     "JobChanged",
     "JobRemoved",
@@ -52,12 +63,15 @@ __all__ = [
     "PlaceParameterServer",
     "Planner",
     "PlannerSettings",
+    "ProgressReported",
     "PublishPlan",
     "QuotaChanged",
     "QuotaRemoved",
+    "RenewWindow",
     "SiteChanged",
     "SiteRemoved",
     "StageData",
+    "StagingEnded",
     "Tick",
     "WorkerBound",
     "WorkerEnded",

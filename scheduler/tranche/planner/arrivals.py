@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tranche.model import Job, JobPlan, Resources, Window, parse_chunks
-from tranche.planner import changes, ledgers, lessons
-from tranche.policies import BindingPolicy, Entry, Home, JobState, NodeState, Policy, Run, Server
+from tranche.model import Job, JobPlan, Window, parse_chunks
+from tranche.planner import changes, ledgers, lessons, releases, stagings
+from tranche.policies import BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
 
 if TYPE_CHECKING:
     from tranche.planner.events import JobSubmitted
@@ -17,11 +17,17 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Why the policy can never plan this job: a CamelCase reason and a sentence; None if it can."""
     if job.gpus == 0:
         return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
-    if job.rigid and job.chunks > 1 and not policy.plans_gangs:
+    if job.rigid and (job.chunks > 1 or job.helpers) and not policy.plans_gangs:
         return (
             "GangNotPlanned",
             f"policy {policy.name} plans jobs with spec.data only, and this job is a gang of {job.chunks}: add "
             "spec.data, or choose a policy that plans gangs (such as fifo or srsf)",
+        )
+    if job.staged and not (isinstance(policy, QueuePolicy) and policy.sited):
+        return (
+            "StagingNotPlanned",
+            f"policy {policy.name} does not plan where data are brought: leave out spec.data.staging, or choose a "
+            "policy that does (such as chunk)",
         )
     return None
 
@@ -35,7 +41,7 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     if event.progress is not None:
         ledgers.restore(state, event.progress)
         planner.cluster.shares.restore(job.tenant, state.attained_seconds, job.submitted, now)
-    if state.finished:
+    if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
         lessons.conclude(planner, state)
     else:
         lessons.begin(planner, state, event.progress.learnt if event.progress is not None else 1.0)
@@ -57,9 +63,12 @@ def remember(planner: Planner, event: JobSubmitted) -> None:
 
 def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) -> None:
     state.attempts = plan.attempts
-    shape = state.job.server
-    for planned in plan.servers if shape and not state.finished else ():
-        server = Server(planned, shape.requests if shape else Resources())
+    job = state.job
+    for planned in plan.servers if not state.finished or any(one.is_chief for one in plan.servers) else ():
+        shape = job.chief if planned.is_chief else job.server
+        if shape is None:
+            continue
+        server = Server(planned, shape.requests, now)
         state.servers.append(server)
         planner.cluster.quotas.take(state.job, planned.attempt, server.requests)
         node = planner.cluster.nodes.get(planned.node or "")
@@ -73,12 +82,15 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)
+    releases.watch(planner, state)
     for site, text in plan.homes.items():
         for chunk in parse_chunks(text):
             if planner.queue is None:
                 state.data_sites[chunk] = site
             else:
                 state.copy(chunk, site, now)
+    if state.job.staged:
+        stagings.restore(planner, state, plan.staging, now)
 
 
 def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: Run, window: Window) -> None:

@@ -6,22 +6,37 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tranche.model import Node, Site
-from tranche.planner import arrivals, ledgers, lessons, transfers
+from tranche.planner import (
+    arrivals,
+    gangs,
+    ledgers,
+    lessons,
+    places,
+    refusals,
+    releases,
+    renewals,
+    reports,
+    stagings,
+    transfers,
+)
 from tranche.planner.events import (
+    ChiefEnded,
+    ChunksRequested,
     ChunkStaged,
     Event,
+    EvictionRefused,
     JobChanged,
     JobRemoved,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
     ParameterServerLost,
+    ProgressReported,
     QuotaChanged,
     QuotaRemoved,
     SiteChanged,
     SiteRemoved,
-    Tick,
+    StagingEnded,
     WorkerBound,
     WorkerEnded,
     WorkerRejected,
@@ -29,26 +44,22 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.quotas import quota_changed, quotas_differ
-from tranche.planner.servers import release_servers
-from tranche.policies import Hosts, JobState, NodeState, Run, Server
+from tranche.policies import Hosts, JobState, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
 
 
 def apply(planner: Planner, event: Event, now: float) -> None:
-    """Note one fact."""
+    """Note one fact; a Tick is only its time."""
+    refusals.expire(planner, now)
     match event:
-        case JobSubmitted() | JobChanged() | JobRemoved() | WorkerRejected() | ParameterServerLost():
+        case JobSubmitted() | JobChanged() | JobRemoved():
             _job(planner, event, now)
-        case NodeChanged(node=node):
-            _node_changed(planner, node)
-        case NodeRemoved(node=name):
-            _node_removed(planner, name)
-        case SiteChanged(site=site):
-            _sites_changed(planner, {**planner.cluster.sites, site.name: site})
-        case SiteRemoved(site=name):
-            _sites_changed(planner, {k: v for k, v in planner.cluster.sites.items() if k != name})
+        case WorkerRejected() | EvictionRefused() | ParameterServerLost() | ChiefEnded():
+            _pods(planner, event, now)
+        case NodeChanged() | NodeRemoved() | SiteChanged() | SiteRemoved():
+            places.change(planner, event)
         case QuotaChanged(quota=quota):
             quota_changed(planner, quota)
         case QuotaRemoved(namespace=namespace, name=name):
@@ -56,12 +67,20 @@ def apply(planner: Planner, event: Event, now: float) -> None:
             quotas_differ(planner, namespace)
         case WorkerBound() | WorkerStarted() | WorkerEnded() | WorkerUnschedulable():
             _worker(planner, event, now)
-        case ChunkStaged():
-            copied = planner.cluster.jobs.get(event.job)
-            if copied is not None:
-                transfers.staged(planner, copied, event.chunk, event.site, event.seconds, now)
-        case Tick():
-            pass
+        case ChunkStaged() | ProgressReported() | StagingEnded():
+            _told(planner, event, now)
+        case ChunksRequested():
+            renewals.renew(planner, event, now)
+
+
+def _told(planner: Planner, event: ChunkStaged | ProgressReported | StagingEnded, now: float) -> None:
+    """A job's pods say how far they are."""
+    if isinstance(event, ProgressReported):
+        reports.count(planner, event)
+    elif isinstance(event, StagingEnded):
+        stagings.ended(planner, event, now)
+    elif (copied := planner.cluster.jobs.get(event.job)) is not None:
+        transfers.staged(planner, copied, event.chunk, event.site, event.seconds, now)
 
 
 # ---- windows
@@ -106,37 +125,37 @@ def _worker(
 ) -> None:
     state = planner.cluster.jobs.get(event.job)
     run = state.runs.get(event.attempt) if state is not None else None
+    if state is not None and run is None and isinstance(event, WorkerUnschedulable):
+        gangs.found_no_place(planner, state, event, now)
     if state is None or run is None:
         return  # an attempt that is closed and counted: nothing of it counts any more
     match event:
         case WorkerBound(node=name):
+            run.bound = True
             if run.window.node != name:
                 _moved(planner, state, run, name)
         case WorkerStarted(at=at):
             if run.started is None:
-                run.started = at
+                run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
                 state.windows_changed()
                 if state.first_started is None:
                     state.first_started = at
                 if planner.queue is not None and planner.policy.preemptive:
                     planner.queue.stale[event.job] = None  # its rank falls from now on
-                rest = sum(state.remaining_batches(c) for c in run.window.chunks) * run.batch_seconds
+                rest = state.left_of(run) * run.batch_seconds
                 run.window = replace(run.window, start=at, end=at + rest)
-                planner.rejections.pop(event.job, None)  # nothing to publish: the pod itself says that it runs
+                refusals.has_started(planner, state)  # nothing to publish: the pod itself says that it runs
         case WorkerEnded():
             _ended(planner, state, run, event, now)
         case WorkerUnschedulable():
-            if run.window.node is not None:
-                state.avoided[run.window.node] = now + planner.settings.avoid_seconds
-                planner.wake(state.avoided[run.window.node], event.job)
-            planner.close(state, run)
-            _unbind(planner, state, run.window.chunks)
+            refusals.found_no_place(planner, state, run, event.message, now)
+            unbind(planner, state, run.window.chunks)
 
 
 def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
     """kube-scheduler took a fallback: the window, its chunks and its reservation follow."""
     detach(planner, state, run)
-    _unbind(planner, state, run.window.chunks, forget_site=False)
+    unbind(planner, state, run.window.chunks, forget_site=False)
     node = planner.cluster.nodes.get(name)
     site = node.node.site if node is not None else run.window.site
     run.window = replace(run.window, node=name, site=site)
@@ -151,28 +170,39 @@ def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
 def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
     job = state.job
     failures = state.failures
+    count(planner, state, run, event, now)
+    planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
+    if job.rigid and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
+        gangs.start_again(planner, state)
+    if job.rigid and job.chief is None and not (state.runs or state.finished):
+        ledgers.level_gang(state)
+    if state.failures > failures:
+        refusals.failed(planner, state, f"worker {run.window.index} failed with exit code {event.exit_code}", now)
+    if state.finished:
+        finish(planner, state)
+    elif state.failed:
+        stop(planner, state)
+    planner.touch(state)
+    planner.publish(job.key)
+
+
+def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
+    """Enter the end of a window into the ledger, and strike it from the books."""
     batches = ledgers.count_end(state, run, event)
     lessons.learn(planner, state, run, event, batches)
     detach(planner, state, run)
     if not state.runs:
         state.idle_since = now
         _count_busy(state, now)
-    if state.finished:
-        lessons.conclude(planner, state)
-    planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
-    if job.rigid and event.outcome != "Succeeded":  # the gang starts again as a whole
-        state.done.clear()
-        state.ledger_changed()
-        state.windows_changed()
-        for other in list(state.runs.values()):
-            planner.close(state, other)
-    if state.failures > failures and not state.failed:
-        pause = planner.settings.failure_backoff_seconds * 2 ** (state.failures - 1)
-        _hold(planner, state, now, pause, f"worker {run.window.index} failed with exit code {event.exit_code}")
-    if state.finished or state.failed:
-        _stop(planner, state)
+        releases.watch(planner, state)
+
+
+def finish(planner: Planner, state: JobState) -> None:
+    """All work of the job is done."""
+    lessons.conclude(planner, state)
+    stop(planner, state)
     planner.touch(state)
-    planner.publish(job.key)
+    planner.publish(state.job.key)
 
 
 def _count_busy(state: JobState, now: float) -> None:
@@ -182,32 +212,29 @@ def _count_busy(state: JobState, now: float) -> None:
         state.busy_since = None
 
 
-def _hold(planner: Planner, state: JobState, now: float, seconds: float, reason: str) -> None:
-    state.held_until = now + min(seconds, planner.settings.longest_backoff_seconds)
-    state.hold_reason = reason
-    planner.wake(state.held_until, state.job.key)
+def stop(planner: Planner, state: JobState) -> None:
+    """The job goes no further: its windows close, its servers and queue places are given back.
 
-
-def _stop(planner: Planner, state: JobState) -> None:
-    """The job goes no further: its windows close, its servers and queue places are given back."""
+    What starts with a gang stops with it, if the gang may start again: a pod has the same host name in every attempt.
+    """
     for run in list(state.runs.values()):
         planner.close(state, run)
-    _unbind(planner, state, list(state.entries))
-    _release(planner, state, state.servers)
+    stagings.halt(state)
+    unbind(planner, state, list(state.entries))
+    if state.job.rigid and not (state.finished or state.failed):
+        releases.close(planner, state)
+    else:
+        _drop_servers(planner, state)
+
+
+def _drop_servers(planner: Planner, state: JobState) -> None:
+    releases.give_back(planner, state, state.servers)
     for server in state.servers:
         planner.room_grew(server.planned.node)
     state.servers = []
 
 
-def _release(planner: Planner, state: JobState, servers: Iterable[Server]) -> None:
-    """Parameter servers are over: give back what they hold."""
-    release_servers(planner.cluster, list(servers))
-    for server in servers:
-        planner.cluster.quotas.give(state.job.key, server.planned.attempt)
-    planner.quota_grew(state.job.namespace)
-
-
-def _unbind(planner: Planner, state: JobState, chunks: Iterable[int], *, forget_site: bool = True) -> None:
+def unbind(planner: Planner, state: JobState, chunks: Iterable[int], *, forget_site: bool = True) -> None:
     """Take chunks out of the queues; they are dispatched anew, elsewhere if `forget_site`."""
     entries = [state.entries[c] for c in list(chunks) if c in state.entries]
     planner.dirty_nodes.update(entry.home.node for entry in entries if entry.home.node)
@@ -221,9 +248,17 @@ def _unbind(planner: Planner, state: JobState, chunks: Iterable[int], *, forget_
 # ---- jobs
 
 
-def _job(
-    planner: Planner, event: JobSubmitted | JobChanged | JobRemoved | WorkerRejected | ParameterServerLost, now: float
-) -> None:
+def _pods(planner: Planner, event: WorkerRejected | EvictionRefused | releases.HelperEnd, now: float) -> None:
+    match event:
+        case WorkerRejected():
+            _rejected(planner, event, now)
+        case EvictionRefused():
+            refusals.eviction_refused(planner, event, now)
+        case ParameterServerLost() | ChiefEnded():
+            releases.ended(planner, event, now)
+
+
+def _job(planner: Planner, event: JobSubmitted | JobChanged | JobRemoved, now: float) -> None:
     match event:
         case JobSubmitted(job=job) if job.key in planner.cluster.jobs:
             _job_changed(planner, JobChanged(job), now)
@@ -233,10 +268,6 @@ def _job(
             _job_changed(planner, event, now)
         case JobRemoved(job=key):
             _job_removed(planner, key)
-        case WorkerRejected():
-            _rejected(planner, event, now)
-        case ParameterServerLost():
-            _server_lost(planner, event)
 
 
 def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
@@ -249,6 +280,7 @@ def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
     old, resized = state.job, job.worker.requests != state.job.worker.requests
     if resized:  # the books of running windows are kept in the requests that their pods were made with
         for run in list(state.runs.values()):
+            run.obsolete = True
             planner.close(state, run)
     state.job = job
     state.ledger_changed()
@@ -259,14 +291,15 @@ def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
         lessons.restate(planner, state)
     state.unplannable = arrivals.objection(planner.policy, job)
     state.held_until = 0.0
+    stagings.renew(planner, state)
     planner.rejections.pop(job.key, None)
     if not state.runs and job.suspended != old.suspended:
         _count_busy(state, now)
         state.busy_since = now if job.suspended else None
     if job.suspended or state.unplannable or state.failed:
-        _stop(planner, state)
+        stop(planner, state)
     elif replace(old, generation=job.generation) != job:
-        _unbind(planner, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
+        unbind(planner, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
     planner.touch(state)
     planner.publish(job.key)
 
@@ -277,7 +310,8 @@ def _job_removed(planner: Planner, key: str) -> None:
         return
     for run in list(state.runs.values()):
         detach(planner, state, run)
-    _stop(planner, state)
+    stop(planner, state)
+    _drop_servers(planner, state)
     planner.touch(state)
     del planner.cluster.jobs[key]
     planner.cluster.lessons.forget_job(key)
@@ -291,94 +325,13 @@ def _rejected(planner: Planner, event: WorkerRejected, now: float) -> None:
         return
     if event.permanent:
         state.unplannable = (event.reason, event.message)
-        _stop(planner, state)
+        stop(planner, state)
     else:
-        count = planner.rejections[event.job] = planner.rejections.get(event.job, 0) + 1
-        pause = planner.settings.rejection_backoff_seconds * 2 ** (count - 1)
-        _hold(planner, state, now, pause, f"the API server refused its pods ({event.reason}): {event.message}")
+        settings = planner.settings
+        pause = settings.backoff_seconds(settings.rejection_backoff_seconds, refusals.count(planner, event.job))
+        refusals.hold(planner, state, now, pause, f"the API server refused its pods ({event.reason}): {event.message}")
         for run in list(state.runs.values()):
             if run.started is None:
                 planner.close(state, run)
     planner.touch(state)
     planner.publish(event.job)
-
-
-def _server_lost(planner: Planner, event: ParameterServerLost) -> None:
-    state = planner.cluster.jobs.get(event.job)
-    lost = [s for s in state.servers if s.planned.attempt == event.attempt] if state is not None else []
-    if state is None or not lost:
-        return
-    _release(planner, state, lost)
-    planner.room_grew(None)
-    state.servers = [server for server in state.servers if server not in lost]
-    planner.place_servers(state)
-    planner.touch(state)
-    planner.publish(event.job)
-
-
-# ---- nodes and sites
-
-
-def _node_changed(planner: Planner, node: Node) -> None:
-    cluster = planner.cluster
-    known = cluster.nodes.get(node.name)
-    if known is None:
-        known = cluster.nodes[node.name] = NodeState(node)
-        _readopt(planner, known)
-    moved = known.node.site != node.site
-    known.set_node(node)
-    cluster.nodes_changed()
-    gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
-    known.queues += [[] for _ in range(len(known.queues), known.slots)]
-    unfit = [e for e in known.entries() if moved or known.objection(e.state.job.worker) is not None]
-    displaced: dict[int, tuple[JobState, Run]] = {}
-    for entry in (gone | {id(e): e for e in unfit}).values():
-        run = entry.state.chunk_runs.get(entry.chunk)
-        if run is None or id(entry) in gone:
-            _unbind(planner, entry.state, (entry.chunk,))
-        if run is not None and id(entry) in gone:
-            displaced[id(run)] = (entry.state, run)
-    del known.queues[known.slots :]
-    for state, run in displaced.values():  # what runs goes on, on the slots that are left
-        run.home = run.home._replace(slots=())
-        if planner.binding is not None:
-            arrivals.bind_window(planner, planner.binding, state, run, run.window)
-    planner.dirty_nodes.add(node.name)
-    planner.reconsider_unbound()
-
-
-def _readopt(planner: Planner, node: NodeState) -> None:
-    """A node (re)appears: windows and servers that were planned for it reserve there again."""
-    name = node.node.name
-    for state in planner.cluster.jobs.values():
-        for server in state.servers:
-            if server.planned.node == name:
-                node.reserved = node.reserved + server.requests
-        for run in state.runs.values():
-            if run.home.node == name:
-                node.runs[(state.job.key, run.window.attempt)] = (state, run)
-                if run.closing:
-                    node.leaving[(state.job.key, run.window.attempt)] = run
-                else:
-                    node.reserved = node.reserved + state.job.worker.requests
-
-
-def _node_removed(planner: Planner, name: str) -> None:
-    node = planner.cluster.nodes.pop(name, None)
-    if node is None:
-        return
-    planner.cluster.nodes_changed()
-    planner.cluster.lessons.forget_node(name)
-    for entry in node.entries():
-        _unbind(planner, entry.state, (entry.chunk,))
-    planner.dirty_nodes.discard(name)
-    planner.reconsider_unbound()
-
-
-def _sites_changed(planner: Planner, sites: dict[str, Site]) -> None:
-    planner.cluster.sites = sites
-    planner.cluster.nodes_changed()
-    for state in planner.cluster.jobs.values():
-        state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
-        state.windows_changed()
-    planner.reconsider_unbound()

@@ -7,9 +7,9 @@ from enum import StrEnum
 from tranche.model import Preemption
 from tranche.planner.estimates import Estimate
 from tranche.planner.quotas import shortage
-from tranche.planner.rooms import could_run, free_hosts
-from tranche.planner.servers import room_for_servers, server_sites
-from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Shortage
+from tranche.planner.rooms import could_run, count_fitting, free_hosts
+from tranche.planner.servers import missing_servers, room_for_servers, server_sites
+from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Shortage, expected_copies
 
 
 class Limit(StrEnum):
@@ -49,7 +49,7 @@ class Precedence(StrEnum):
     ORDER = "Order"
     """It ranks before."""
     POLICY = "Policy"
-    """It ranks behind, and its own preemption policy forbids to stop it."""
+    """It ranks behind, and its own preemption policy, or a disruption budget, forbids to stop it."""
     COST = "Cost"
     """It ranks behind, and to stop it would cost more than it gains."""
     RUNNING = "Running"
@@ -114,8 +114,10 @@ def binding_constraint(
         return Constraint(Limit.SERVER, until, where, behind=estimate.behind if estimate is not None else None)
     if estimate is None:
         return Constraint(Limit.UNKNOWN)
-    if estimate.behind is None and now < state.avoided.get(estimate.node, now) <= start:
-        return Constraint(Limit.AVOIDED, until, estimate.site, estimate.node)
+    avoided = [name for name, at in state.avoided.items() if now < at <= start]
+    if estimate.behind is None and avoided and (state.job.rigid or estimate.node in avoided):
+        node = estimate.node if estimate.node in avoided else avoided[0]
+        return Constraint(Limit.AVOIDED, until, estimate.site, node)
     other = cluster.jobs.get(estimate.behind or "")
     return Constraint(
         Limit.ROOM,
@@ -136,31 +138,37 @@ def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now
         binds = first.ready_at > now and (estimate is None or estimate.start <= first.ready_at)
         return Constraint(Limit.DATA, first.ready_at, first.home.site) if binds else None
     if estimate is not None and estimate.site:
-        coming = state.copies.get(estimate.site, {}).values()
+        copies = {estimate.site: state.copies.get(estimate.site, {})}
+        coming = expected_copies(copies, state.coming)[estimate.site].values()
         binds = estimate.start > now and estimate.start in coming
         return Constraint(Limit.DATA, estimate.start, estimate.site) if binds else None
     hosts = {node.node.site for node in cluster.hosts(state)}
-    if not state.copies or hosts.intersection(state.waiting_by_site(now)):
+    if not (state.copies or state.stagings) or hosts.intersection(state.waiting_by_site(now)):
         return None
-    arrivals = [(at, site) for site, copies in state.copies.items() for at in copies.values()]
-    return Constraint(Limit.DATA, *min(arrivals)) if arrivals else None
+    expected = expected_copies(state.copies, state.coming)
+    arrivals = [(at, site) for site, copies in expected.items() for at in copies.values()]
+    if arrivals:
+        at, site = min(arrivals)
+        return Constraint(Limit.DATA, at if at > now else None, site)
+    failed = sorted(staging.site for staging in state.stagings.values() if staging.given_up)
+    return Constraint(Limit.DATA, None, failed[0], reason="too many staging pods failed") if failed else None
 
 
 def _server_place(cluster: ClusterState, policy: Policy, state: JobState) -> str:
     """The one site where the job's parameter servers may be; "" if there are several."""
-    sites = server_sites(cluster, state, policy)
+    missing = missing_servers(state)
+    sites = server_sites(cluster, state, policy, missing[0].shape) if missing else []
     return (sites[0] or "") if len(sites) == 1 else ""
 
 
 def _servers_fit(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
-    """Whether some node could host a parameter server that is missing if it ran nothing of ours."""
-    shape = state.job.server
-    if shape is None or len(state.servers) >= state.job.servers:
-        return True
-    sites = server_sites(cluster, state, policy)
-    if any(site in cluster.sites and cluster.sites[site or ""].unlimited for site in sites):
-        return True
-    return any(None in sites or node.node.site in sites for node in cluster.eligible(shape))
+    """Whether for each parameter server that is missing some node could host it if it ran nothing of ours."""
+    for shape in {one.shape: None for one in missing_servers(state)}:
+        sites = server_sites(cluster, state, policy, shape)
+        unlimited = any(site in cluster.sites and cluster.sites[site or ""].unlimited for site in sites)
+        if not unlimited and not any(None in sites or node.node.site in sites for node in cluster.eligible(shape)):
+            return False
+    return True
 
 
 def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
@@ -170,19 +178,16 @@ def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
         host = server.planned.node or ""
         if host in rooms:
             rooms[host] = rooms[host] - server.requests
-    request, members = state.job.worker.requests, state.job.chunks if state.job.rigid else 1
-    for room in rooms.values():
-        left = room
-        while members and request.fits(left):
-            left, members = left - request, members - 1
-    return not members or any(cluster.unlimited_sites())
+    members = state.job.together
+    fitting = count_fitting(state.job.worker.requests, rooms.values(), members)
+    return fitting == members or any(cluster.unlimited_sites())
 
 
 def _servers_bind(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
 ) -> bool:
     """Whether parameter servers find no room although a worker would, as far as is known."""
-    if len(state.servers) >= state.job.servers or room_for_servers(cluster, state, policy):
+    if len(state.servers) >= state.job.helpers or room_for_servers(cluster, state, policy):
         return False
     sites = state.waiting_by_site(now) if state.copies else ("",)
     nodes = [node for site in sites for node in free_hosts(cluster, state, site, now)]
@@ -191,7 +196,7 @@ def _servers_bind(
 
 def _short(cluster: ClusterState, state: JobState, estimate: Estimate) -> tuple[str, ...]:
     """Of what there is too little, whatever there is of the rest: where the job will start, a gang anywhere."""
-    request, members = state.job.worker.requests, state.job.chunks if state.job.rigid else 1
+    request, members = state.job.worker.requests, state.job.together
     known = None if state.job.rigid else cluster.nodes.get(estimate.node)
     rooms = [node.capacity - node.reserved for node in ([known] if known is not None else cluster.hosts(state))]
     short = []
@@ -210,7 +215,8 @@ def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: J
         return Precedence.ORDER
     if not policy.preemptive:
         return Precedence.RUNNING
-    return Precedence.COST if other.job.preemption is Preemption.IMMEDIATE else Precedence.POLICY
+    free = other.job.preemption is Preemption.IMMEDIATE and not other.spared
+    return Precedence.COST if free else Precedence.POLICY
 
 
 def _no_node(cluster: ClusterState, state: JobState) -> Constraint:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tranche.model import Job, JobPlan, JobProgress, Node, Quota, Site
+from tranche.model import ChunkRequest, Job, JobPlan, JobProgress, Node, Quota, Report, Site
 
 Outcome = Literal["Succeeded", "Preempted", "Failed", "Lost"]
 
@@ -94,6 +94,24 @@ class WorkerStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressReported:
+    """A running job says how far it is; one of an attempt that is over says nothing any more."""
+
+    report: Report
+    at: float
+    """When it arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunksRequested:
+    """A worker has trained its chunks and would go on; one of an attempt that is over asks in vain."""
+
+    request: ChunkRequest
+    at: float
+    """When it arrived."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerEnded:
     """The window's pod is over."""
 
@@ -108,7 +126,7 @@ class WorkerEnded:
 
 @dataclass(frozen=True, slots=True)
 class WorkerUnschedulable:
-    """The window's pod found no node for too long."""
+    """The pod of a window, or of a gang's parameter server or chief, found no node for too long."""
 
     job: str
     attempt: int
@@ -127,12 +145,33 @@ class WorkerRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictionRefused:
+    """A disruption budget does not let these pods of closing windows be stopped; they go on."""
+
+    job: str
+    attempts: tuple[int, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class ParameterServerLost:
-    """A parameter server's pod is over while the job goes on."""
+    """A parameter server's pod is over while the job goes on, of itself or because it was to stop."""
 
     job: str
     index: int
     attempt: int
+    outcome: Outcome = "Lost"
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChiefEnded:
+    """The pod of a gang's chief is over; if it succeeded, the job is done."""
+
+    job: str
+    attempt: int
+    outcome: Outcome = "Lost"
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +183,17 @@ class ChunkStaged:
     site: str
     seconds: float
     """That it took once it had begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingEnded:
+    """A pod that brings data to a site is over."""
+
+    job: str
+    attempt: int
+    outcome: Outcome
+    seconds: float = 0.0
+    """That it ran; 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +213,15 @@ Event = (
     | QuotaRemoved
     | WorkerBound
     | WorkerStarted
+    | ProgressReported
+    | ChunksRequested
     | WorkerEnded
     | WorkerUnschedulable
     | WorkerRejected
+    | EvictionRefused
     | ParameterServerLost
+    | ChiefEnded
     | ChunkStaged
+    | StagingEnded
     | Tick
 )

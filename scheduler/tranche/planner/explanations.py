@@ -1,15 +1,12 @@
-"""One sentence per job: what it does, or what it waits for; the only source of this text for status, API and CLI."""
+"""One sentence per job: what it does, or what it waits for; status, event, API and CLI have this text from here."""
 
 from collections import Counter
-from datetime import UTC, datetime
 
-from tranche.model import Measure
+from tranche.model import Job, Measure, until
 from tranche.planner.constraints import Constraint, Limit, Precedence, binding_constraint
 from tranche.planner.estimates import Estimate
 from tranche.policies import ClusterState, JobState, Policy, Shortage
 
-FAR_SECONDS = 1000 * 365 * 86_400.0
-"""Beyond this no date is told."""
 LONGEST = 2000
 """Characters of an explanation; messages of the API server are cut."""
 
@@ -37,32 +34,36 @@ def _explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: E
         places = ", ".join(f"{count} at {site}" for site, count in sorted(where.items()))
         most = ", all that maxReplicas allows" if state.unassigned and len(active) >= job.max_workers else ""
         return f"{len(active)} worker{'s' if len(active) > 1 else ''} ({places}){most}; {done}"
+    if (chief := state.chief) is not None and not chief.closing:
+        return f"its chief goes on at {chief.planned.site}; {done}"
     return describe(binding_constraint(cluster, policy, state, estimate, now), cluster, policy, state, now)
 
 
 def describe(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
     """The sentence that names what a job waits for."""
-    until = f" until {_clock(constraint.until, now)}" if constraint.until is not None else ""
+    moment = until(constraint.until, now)
     site = constraint.site or "any site"
     match constraint.limit:
         case Limit.SUSPENDED:
             return "suspended by spec.suspend"
         case Limit.HELD:
-            return f"held{until}: {constraint.reason}"
+            return f"held{moment}: {constraint.reason}"
+        case Limit.DATA if constraint.reason:
+            return f"its data cannot be brought to {site}: {constraint.reason}"
         case Limit.DATA:
-            return f"its data are on the way to {site}{until}"
+            return f"its data are on the way to {site}{moment}"
         case Limit.SERVER:
-            behind = f"{until}, behind {constraint.behind}" if constraint.behind else ""
+            behind = f"{moment}, behind {constraint.behind}" if constraint.behind else ""
             return f"waits for room for its parameter server at {site}{behind}"
         case Limit.AVOIDED:
             need = _gpus(state.job.gpus)
-            return f"waits for {need} at {site}: {constraint.node} refused its pod and is avoided{until}"
+            return f"waits for {need} at {site}: {constraint.node} refused its pod and is avoided{moment}"
         case Limit.QUOTA if constraint.shortage is not None:
             return _quota(constraint.shortage)
         case Limit.UNKNOWN:
             return f"waits for {_gpus(state.job.gpus)}: {policy.name} has not placed it yet"
         case Limit.ROOM:
-            return _room(constraint, cluster, policy, state, until)
+            return _room(constraint, cluster, policy, state, moment)
     return _never(constraint, cluster, state)
 
 
@@ -77,7 +78,7 @@ def _never(constraint: Constraint, cluster: ClusterState, state: JobState) -> st
         case Limit.NODE:
             return f"no node takes a worker: {constraint.count} of {len(cluster.nodes)} nodes {constraint.reason}"
         case Limit.GANG:
-            return f"needs {state.job.chunks} workers of {need} at once, more than the cluster can hold"
+            return f"needs {_gang(state.job, need)} at once, more than the cluster can hold"
         case Limit.SERVER_SIZE:
             return f"no node at {constraint.site or 'any site'} can ever hold its parameter server"
     return "its workers do not fit beside its parameter servers"
@@ -92,6 +93,14 @@ def _quota(short: Shortage) -> str:
     return f"waits for the quota {short.quota.key}: {used} of {hard} {name} in use, and {asked} needed"
 
 
+def _gang(job: Job, need: str) -> str:
+    """All pods that start together."""
+    parts = [f"{job.chunks} workers of {need}"]
+    parts += ["a chief"] if job.chief is not None else []
+    parts += [f"{job.servers} parameter server{'s' if job.servers > 1 else ''}"] if job.servers else []
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+
+
 def _measured(number: int, measure: Measure) -> str:
     match measure:
         case "cpu":
@@ -102,13 +111,13 @@ def _measured(number: int, measure: Measure) -> str:
             return str(number)
 
 
-def _room(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, until: str) -> str:
+def _room(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, moment: str) -> str:
     room = " and ".join(_amount(state, resource) for resource in constraint.resources)
     place = f" at {constraint.site}" if constraint.site else ""
     if constraint.behind is None:
-        return f"next for {room}{place}{until}"
+        return f"next for {room}{place}{moment}"
     why = _precedence(constraint, cluster, policy)
-    return f"waits for {room}{place}{until}, behind {constraint.behind}, {why}"
+    return f"waits for {room}{place}{moment}, behind {constraint.behind}, {why}"
 
 
 def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -> str:
@@ -117,6 +126,8 @@ def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -
             return policy.behind
         case Precedence.POLICY:
             other = cluster.jobs[constraint.behind or ""]
+            if other.spared:
+                return "whose pods a disruption budget keeps from being stopped"
             return f"which may not be stopped (preemption.policy {other.job.preemption})"
         case Precedence.COST:
             return "which is not worth stopping"
@@ -126,7 +137,7 @@ def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -
 
 def _amount(state: JobState, resource: str) -> str:
     """So much of a resource as a worker needs, or all members of a gang together."""
-    request, members = state.job.worker.requests, state.job.chunks if state.job.rigid else 1
+    request, members = state.job.worker.requests, state.job.together
     match resource:
         case "cpu":
             return f"{members * request.cpu / 1000:g} CPU"
@@ -148,11 +159,3 @@ def _too_small(cluster: ClusterState, state: JobState, need: str) -> str:
         f"no node can hold a worker ({need}, {request.cpu / 1000:g} CPU, {request.memory / 2**30:.3g} GiB): "
         f"the largest has {largest} GPU{'s' if largest != 1 else ''} for training"
     )
-
-
-def _clock(at: float, now: float) -> str:
-    """Time of day in UTC, with the date if that is another day."""
-    if at - now > FAR_SECONDS:
-        return "far in the future"
-    moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
-    return moment.strftime("%H:%M:%SZ" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%SZ")

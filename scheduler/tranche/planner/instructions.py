@@ -16,6 +16,15 @@ class OpenWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewWindow:
+    """A worker pod goes on with these chunks; those that it had are done."""
+
+    job: str
+    window: Window
+    cause: Event
+
+
+@dataclass(frozen=True, slots=True)
 class CloseWindow:
     """Stop a worker pod; its end comes back as `WorkerEnded`."""
 
@@ -26,7 +35,16 @@ class CloseWindow:
 
 @dataclass(frozen=True, slots=True)
 class PlaceParameterServer:
-    """Start a parameter server pod."""
+    """Start a parameter server pod, or the chief of a gang."""
+
+    job: str
+    server: PlannedServer
+    cause: Event
+
+
+@dataclass(frozen=True, slots=True)
+class CloseParameterServer:
+    """Stop such a pod, which saves; its end comes back as `ParameterServerLost` or `ChiefEnded`."""
 
     job: str
     server: PlannedServer
@@ -35,7 +53,10 @@ class PlaceParameterServer:
 
 @dataclass(frozen=True, slots=True)
 class StageData:
-    """Copy data of chunks to a site, in this order; if uploads are reported, their ends come back as `ChunkStaged`."""
+    """Copy data of chunks to a site, in this order; if uploads are reported, their ends come back as `ChunkStaged`.
+
+    Of a job that is `staged`, one pod brings them, whose end comes back as `StagingEnded`.
+    """
 
     job: str
     chunks: tuple[int, ...]
@@ -51,4 +72,6 @@ class PublishPlan:
     cause: Event
 
 
-Instruction = OpenWindow | CloseWindow | PlaceParameterServer | StageData | PublishPlan
+Instruction = (
+    OpenWindow | RenewWindow | CloseWindow | PlaceParameterServer | CloseParameterServer | StageData | PublishPlan
+)

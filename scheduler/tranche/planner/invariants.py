@@ -6,7 +6,7 @@ from math import inf
 from tranche.model import Resources, Window
 from tranche.planner.queues import JobQueue, preemptible, wants_windows
 from tranche.planner.transfers import moves_data
-from tranche.policies import ClusterState, JobState, kind_of
+from tranche.policies import ClusterState, JobState
 
 
 class InvariantError(AssertionError):
@@ -57,8 +57,7 @@ def check_quotas(cluster: ClusterState, opened: Iterable[str]) -> None:
     """
     for key in opened:
         if key in cluster.jobs:
-            job = cluster.jobs[key].job
-            short = cluster.quotas.shortage(job, 1, besides={kind_of(job, job.worker.requests): -1})
+            short = cluster.quotas.exceeded(cluster.jobs[key].job)
             _expect(short is None, f"{key}: planned beyond its quota: {short}")
 
 
@@ -92,8 +91,26 @@ def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float
             _expect(there, f"{key}: a window at {window.site} opens before its data are there")
 
 
+def _check_stagings(state: JobState) -> None:
+    """Who waits for data is brought them; at most one pod brings data of a job to a site, in an attempt of its own."""
+    key, named = state.job.key, set[tuple[str, int]]()
+    for site, staging in state.stagings.items():
+        named |= {(site, chunk) for chunk in (*staging.chunks, *staging.wanted)}
+        _expect(bool(staging.attempt) == bool(staging.chunks), f"{key}: a pod brings nothing to {site}")
+        _expect(not staging.given_up or not staging.chunks + staging.wanted, f"{key}: {site} is given up, and is not")
+    attempts = [staging.attempt for staging in state.stagings.values() if staging.attempt]
+    given = all(attempt <= state.attempts and attempt not in state.runs for attempt in attempts)
+    _expect(given and len(set(attempts)) == len(attempts), f"{key}: attempts {attempts} of staging pods are not theirs")
+    _expect(state.active or not attempts, f"{key}: goes no further, and data are brought")
+    coming = {(site, chunk) for site, copies in state.copies.items() for chunk, at in copies.items() if at == inf}
+    _expect(coming == set(state.coming), f"{key}: it is not known when copies are expected")
+    if state.job.staged:
+        _expect({c for c in coming if c[1] not in state.done} <= named, f"{key}: nothing brings {coming - named}")
+
+
 def _check_job(cluster: ClusterState, state: JobState) -> None:
     job = state.job
+    _check_stagings(state)
     seen: set[int] = set()
     for attempt, run in state.runs.items():
         _expect(run.window.attempt == attempt <= state.attempts, f"{job.key}: attempt {attempt} was never given out")
@@ -101,6 +118,8 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
             _expect(chunk not in seen, f"{job.key}: chunk {chunk} is in two windows")
             _expect(state.chunk_runs.get(chunk) is run, f"{job.key}: chunk {chunk} is in a window it does not know")
             seen.add(chunk)
+        left = state.batches_left(run.window.chunks)
+        _expect(run.left in (None, left), f"{job.key}: {run.left} batches are left in a window, not {left}")
     _expect(seen == set(state.chunk_runs), f"{job.key}: chunks {set(state.chunk_runs) - seen} are in lost windows")
     indexes = [run.window.index for run in state.runs.values()]
     _expect(len(set(indexes)) == len(indexes), f"{job.key}: two windows have one worker index")
@@ -112,6 +131,10 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
         running = [run for run in state.runs.values() if not run.closing]
         covered = {chunk for run in running for chunk in run.window.chunks} | state.done
         _expect(not running or len(covered) == job.chunks, f"{job.key}: a gang runs in part")
+        beside = [server for server in state.servers if not server.closing]
+        _expect(not beside or len(covered) == job.chunks, f"{job.key}: servers of a gang run without its members")
+        chief = job.chief is None or state.chief in beside
+        _expect(not running or (chief and not state.leaving), f"{job.key}: members of a gang run without the rest")
     for entry in state.entries.values():
         node = cluster.nodes.get(entry.home.node or "")
         for slot in entry.home.slots if node else ():

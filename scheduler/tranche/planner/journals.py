@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tranche.planner.events import Event, JobSubmitted, WorkerEnded, WorkerStarted
-from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow
+from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, RenewWindow
 from tranche.planner.machines import Planner, PlannerSettings
 from tranche.policies import Policy
 
-Kind = Literal["submitted", "opened", "closing", "started", "ended"]
+Kind = Literal["submitted", "opened", "renewed", "closing", "started", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +70,7 @@ class JournaledPlanner(Planner):
             run = self.cluster.jobs[key].runs.get(window.attempt)
             handover = run is not None and run.handover
             self._note(Fact(now, "opened", key, window.attempt, window.node or window.site, window.chunks, handover))
+        for one in [i for i in instructions if isinstance(i, RenewWindow)]:
+            place = one.window.node or one.window.site
+            self._note(Fact(now, "renewed", one.job, one.window.attempt, place, one.window.chunks))
         return instructions

@@ -1,5 +1,7 @@
 """Counting finished work: what the end of a worker means for its job's ledger."""
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from tranche.model import AttemptRecord, JobProgress
 from tranche.planner.events import WorkerEnded
 from tranche.policies import JobState, Run
@@ -15,6 +17,7 @@ def restore(state: JobState, progress: JobProgress) -> None:
         for chunk, batches in progress.partial.items()
         if chunk < state.job.chunks and chunk not in state.done
     }
+    state.checkpoint = progress.checkpoint
     state.ledger_changed()
     state.windows_changed()
     state.attained_seconds = progress.attained_seconds
@@ -37,29 +40,35 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
         lost_batches=state.lost_batches,
         records=tuple(state.records),
         learnt=learnt,
+        checkpoint=state.checkpoint,
     )
+
+
+def applied_in_order(
+    chunks: Sequence[int], before: Mapping[int, float], total: float, trained: float
+) -> dict[int, float]:
+    """Batches applied by chunk when a worker has trained so many: it trains its chunks in the order of the list.
+
+    Args:
+        chunks: Of its window.
+        before: Batches of each that had been applied when it began.
+        total: Mini-batches that finish one chunk.
+        trained: Mini-batches of this worker, as a fraction too.
+    """
+    applied = {}
+    for chunk in chunks:
+        done = min(trained, total - before[chunk])
+        trained -= done
+        applied[chunk] = before[chunk] + done
+    return applied
 
 
 def count_end(state: JobState, run: Run, event: WorkerEnded) -> float:
     """Count an ended worker: its durable batches, its time, and why it ended.
 
-    A worker that said nothing has done all its chunks if it succeeded and none otherwise. Progress never decreases
-    here, so that counting the same end twice changes nothing but the totals. Returns the mini-batches gained.
+    Returns the mini-batches that it trained as far as anybody has told.
     """
-    trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
-    state.attained_seconds += trained * max(1, state.job.gpus)
-    durable = _durable(state, run, event)
-    expected = min(trained / run.batch_seconds, sum(state.remaining_batches(c) for c in run.window.chunks))
-    gained = 0.0
-    for chunk, batches in durable.items():
-        before = state.partial.get(chunk, 0.0)
-        if batches > before and chunk not in state.done:
-            gained += batches - before
-            state.partial[chunk] = batches
-        if state.remaining_batches(chunk) <= 0:
-            state.partial.pop(chunk, None)
-            state.done.add(chunk)
-    state.ledger_changed()
+    trained, lost = count_batches(state, run, event)
     reason: str = event.outcome
     if event.outcome == "Failed":
         state.failures += 1
@@ -68,16 +77,93 @@ def count_end(state: JobState, run: Run, event: WorkerEnded) -> float:
             reason = "NotStarted"
         else:
             state.preemptions += 1
-    if event.outcome != "Succeeded":
-        state.lost_batches += max(0.0, expected - gained)
+    if event.outcome != "Succeeded" and state.checkpoint is None:
+        state.lost_batches += lost
     node = run.window.node or run.window.site
-    record = AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code)
+    note(state, AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code))
+    return trained
+
+
+def note(state: JobState, record: AttemptRecord) -> None:
+    """Keep how a pod has ended, among the last that have."""
     state.records = [*state.records, record][-KEPT_RECORDS:]
-    return gained
+
+
+def count_batches(state: JobState, run: Run, event: WorkerEnded) -> tuple[float, float]:
+    """Count the durable batches of a window that is over, and its time.
+
+    A worker that said nothing has done all its chunks if it succeeded, and else what its reports said was durable.
+    Progress never decreases here, so that counting the same end twice changes nothing but the totals. Returns the
+    mini-batches that it trained as far as anybody has told, and those that it has probably trained in vain.
+    """
+    trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
+    state.attained_seconds += trained * max(1, state.job.gpus)
+    durable = _durable(state, run, event)
+    untold = max(0.0, event.at - run.since) if run.since is not None else 0.0
+    expected = min(untold / run.batch_seconds, state.left_of(run))
+    gained = learnt = 0.0
+    for chunk in run.window.chunks:
+        before, known = state.partial.get(chunk, 0.0), state.known_batches(chunk)
+        batches = max(before, durable.get(chunk, 0.0))
+        if chunk not in state.done:
+            expected += known - before
+            gained += batches - before
+            learnt += max(0.0, batches - known)
+            if batches > before:
+                state.partial[chunk] = batches
+            if batches >= state.job.batches_per_chunk_total:
+                state.partial.pop(chunk, None)
+                state.done.add(chunk)
+        if chunk in state.done or state.checkpoint is None:  # else its parameter server has what it was sent
+            state.applied.pop(chunk, None)
+    state.ledger_changed(run.window.chunks)
+    return run.counted + learnt, max(0.0, expected - gained)
+
+
+def level_gang(state: JobState) -> None:
+    """All members of a gang have ended, some before they were done: these have the gang's checkpoint, so all resume.
+
+    A member that succeeded starts again with the others, where the one of them that has saved least does.
+    """
+    saved = min(state.partial.get(member, 0.0) for member in range(state.job.chunks) if member not in state.done)
+    state.partial.update(dict.fromkeys(state.done, saved) if saved else {})
+    state.done.clear()
+    state.ledger_changed()
+    state.windows_changed()
+
+
+def roll_back(
+    state: JobState, chunks: Iterable[int], durable: Mapping[int, float], applied: Mapping[int, float]
+) -> None:
+    """Set what the ledger holds of some chunks to what a checkpoint holds, whether that is less or more.
+
+    Args:
+        state: Of the job.
+        chunks: Those that the checkpoint is about.
+        durable: Mini-batches in it by chunk; of chunks that are not named, none.
+        applied: Mini-batches beyond it that are not lost; a chunk that is done stays so if it has all of them.
+    """
+    total = state.job.batches_per_chunk_total
+    for chunk in chunks:
+        batches, left = min(durable.get(chunk, 0.0), total), applied.get(chunk, 0.0)
+        done = chunk in state.done
+        if done and left >= total:
+            continue
+        state.lost_batches += max(0.0, (total if done else state.known_batches(chunk)) - max(batches, left))
+        state.done.discard(chunk)
+        state.partial.pop(chunk, None)
+        state.applied.pop(chunk, None)
+        if batches >= total and chunk not in state.chunk_runs:
+            state.done.add(chunk)
+        elif batches > 0:
+            state.partial[chunk] = batches
+    state.ledger_changed()
+    state.windows_changed()
 
 
 def _durable(state: JobState, run: Run, event: WorkerEnded) -> dict[int, float]:
     total = state.job.batches_per_chunk_total
     if event.progress is None:
-        return dict.fromkeys(run.window.chunks, total) if event.outcome == "Succeeded" else {}
+        silent = event.outcome == "Succeeded" and not run.window.renewed  # else it may not know of these chunks
+        return dict.fromkeys(run.window.chunks, total) if silent else {}
     return {c: min(float(b), total) for c, b in event.progress.items() if c in run.window.chunks and b >= 0}

@@ -4,46 +4,43 @@ After dask's worker_state_machine.py: every instruction carries its cause, and `
 invariants after each event.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
 from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
-from tranche.planner import arrivals, changes, invariants, ledgers
+from tranche.planner import arrivals, changes, invariants, ledgers, releases, stagings
 from tranche.planner.constraints import binding_constraint
 from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
 from tranche.planner.events import Event, JobSubmitted, Tick
 from tranche.planner.explanations import explain
 from tranche.planner.instructions import (
+    CloseParameterServer,
     CloseWindow,
     Instruction,
     OpenWindow,
     PlaceParameterServer,
     PublishPlan,
+    RenewWindow,
     StageData,
 )
 from tranche.planner.queues import JobQueue
 from tranche.planner.rooms import free_hosts
-from tranche.planner.selections import choose_for_node
-from tranche.planner.servers import missing_servers, place_servers
+from tranche.planner.selections import serve_nodes
+from tranche.planner.servers import missing_requests, place_servers
 from tranche.planner.timers import Timers
 from tranche.planner.turns import serve_queue
 from tranche.policies import (
-    NOBODY,
     BindingPolicy,
     ClusterState,
-    Entry,
     Home,
     JobState,
-    Kind,
-    NodeState,
     Policy,
     QueuePolicy,
     Run,
-    kind_of,
+    Server,
 )
 
 
@@ -63,6 +60,11 @@ class PlannerSettings:
     """Copies of data count when `ChunkStaged` says so; else they are believed to be there after Δ."""
     avoid_seconds: float = 300.0
     """How long a node that could not take a job's pod is not tried again for this job."""
+    spare_seconds: float = 300.0
+    """How long a job whose pods could not be evicted is not asked again to make way."""
+    server_idle_seconds: float = 300.0
+    """Parameter servers of a chunked job without windows save and stop after so long, if a later one finds what they
+    saved; infinite: never."""
     failure_backoff_seconds: float = 10.0
     """Pause after a job's first failed pod; doubles with each, as Kubernetes Jobs do."""
     rejection_backoff_seconds: float = 30.0
@@ -70,6 +72,10 @@ class PlannerSettings:
     longest_backoff_seconds: float = 360.0
     share_weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """What tenants (namespaces) are entitled to where recent shares count, relative to others; 1 if not given."""
+
+    def backoff_seconds(self, first_seconds: float, before: int) -> float:
+        """Pause after a failure that so many others came before: it doubles with each, up to the longest."""
+        return min(first_seconds * 2.0 ** min(before, 30), self.longest_backoff_seconds)
 
 
 class Planner:
@@ -85,8 +91,8 @@ class Planner:
             self.cluster.shares.halflife_seconds = self.queue.policy.share_halflife()
             self.cluster.shares.weights = self.settings.share_weights
         self.estimates: dict[str, Estimate] = {}
-        self._rehearsals = 0
-        """That are left until the next forecast."""
+        self.rehearsals = 0
+        """That are left until the next forecast, for `estimate_of`; who has a clock may allow fewer."""
         self.dirty_nodes: set[str] = set()
         self.dirty_jobs: set[str] = set()
         """Jobs with chunks to dispatch or (unlimited sites) to start."""
@@ -94,6 +100,8 @@ class Planner:
         """Jobs to publish, in order."""
         self.unbound: set[str] = set()
         """Jobs with chunks that found no place; tried again when nodes or sites change."""
+        self.unstaged: dict[str, None] = {}
+        """Jobs with data to bring to a site, and perhaps no pod that does."""
         self.rejections: dict[str, int] = {}
         self.timers = Timers()
         self._cause: Event = Tick()
@@ -142,7 +150,7 @@ class Planner:
 
     def forecast(self, now: float) -> dict[str, Estimate]:
         """Play the plan forward and remember the estimates for `plan_of`."""
-        self.estimates, self._rehearsals = forecast(self, now), affordable(self.cluster)
+        self.estimates, self.rehearsals = forecast(self, now), affordable(self.cluster)
         return self.estimates
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
@@ -154,10 +162,10 @@ class Planner:
         state, estimate = self.cluster.jobs[key], self.estimates.get(key)
         if estimate is None or not state.active:
             return None
-        if self.queue is not None and self._rehearsals and not (state.runs or estimate.verified):
+        if self.queue is not None and self.rehearsals and not (state.runs or estimate.verified):
             if binding_constraint(self.cluster, self.policy, state, estimate, now).behind is not None:
-                estimate, used = verified(self, state, estimate, now, self._rehearsals)
-                self._rehearsals -= used
+                estimate, used = verified(self, state, estimate, now, self.rehearsals)
+                self.rehearsals -= used
             estimate = self.estimates[key] = replace(estimate, verified=True)
         return estimate
 
@@ -178,6 +186,7 @@ class Planner:
             homes={site: format_chunks(chunks) for site, chunks in sorted(homes.items())},
             windows=tuple(run.window for run in runs),
             servers=tuple(server.planned for server in state.servers),
+            staging=stagings.planned(state),
             unplannable=state.unplannable[0] if state.unplannable else "",
         )
 
@@ -186,6 +195,11 @@ class Planner:
         return ledgers.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
 
     # ---- for the modules that apply events
+
+    @property
+    def cause(self) -> Event:
+        """The event that is handled."""
+        return self._cause
 
     def publish(self, key: str) -> None:
         """Have the job's status written at the end of this event."""
@@ -197,7 +211,11 @@ class Planner:
 
     def stage(self, state: JobState, chunks: tuple[int, ...], site: str) -> None:
         """Have data of chunks copied to a site."""
-        self._out.append(StageData(state.job.key, chunks, site, self._cause))
+        self.instruct(StageData(state.job.key, chunks, site, self._cause))
+
+    def instruct(self, instruction: Instruction) -> None:
+        """Have this done."""
+        self._out.append(instruction)
 
     def touch(self, state: JobState) -> None:
         """Something about this job may let it start or make others start: look at its nodes again."""
@@ -237,6 +255,8 @@ class Planner:
         for one in list(state.runs.values()) if state.job.rigid else (run,):
             if not one.closing:
                 self._close(state, one)
+        if state.job.rigid:
+            releases.close(self, state)
 
     def _close(self, state: JobState, run: Run) -> None:
         run.window = replace(run.window, state=WindowState.CLOSING)
@@ -263,7 +283,8 @@ class Planner:
         self._out, self.changed, self._now = [], {}, now
 
     def _decide(self, now: float) -> list[Instruction]:
-        for key in self.timers.due(now):
+        due = list(self.timers.due(now))
+        for key in due:
             if key in self.cluster.jobs:
                 self.touch(self.cluster.jobs[key])
                 self.publish(key)
@@ -271,16 +292,14 @@ class Planner:
             serve_queue(self, self.queue, now)
             self.dirty_jobs.clear()
             self.dirty_nodes.clear()
-        while self.dirty_jobs or self.dirty_nodes:
-            for key in self._in_order(self.dirty_jobs):
-                self._serve_job(self.cluster.jobs[key], now)
-            nodes, self.dirty_nodes = sorted(self.dirty_nodes & self.cluster.nodes.keys()), set()
-            for name in nodes:
-                self._serve_node(self.cluster.nodes[name], now)
+        if self.binding is not None:
+            serve_nodes(self, self.binding, now)
+        releases.release_idle(self, due, now)
+        self._out += stagings.begin(self, now)
         out = [*self._out, *(PublishPlan(key, self._cause) for key in self.changed if key in self.cluster.jobs)]
         if self.settings.validate:
             invariants.check(self.cluster)
-            opened = [instruction for instruction in out if isinstance(instruction, OpenWindow)]
+            opened = [instruction for instruction in out if isinstance(instruction, OpenWindow | RenewWindow)]
             if self.queue is not None:
                 invariants.check_queue(self.queue, now)
                 invariants.check_data(self.queue, [(one.job, one.window) for one in opened], now)
@@ -288,83 +307,35 @@ class Planner:
             invariants.check_room(self.cluster, {one.window.node for one in opened if one.window.node is not None})
         return out
 
-    def _in_order(self, keys: set[str]) -> list[str]:
-        states = [self.cluster.jobs[key] for key in keys if key in self.cluster.jobs]
-        keys.clear()
-        return [state.job.key for state in sorted(states, key=lambda s: (s.job.submitted, s.job.key))]
-
-    def _serve_job(self, state: JobState, now: float) -> None:
-        if not state.active or self.binding is None:
-            return
-        arrivals.dispatch(self, self.binding, state, now)
-        for entry in sorted(state.entries.values(), key=lambda e: e.key):
-            if entry.home.node is None and entry.chunk not in state.chunk_runs and self._may_start(entry, now):
-                self.open(state, entry.home, (entry.chunk,), now)
-
-    def _serve_node(self, node: NodeState, now: float) -> None:
-        chosen: list[Entry] = []
-        servers = -1
-        while servers != (servers := sum(isinstance(i, PlaceParameterServer) for i in self._out)):
-            chosen = self._choose(node, now)  # again if parameter servers took room meanwhile
-        wanted = {id(entry) for entry in chosen}
-        for state, run in list(node.runs.values()):
-            entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
-            if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
-                self.close(state, run)
-        for entry in chosen:
-            if entry.chunk not in entry.state.chunk_runs:
-                self.open(entry.state, entry.home, (entry.chunk,), now)
-
-    def _choose(self, node: NodeState, now: float) -> list[Entry]:
-        starts: Counter[str] = Counter()
-        kinds: Counter[Kind] = Counter()
-
-        def may_start(entry: Entry) -> bool:
-            job = entry.state.job
-            allowed = self._may_start(entry, now, starts[job.key], kinds)
-            starts[job.key] += allowed
-            kinds[kind_of(job, job.worker.requests)] += allowed
-            return allowed
-
-        return choose_for_node(node, self.policy, may_start)
-
-    def _may_start(self, entry: Entry, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY) -> bool:
-        """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside.
-
-        Args:
-            entry: The chunk.
-            now: Clock, in seconds.
-            besides: Other windows of the job that are about to open.
-            kinds: All windows that are about to open, as quotas count them.
-        """
-        state = entry.state
-        return (
-            state.active
-            and entry.chunk not in state.chunk_runs
-            and entry.ready_at <= now
-            and state.held_until <= now
-            and state.avoided.get(entry.home.node or "", 0.0) <= now
-            and len(state.runs) + besides < state.job.max_workers
-            and self.cluster.quotas.shortage(state.job, 1, missing_servers(state), besides=kinds) is None
-            and self.place_servers(state)
-        )
-
     def place_servers(self, state: JobState) -> bool:
         """Give the job's parameter servers a place when its first window opens; False if there is none yet."""
-        if len(state.servers) >= state.job.servers:
-            return True
-        if self.cluster.quotas.shortage(state.job, 0, missing_servers(state)) is not None:
+        if state.leaving:
             return False
-        placed = place_servers(self.cluster, state, self.policy, self.settings.seed)
+        if len(state.servers) >= state.job.helpers:
+            return True
+        if self.cluster.quotas.shortage(state.job, 0, missing_requests(state)) is not None:
+            return False
+        placed = place_servers(self.cluster, state, self.policy, self.settings.seed, self._now)
         state.unhosted = placed is None
         if placed is None:
             return False
+        self.install(state, placed)
+        return True
+
+    def install(self, state: JobState, placed: Sequence[Server]) -> None:
+        """Have the pods of parameter servers and chief started where room is reserved for them."""
         for server in placed:
             self.cluster.quotas.take(state.job, server.planned.attempt, server.requests)
         state.servers += placed
+        releases.watch(self, state)
         self.publish(state.job.key)
         self._out += [PlaceParameterServer(state.job.key, server.planned, self._cause) for server in placed]
-        return True
+
+    def stop_server(self, state: JobState, server: Server) -> None:
+        """Have a parameter server's pod stopped; it keeps its room until it has ended."""
+        self.touch(state)
+        self.publish(state.job.key)
+        self._out.append(CloseParameterServer(state.job.key, server.planned, self._cause))
 
     def open(self, state: JobState, home: Home, chunks: Sequence[int], now: float) -> None:
         """Open a window on some of the job's waiting chunks."""
@@ -373,7 +344,7 @@ class Planner:
             return
         state.attempts += 1
         per_batch = self.cluster.batch_seconds(state, home.site, node=home.node)
-        seconds = sum(state.remaining_batches(c) for c in chunks) * per_batch
+        seconds = state.batches_left(chunks) * per_batch
         window = Window(
             index=index,
             attempt=state.attempts,
@@ -383,6 +354,7 @@ class Planner:
             fallbacks=self._fallbacks(state, home, now),
             start=now,
             end=now + state.job.restart_seconds + seconds,
+            generation=state.job.generation,
         )
         run = Run(window, home, now, per_batch, handover=self._occupied(home))
         changes.attach(self, state, run)

@@ -7,7 +7,7 @@ moments that `QueuePolicy.next_change` and `revision` announce, and room only sh
 ranks.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -23,9 +23,9 @@ Candidate = tuple[Standing, Arrival, int, "DemandClass"]
 """The first of a class with today's rank, and a number of the class."""
 
 
-Demand = tuple[PodShape, int, tuple[str, str]]
-"""Shape of a worker, workers that must start together (1 for chunked jobs), the group of a grouped policy with the
-quotas that cover the workers."""
+Demand = tuple[PodShape, int, tuple[PodShape | int | None, ...], tuple[str, str]]
+"""Shape of a worker, workers that must start together (1 for chunked jobs), what starts with them, the group of a
+grouped policy with the quotas that cover the workers."""
 
 
 RANKED_SECONDS = 30.0
@@ -35,7 +35,7 @@ Only for policies whose queues are sites; where something happens it is looked a
 
 def preemptible(state: JobState, policy: Policy) -> bool:
     """Whether a running worker of the job may be stopped for another job."""
-    return policy.preemptive and state.job.preemption is Preemption.IMMEDIATE
+    return policy.preemptive and state.job.preemption is Preemption.IMMEDIATE and not state.spared
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +54,12 @@ class DemandClass:
     """Who was first when the class last tried to preempt."""
     falling: dict[str, JobState] = field(default_factory=dict)
     """Jobs of the class of which some workers train already, so that their ranks fall."""
+
+    @property
+    def slots(self) -> int:
+        """GPUs that one of these jobs needs at once to start."""
+        shape, members, *_ = self.demand
+        return shape.requests.gpus * members
 
 
 class JobQueue:
@@ -100,8 +106,7 @@ class JobQueue:
 
     def in_order(self) -> Iterator[tuple[Standing, JobState]]:
         """Who waits, each once, with their ranks; only as far as anybody asks."""
-        classes = [one for there in self._classes.values() for one in there.values() if one.heap]
-        heap = [(one.heap[0][:3], 0, one.heap) for one in classes]
+        heap = [(one.heap[0][:3], 0, one.heap) for one in self._all() if one.heap]
         heapify(heap)
         seen: set[str] = set()
         while heap:
@@ -153,7 +158,8 @@ class JobQueue:
             for one in self._all():
                 self._rank_anew(one, now)
         fallen = {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
-        self.preempting = None if everywhere else {*self._fresh, *fallen}
+        several = {id(one) for one in self._grown() if one.slots > 1}
+        self.preempting = None if everywhere else {*self._fresh, *fallen, *several}
         self._fallen.clear()
         if "" in self.grown or self.policy.strict:
             chosen = self._all()
@@ -207,13 +213,25 @@ class JobQueue:
         """Whether the first of a class could preempt somebody now.
 
         Who has tried in vain, and about whom nothing has changed since, would not: who started since ranks before it.
+        What has become free changes nothing for who needs one slot, and takes that; who needs several may lack less.
         """
         changed = self.preempting is None or id(one) in self.preempting or one.tried is not state
         return self.policy.preemptive and changed
 
+    def _grown(self) -> Iterable[DemandClass]:
+        """Classes for which something has become free."""
+        return self._all() if "" in self.grown else self._at_grown()
+
     def _at_grown(self) -> Iterator[DemandClass]:
         for site in sorted({*self.grown, ""}) if self.grown else ():
             yield from self._classes.get(site, {}).values()
+
+    def heads_before(self, rank: tuple[Standing, Arrival], now: float) -> Iterator[tuple[str, JobState]]:
+        """The first of each class, as long as they rank before that, with the site at which they wait."""
+        for one in self._all():
+            first = self.candidate(one, one.number, now)
+            if first is not None and first[:2] < rank and (state := self.head(one)) is not None:
+                yield one.site, state
 
     def settle(self) -> None:
         """The decision is over: what it freed and started itself needs no further look."""
@@ -319,11 +337,12 @@ class JobQueue:
         job = state.job
         group = (self.policy.group(state) if self.policy.grouped else "", self.cluster.quotas.covering(job))
         known = self._homes.get((job.key, site))
-        same = known is not None and known[0] is job and known[1].demand[2] == group
+        same = known is not None and known[0] is job and known[1].demand[3] == group
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
             return known[1]
-        members = job.chunks if job.rigid else 1
-        demand = (job.worker, members, group)
+        members = job.together
+        joining = (job.chief, job.server, job.servers) if job.rigid else ()
+        demand = (job.worker, members, joining, group)
         one = self._classes.setdefault(site, {}).get(demand)
         if one is None:
             self._created += 1
@@ -343,6 +362,6 @@ def wants_at(state: JobState, site: str, now: float) -> bool:
 
 def wants_windows(state: JobState, now: float) -> bool:
     """Whether the job could use another worker now."""
-    if not state.active or state.held_until > now or (state.job.rigid and state.runs):
+    if not state.active or state.held_until > now or state.leaving or (state.job.rigid and state.runs):
         return False
     return len(state.runs) < state.job.max_workers and state.unassigned > 0

@@ -14,10 +14,12 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
-from tranche.model import Window
-from tranche.planner.events import Event, JobChanged, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.instructions import CloseWindow, OpenWindow
-from tranche.policies import History, Hosts, JobState, Run
+from tranche.model import ChunkRequest, Window
+from tranche.planner import gangs, releases
+from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
+from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow
+from tranche.planner.ledgers import applied_in_order
+from tranche.policies import History, Hosts, JobState, Run, expected_copies
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -64,7 +66,7 @@ class Rehearsal:
         """Let things happen, these first, until all jobs are done, nothing more happens, or so much is decided."""
         self._adopt()
         unfinished = {key for key, state in self.planner.cluster.jobs.items() if state.active}
-        told: list[Event] = [*first, *self._due()]
+        told: list[Event] = [*first, *self._leaving(), *self._due()]
         while len(self.completions) < len(unfinished) and not self._is_known():
             self.cut_short = decisions <= 0
             if self.cut_short:
@@ -80,6 +82,17 @@ class Rehearsal:
                 told = self._due()
             decisions -= 1 if told else TIMER
             told = self._tell(told)
+
+    def _leaving(self) -> list[releases.HelperEnd]:
+        """Parameter servers that are to stop have done so, and so have chiefs whose workers are done."""
+        jobs = self.planner.cluster.jobs
+        stopped = [
+            releases.end_of(key, server.planned, "Preempted", 143)
+            for key, state in jobs.items()
+            for server in state.servers
+            if server.closing
+        ]
+        return stopped + [end for key, state in jobs.items() if (end := gangs.expected_end(key, state)) is not None]
 
     def _is_known(self) -> bool:
         """Whether the one thing that matters is known."""
@@ -116,10 +129,13 @@ class Rehearsal:
         state = self.planner.cluster.jobs.get(key)
         return state.runs.get(attempt) if state is not None else None
 
-    def _ended(self, key: str, run: Run) -> WorkerEnded:
+    def _ended(self, key: str, run: Run) -> WorkerEnded | ChunksRequested:
+        whole = dict.fromkeys(run.window.chunks, inf)
+        if run.window.renewed and not (run.closing or run.dismissed):  # it asks again, and ends if it is sent home
+            return ChunksRequested(ChunkRequest(key, run.window.attempt, run.window.fence, whole), self.now)
         if not run.closing:
             self._freed.setdefault(run.home.node or "", key)
-            return WorkerEnded(key, run.window.attempt, "Succeeded", self.now)
+            return WorkerEnded(key, run.window.attempt, "Succeeded", self.now, whole)
         progress = self._progress(self.planner.cluster.jobs[key], run)
         return WorkerEnded(key, run.window.attempt, "Preempted", self.now, progress, 143)
 
@@ -128,12 +144,20 @@ class Rehearsal:
         jobs = self.planner.cluster.jobs
         instructions = self.planner.handle_all(told or (Tick(),), self.now)
         self._count_looks()
+        following: list[Event] = []
         for event in told:
             if isinstance(event, WorkerStarted) and (run := self._run(event.job, event.attempt)) is not None:
                 self._will_end(jobs[event.job], run)
-            elif isinstance(event, WorkerEnded) and jobs[event.job].finished:
+            elif isinstance(event, ChunksRequested) and (run := self._run(*_asker(event))) is not None:
+                if run.dismissed or run.closing:
+                    following.append(self._ended(event.request.job, run))
+                else:
+                    self._will_end(jobs[event.request.job], run)
+            elif isinstance(event, WorkerEnded | ChiefEnded) and jobs[event.job].finished:
                 self.completions[event.job] = self.now
-        following: list[Event] = []
+        touched = dict.fromkeys(event.job for event in told if isinstance(event, WorkerEnded))
+        ends = (gangs.expected_end(key, jobs[key]) for key in touched)
+        following += [end for end in ends if end is not None]
         for instruction in instructions:
             match instruction:
                 case CloseWindow(job=key, window=window):
@@ -141,6 +165,8 @@ class Rehearsal:
                     if run is not None:
                         self._freed.setdefault(run.home.node or "", key)
                         following.append(self._ended(key, run))
+                case CloseParameterServer(job=key, server=server):
+                    following.append(releases.end_of(key, server, "Preempted", 143))
                 case OpenWindow(job=key, window=window):
                     self._note_start(key, window)
                     heappush(self._begins, (self.now + jobs[key].job.restart_seconds, key, window.attempt))
@@ -168,19 +194,20 @@ class Rehearsal:
         return max(one.batch_seconds for one in state.runs.values()) if state.job.rigid else run.batch_seconds
 
     def _will_end(self, state: JobState, run: Run) -> None:
-        rest = sum(state.remaining_batches(c) for c in run.window.chunks) * self._pace(state, run)
-        end = (self.now if run.started is None else run.started) + rest
+        rest = state.left_of(run) * self._pace(state, run)
+        end = (self.now if run.since is None else run.since) + rest
         heappush(self._ends, (max(self.now, end), state.job.key, run.window.attempt))
 
     def _progress(self, state: JobState, run: Run) -> dict[int, float]:
-        """Batches applied by chunk: chunks are trained in the order of the list."""
-        budget = 0.0 if run.started is None else max(0.0, self.now - run.started) / self._pace(state, run)
-        applied = {}
-        for chunk in run.window.chunks:
-            done = min(budget, state.remaining_batches(chunk))
-            budget -= done
-            applied[chunk] = state.partial.get(chunk, 0.0) + done
-        return applied
+        """Batches applied by chunk, as far as is expected."""
+        trained = 0.0 if run.since is None else max(0.0, self.now - run.since) / self._pace(state, run)
+        total = state.job.batches_per_chunk_total
+        before = {c: total if c in state.done else state.known_batches(c) for c in run.window.chunks}
+        return applied_in_order(run.window.chunks, before, total, trained)
+
+
+def _asker(event: ChunksRequested) -> tuple[str, int]:
+    return event.request.job, event.request.attempt
 
 
 def rehearse(
@@ -220,7 +247,7 @@ def rehearse(
 def paper_copy(planner: Planner, chosen: set[str], now: float) -> Planner:
     """A planner in the same state that knows these jobs only; among them must be all that have windows."""
     assert planner.queue is not None
-    paper = planner.blank(replace(planner.settings, validate=False, uploads_reported=False))
+    paper = planner.blank(replace(planner.settings, validate=False, uploads_reported=False, server_idle_seconds=inf))
     assert paper.queue is not None
     cluster, old = paper.cluster, planner.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = old.sites, old.epoch, old.dispatched
@@ -241,13 +268,13 @@ def paper_copy(planner: Planner, chosen: set[str], now: float) -> Planner:
 def _copy_job(paper: Planner, state: JobState) -> None:
     twin = paper.cluster.jobs[state.job.key] = copy(state)
     twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
+    twin.applied = dict(state.applied)
     twin.entries, twin.data_sites = {}, dict(state.data_sites)
-    twin.copies = {
-        site: {chunk: state.coming.get((site, chunk), at) for chunk, at in copies.items()}
-        for site, copies in state.copies.items()
-    }
-    twin.coming = {}
-    twin.servers, twin.hosts = list(state.servers), (-1, Hosts(()))
+    if state.job.staged:  # on paper pods need what is expected
+        twin.job = replace(state.job, staged=False)
+    twin.copies, twin.coming = expected_copies(state.copies, state.coming), {}
+    twin.stagings = {site: copy(staging) for site, staging in state.stagings.items()}
+    twin.servers, twin.hosts = [copy(server) for server in state.servers], (-1, Hosts(()))
     twin.runs, twin.chunk_runs = {}, {}
     twin.windows_changed()
     for attempt, run in state.runs.items():

@@ -1,19 +1,51 @@
-"""Parameter servers: which node hosts them (JSAC'22, Alg. 5: keep, else choose among the feasible, else wait)."""
+"""Parameter servers and chiefs: which node hosts them (JSAC'22, Alg. 5: keep, else choose, else wait).
+
+Those of a gang get their places together with its members: `tranche.planner.gangs`.
+"""
 
 from collections import Counter
+from collections.abc import Iterable
 from math import inf
+from typing import NamedTuple
 
-from tranche.model import PlannedServer
-from tranche.policies import ClusterState, JobState, NodeState, Policy, Server
-
-
-def missing_servers(state: JobState) -> int:
-    """Parameter servers of the job that have no place yet."""
-    return max(0, state.job.servers - len(state.servers))
+from tranche.model import Job, PlannedServer, PodShape, Resources
+from tranche.policies import ClusterState, JobState, Policy, Server
 
 
-def server_sites(cluster: ClusterState, state: JobState, policy: Policy) -> list[str | None]:
-    """Where the job's parameter servers may be, the best site first; None stands for any site.
+class Missing(NamedTuple):
+    """A parameter server or chief that has no place yet."""
+
+    number: int
+    is_chief: bool
+    shape: PodShape
+
+
+def helpers_of(job: Job) -> list[Missing]:
+    """What a job needs beside its workers, the chief first."""
+    wanted = [Missing(0, True, job.chief)] if job.chief is not None else []
+    if job.server is not None:
+        wanted += [Missing(index, False, job.server) for index in range(job.servers)]
+    return wanted
+
+
+def missing_servers(state: JobState) -> list[Missing]:
+    """What of it has no place yet."""
+    have = {(server.planned.index, server.planned.is_chief) for server in state.servers}
+    return [one for one in helpers_of(state.job) if (one.number, one.is_chief) not in have]
+
+
+def joining(state: JobState) -> list[Missing]:
+    """What of it has to start together with the workers: that of a gang."""
+    return missing_servers(state) if state.job.rigid else []
+
+
+def missing_requests(state: JobState) -> list[Resources]:
+    """What these ask for."""
+    return [one.shape.requests for one in missing_servers(state)]
+
+
+def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
+    """Where pods of that shape that the job's workers talk to may be, the best site first; None stands for any site.
 
     The published rule knows one: the cloud if ζ = 1, else where the job's data are, else where most of its chunks have
     their home. Ours [I] takes all, by the narrowest path to a site where the job's workers are or may soon be: this
@@ -22,8 +54,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy) -> list
     if policy.central_servers:
         wanted = {run.home.site for run in state.runs.values()}.union(state.copies)
         wanted |= {state.job.data_site} if state.job.data_site else set()
-        shape = state.job.server
-        sites = set(cluster.eligible(shape).by_site) if shape is not None else set()
+        sites = set(cluster.eligible(shape).by_site)
         sites.update(site.name for site in cluster.unlimited_sites())
         wanted &= sites
         narrowest: dict[str | None, float] = {
@@ -40,65 +71,56 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy) -> list
     return [min(homes, key=lambda site: (-homes[site], site)) if homes else None]
 
 
-def feasible_hosts(cluster: ClusterState, state: JobState, site: str | None) -> list[NodeState]:
-    """Nodes of the site (of all sites if None) with room for one parameter server of the job, by name."""
-    shape = state.job.server
-    assert shape is not None
-    return [node for node in cluster.eligible(shape).at(site or "") if node.has_room(shape.requests)]
-
-
 def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy) -> bool:
-    """Whether all parameter servers that the job lacks would find a host now."""
-    missing = state.job.servers - len(state.servers)
-    shape = state.job.server
-    for site in server_sites(cluster, state, policy) if shape and missing > 0 else ():
-        if site in cluster.sites and cluster.sites[site].unlimited:
-            return True
-        for node in feasible_hosts(cluster, state, site):
-            room = node.capacity - node.reserved
-            while missing and shape and shape.requests.fits(room):
-                room, missing = room - shape.requests, missing - 1
-        if missing <= 0:
-            break
-    return missing <= 0
+    """Whether all that the job lacks beside its workers would find a host now."""
+    rooms: dict[str, Resources] = {}
+    for one in missing_servers(state):
+        request = one.shape.requests
+        for site in server_sites(cluster, state, policy, one.shape):
+            if site in cluster.sites and cluster.sites[site].unlimited:
+                break
+            nodes = cluster.eligible(one.shape).at(site or "")
+            open_rooms = ((n.node.name, rooms.get(n.node.name) or n.capacity - n.reserved) for n in nodes)
+            host, room = next(((name, room) for name, room in open_rooms if request.fits(room)), ("", None))
+            if room is not None:
+                rooms[host] = room - request
+                break
+        else:
+            return False
+    return True
 
 
-def place_servers(cluster: ClusterState, state: JobState, policy: Policy, seed: int) -> list[Server] | None:
+def place_servers(cluster: ClusterState, state: JobState, policy: Policy, seed: int, now: float) -> list[Server] | None:
     """Places for the parameter servers that the job lacks; None if there is no room for all of them yet."""
     placed: list[Server] = []
-    shape = state.job.server
-    if shape is None:
-        return placed
-    have = {server.planned.index for server in state.servers}
-    missing = [index for index in range(state.job.servers) if index not in have]
-    sites = server_sites(cluster, state, policy) if missing else []
-    for index in missing:
-        found = _place(cluster, state, policy, sites, index, seed)
+    missing = missing_servers(state)
+    sites = server_sites(cluster, state, policy, missing[0].shape) if missing else []
+    for one in missing:
+        found = _place(cluster, state, policy, sites, one, seed)
         if found is None:
             release_servers(cluster, placed)
             return None
         state.attempts += 1
-        placed.append(Server(PlannedServer(index, state.attempts, *found), shape.requests))
+        placed.append(Server(PlannedServer(one.number, state.attempts, *found), one.shape.requests, now))
     return placed
 
 
 def _place(
-    cluster: ClusterState, state: JobState, policy: Policy, sites: list[str | None], index: int, seed: int
+    cluster: ClusterState, state: JobState, policy: Policy, sites: list[str | None], one: Missing, seed: int
 ) -> tuple[str, str | None] | None:
     """Site and node of one parameter server, with its room reserved; None if there is none."""
-    shape = state.job.server
-    for site in sites if shape else ():
+    for site in sites:
         if site is not None and site in cluster.sites and cluster.sites[site].unlimited:
             return site, None
-        feasible = feasible_hosts(cluster, state, site)
-        if feasible and shape:
-            node = policy.server_host(cluster, state, index, feasible, seed)
-            node.reserved = node.reserved + shape.requests
+        feasible = [node for node in cluster.eligible(one.shape).at(site or "") if node.has_room(one.shape.requests)]
+        if feasible:
+            node = policy.server_host(cluster, state, one.number, feasible, seed)
+            node.reserved = node.reserved + one.shape.requests
             return node.node.site, node.node.name
     return None
 
 
-def release_servers(cluster: ClusterState, servers: list[Server]) -> None:
+def release_servers(cluster: ClusterState, servers: Iterable[Server]) -> None:
     """Give back what the parameter servers reserve."""
     for server in servers:
         node = cluster.nodes.get(server.planned.node or "")

@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tranche.planner.queues import JobQueue
+from tranche.planner.stagings import arrive, demand, is_given_up
 from tranche.policies import ClusterState, JobState, Standing
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def copy_ahead(planner: Planner, queue: JobQueue, state: JobState, now: float) -
     if state.copies or not state.waiting:
         return
     delta = {site: planner.cluster.transfer_seconds(state, site) for site in _sites_of(planner.cluster, state)}
-    others = sorted((seconds, site) for site, seconds in delta.items() if site != state.job.data_site)
+    others = sorted(
+        (seconds, site)
+        for site, seconds in delta.items()
+        if site != state.job.data_site and not is_given_up(state, site)
+    )
     at_home = state.job.data_site in delta
     for _, site in others[: max(queue.policy.copies_ahead(), not at_home)]:
         _copy(planner, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
@@ -62,6 +67,7 @@ def look_ahead(planner: Planner, queue: JobQueue, now: float) -> None:
     preview: Preview | None = None
     looked = 0
     for rank, state in queue.in_order():
+        queue.looked_ahead, queue.look_due = now, False
         if looked >= LOOKED_AT:
             break
         if not moves_data(state):
@@ -72,8 +78,6 @@ def look_ahead(planner: Planner, queue: JobQueue, now: float) -> None:
         for chunk, site, start, delta in preview.play(state, rank, chunks):
             if start - now <= LEAD * delta:
                 _copy(planner, queue, state, [chunk], site, now)
-    if preview is not None:
-        queue.looked_ahead, queue.look_due = now, False
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +120,8 @@ class Preview:
                 ready, extra = now, 0.0
                 if site != job.data_site:
                     copied = state.copies.get(site, {}).get(chunk)
+                    if copied is None and is_given_up(state, site):
+                        continue
                     copied = max(now, state.coming[site, chunk]) if copied == inf else copied
                     ready, extra = (now + delta[site], delta[site]) if copied is None else (copied, 0.0)
                 slot = now if room[site] >= job.gpus else self.ends_at(site)[0] if self.ends_at(site) else inf
@@ -142,21 +148,23 @@ def _sites_of(cluster: ClusterState, state: JobState) -> list[str]:
 
 def _copy(planner: Planner, queue: JobQueue, state: JobState, chunks: Iterable[int], site: str, now: float) -> None:
     """Begin to bring data of chunks to a site."""
-    reported = planner.settings.uploads_reported
+    reported = planner.settings.uploads_reported or state.job.staged
     sent = tuple(chunks)
     ready = planner.cluster.begin_copies(state, site, len(sent), now)
     for chunk, until in zip(sent, ready, strict=True):
         state.copy(chunk, site, until, reported=reported)
     for until in () if reported else dict.fromkeys(ready):
         planner.wake(until, state.job.key)
-    planner.stage(state, sent, site)
+    if state.job.staged:
+        demand(planner, state, sent, site)
+    else:
+        planner.stage(state, sent, site)
     queue.stale[state.job.key] = None
 
 
 def staged(planner: Planner, state: JobState, chunk: int, site: str, seconds: float, now: float) -> None:
     """The data of a chunk have come to a site, after so many seconds on the link."""
     planner.cluster.copy_measured(state, site, seconds)
-    state.coming.pop((site, chunk), None)
-    state.copy(chunk, site, now)
+    arrive(state, chunk, site, now)
     planner.touch(state)
     planner.publish(state.job.key)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from tranche.model import Preemption
+from tranche.planner import gangs
 from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
 from tranche.planner.quotas import make_quota, shortage
-from tranche.planner.rooms import Trial, could_run, free_hosts, free_nodes
+from tranche.planner.rooms import Challenge, Trial, could_run, free_hosts, free_nodes
+from tranche.planner.servers import joining
 from tranche.planner.tenants import expect_review, review_shares
 from tranche.planner.transfers import copy_ahead, look_ahead, moves_data
-from tranche.policies import Home, JobState, NodeState, QueuePolicy, Run, Standing
-from tranche.policies.beliefs import rest_seconds
+from tranche.policies import Home, JobState, NodeState, QueuePolicy, Standing
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -87,9 +88,9 @@ class Decision:
         while self.heap and "" not in self.full:
             candidate = heappop(self.heap)
             one = candidate[3]
-            if not self._has_chance(one):
+            if one.site in self.full or not self._has_chance(one):
                 continue
-            today = self.queue.candidate(one, candidate[2], self.now) if one.site not in self.full else None
+            today = self.queue.candidate(one, candidate[2], self.now)
             if today is None:
                 continue
             if today[:2] == candidate[:2]:
@@ -122,7 +123,7 @@ def _serve(
 ) -> bool:
     """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
     job, policy = state.job, queue.policy
-    workers = job.chunks if job.rigid else 1
+    workers = job.together
     known = planner.cluster.sites.get(site)
     if known is not None and known.unlimited:
         _open_on_demand(planner, state, site, now)
@@ -130,7 +131,7 @@ def _serve(
     nodes = free_hosts(planner.cluster, state, site, now)
     if shortage(planner.cluster, state) is not None:
         behind = queue.running.behind(state, rank, "", now) if policy.preemptive else []
-        return make_quota(planner, state, nodes, behind, _stops(planner, policy, state, site, now), now)
+        return make_quota(planner, _challenge(planner, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
         _take_free(planner, state, site, nodes, now, first_fit=policy.first_fit)
@@ -145,23 +146,25 @@ def _preempt(
 ) -> bool:
     """Have jobs that rank behind make way where that gives the job another worker; returns whether anybody did."""
     cluster, job = planner.cluster, state.job
-    workers = job.chunks if job.rigid else 1
+    workers = job.together
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
         return False
     behind = queue.running.behind(state, rank, site, now)
-    trial = Trial(cluster, state, now, behind, _stops(planner, queue.policy, state, site, now))
+    challenge = _challenge(planner, queue.policy, state, site, now)
+    trial = Trial(cluster, state, now, challenge.victims(behind))
     stopped: dict[str, JobState] = {}
     preempted = False
     while room >= workers * job.gpus:
-        found = trial.find(free_hosts(cluster, state, site, now), workers)
-        if found is None or shortage(cluster, state) or not planner.place_servers(state):
+        found = trial.find(free_hosts(cluster, state, site, now), workers, joining(state))
+        if found is None or shortage(cluster, state) or not (job.rigid or planner.place_servers(state)):
             break
         for victim in found[1]:
             stopped[victim.state.job.key] = victim.state
             for run in victim.runs:
                 planner.close(victim.state, run)
                 room -= victim.state.job.gpus
+        gangs.seat(planner, state, trial.seats, now)
         _open(planner, state, site, found[0], now)
         preempted = True
         if not wants_at(state, site, now):
@@ -171,18 +174,9 @@ def _preempt(
     return preempted
 
 
-def _stops(
-    planner: Planner, policy: QueuePolicy, state: JobState, site: str, now: float
-) -> Callable[[JobState, Run], bool]:
-    """Whether a window at the site may be closed for the job."""
+def _challenge(planner: Planner, policy: QueuePolicy, state: JobState, site: str, now: float) -> Challenge:
     seconds = state.job.batches_per_chunk_total * planner.cluster.batch_seconds(state, site)
-
-    def stops(victim: JobState, run: Run) -> bool:
-        if site and run.home.site != site:
-            return False
-        return policy.preempts(state, seconds, victim, rest_seconds(victim, run, now), now)
-
-    return stops
+    return Challenge(policy, state, site, seconds, now)
 
 
 def _take_free(
@@ -192,6 +186,12 @@ def _take_free(
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.unassigned
     wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
+    if job.rigid and job.helpers:
+        found = gangs.find_places(planner.cluster, state, nodes, now, first_fit=first_fit)
+        if found is not None:
+            gangs.seat(planner, state, found[1], now)
+            _open(planner, state, site, found[0], now)
+        return
     if len(state.servers) < job.servers and not (
         free_nodes(nodes, state, 1, first_fit=True) and planner.place_servers(state)
     ):
@@ -228,7 +228,7 @@ def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], no
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
     """How many chunks a window of a queue policy gets."""
-    if state.job.rigid or not state.job.restart_seconds:
+    if state.job.rigid or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
         return 1
     chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch
     return max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds))

@@ -2,11 +2,13 @@
 
 from tranche.policies.hosts import Hosts
 from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
-from tranche.policies.jobs import Entry, Home, JobState, Run, Server
+from tranche.policies.jobs import Entry, Home, JobState, Run
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
+from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
+from tranche.policies.stagings import Staging, expected_copies
 from tranche.policies.states import ClusterState
 
 __all__ = [
@@ -31,7 +33,9 @@ __all__ = [
     "Server",
     "Shares",
     "Shortage",
+    "Staging",
     "Standing",
+    "expected_copies",
     "get_live_policy",
     "get_policy",
     "kind_of",

@@ -5,7 +5,7 @@ window of it that takes longer than predicted by the time that it has taken. Eit
 take twice as long, so that no job ranks first for ever.
 """
 
-from math import log2
+from math import inf, log2
 
 from tranche.estimate import OVERRUN, believed_total
 from tranche.policies.jobs import JobState, Run
@@ -18,9 +18,9 @@ def by_service(state: JobState) -> bool:
 
 
 def told_gpu_seconds(state: JobState) -> float:
-    """What the job needs in all by declaration, prediction or assumption."""
+    """What the job needs in all by declaration, prediction or assumption; positive also if it asks for no GPU."""
     job = state.job
-    return job.chunks * job.batches_per_chunk_total * state.nominal_batch_seconds * job.gpus
+    return job.chunks * job.batches_per_chunk_total * state.nominal_batch_seconds * max(1, job.gpus)
 
 
 def rest_gpu_seconds(state: JobState, now: float) -> float:
@@ -47,6 +47,12 @@ def rest_seconds(state: JobState, run: Run, now: float) -> float:
         return rest
     expected, elapsed = _times(state, run, now)
     return max(0.0, believed_total(expected, elapsed) - elapsed) if expected > 0 else 0.0
+
+
+def longest_rest_seconds(state: JobState, now: float) -> float:
+    """No window of the job still trains for longer."""
+    first, last = state.window_ends
+    return last - now if now < first and not by_service(state) else inf
 
 
 def rest_rate(state: JobState, now: float) -> float:
@@ -78,13 +84,13 @@ def next_overrun(state: JobState, now: float) -> float | None:
     found: float | None = None
     for run in state.runs.values():
         expected, elapsed = _times(state, run, now)
-        if run.started is not None and expected > 0:
-            at = run.started + believed_total(expected, elapsed) * OVERRUN
+        if run.since is not None and expected > 0:
+            at = run.since + believed_total(expected, elapsed) * OVERRUN
             found = at if found is None else min(found, at)
     return found
 
 
 def _times(state: JobState, run: Run, now: float) -> tuple[float, float]:
-    """How long the window trains by prediction, and how long it has trained, in seconds."""
-    expected = sum(state.remaining_batches(c) for c in run.window.chunks) * run.batch_seconds
-    return expected, max(0.0, now - run.started) + NEARLY if run.started is not None else 0.0
+    """How long the window trains by prediction, and how long it has trained, in seconds, since its last report."""
+    expected = state.left_of(run) * run.batch_seconds
+    return expected, max(0.0, now - run.since) + NEARLY if run.since is not None else 0.0

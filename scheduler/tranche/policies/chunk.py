@@ -11,7 +11,7 @@ wait is the time without a window and ideal the JCT on an empty cluster. What is
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, log
+from math import floor, inf, log
 from typing import ClassVar
 
 from tranche.policies.beliefs import next_overrun, overruns, rest_gpu_seconds, rest_rate
@@ -44,7 +44,7 @@ class Chunk(QueuePolicy):
     learns: ClassVar[bool] = True
     behind: ClassVar[str] = "which has less work left"
 
-    copies: float = 4.0
+    copies: float = 6.0
     """To how many sites, the nearest first, an arriving job's data are brought ahead of need."""
     aging: float = 30.0
     """θ: after waiting so many times its ideal JCT, a job counts as if half its work were left; 0: jobs do not age."""
@@ -102,14 +102,14 @@ class Chunk(QueuePolicy):
         """As the option says."""
         return int(self.copies)
 
-    def preempts(self, state: JobState, seconds: float, victim: JobState, rest: float, now: float) -> bool:
-        """Whether the gain for the one outweighs the loss of the other; in favour of another priority class, always."""
+    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+        """Where the gain for the one outweighs the loss of the other; in favour of another priority class, always."""
         if state.job.priority > victim.job.priority:
-            return True
+            return -inf
         challenger, running = self._work(state, now), self._work(victim, now)
         if victim.job.whole:
-            return running > challenger + _start_cost(victim) + _start_cost(state)
-        return rest * running > (seconds + victim.job.restart_seconds) * challenger
+            return -inf if running > challenger + _start_cost(victim) + _start_cost(state) else inf
+        return (seconds + victim.job.restart_seconds) * challenger / running if running else inf
 
     def _work(self, state: JobState, now: float) -> float:
         return rest_gpu_seconds(state, now) / self._divisor(state, now)
@@ -134,4 +134,4 @@ def _ideal_seconds(state: JobState) -> float:
 def _start_cost(state: JobState) -> float:
     """GPU-seconds that starting the job's workers takes, all of a gang or one, over its weight."""
     job = state.job
-    return job.restart_seconds * job.gpus * (job.chunks if job.rigid else 1) / job.weight
+    return job.restart_seconds * job.gpus * job.together / job.weight

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from tranche.policies.choices import choose
@@ -85,17 +86,19 @@ class QueuePolicy(Policy):
         """By how much per second the first part of the rank falls while the job's windows train as they do now."""
         return 0.0
 
-    def preempts(self, state: JobState, seconds: float, victim: JobState, rest: float, now: float) -> bool:
-        """Whether a worker of another job that ranks behind may be stopped.
+    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+        """Seconds that a worker of another job that ranks behind must still train for longer to be stopped.
 
         Args:
             state: Who wants the slots.
             seconds: That its chunk would train there.
             victim: Whose worker would stop.
-            rest: Seconds that this worker still trains.
             now: Clock, in seconds.
+
+        Returns:
+            -inf if it may always be stopped, inf if never.
         """
-        return True
+        return -inf
 
     def copies_ahead(self) -> int:
         """To how many sites beside their own the data of an arriving job are brought, if the policy is `sited`."""

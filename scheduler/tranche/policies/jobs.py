@@ -1,13 +1,15 @@
 """Jobs as the planner knows them: ledgers, windows, bound chunks, copies of data."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tranche.model import AttemptRecord, Job, PlannedServer, Resources, Window, WindowState
+from tranche.model import AttemptRecord, Checkpoint, Job, Timings, Window, WindowState
 from tranche.policies.hosts import Hosts
+from tranche.policies.servers import Server
+from tranche.policies.stagings import Staging
 
 Key = tuple[float, float, str, int]
 """Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
@@ -51,19 +53,25 @@ class Run:
     """Its slots were still in use by a worker that is to stop when the window opened."""
     started: float | None = None
     """When the worker began to train; None until its pod runs."""
+    since: float | None = None
+    """From when on its progress is estimated by its pace: `started`, or its last report."""
+    counted: float = 0.0
+    """Mini-batches that reports have told of while it ran …"""
+    first_report: tuple[float, float] | None = None
+    """… and of those, when and how many the first one had: between it and the last, the pace is measured."""
+    bound: bool = False
+    """Its pod has a node."""
+    obsolete: bool = False
+    """Its pod asks for what the job's template said before it was changed, so it has to go."""
+    dismissed: bool = False
+    """Its worker has asked for more chunks and was told to exit."""
+    left: float | None = None
+    """Mini-batches of its chunks that nobody has told of; None until `JobState.left_of` is asked."""
 
     @property
     def closing(self) -> bool:
         """Whether the pod is to stop."""
         return self.window.state is WindowState.CLOSING
-
-
-@dataclass(slots=True, eq=False)
-class Server:
-    """A parameter server that has a place."""
-
-    planned: PlannedServer
-    requests: Resources
 
 
 class Pace(NamedTuple):
@@ -85,7 +93,13 @@ class JobState:
     job: Job
     done: set[int] = field(default_factory=set)
     partial: dict[int, float] = field(default_factory=dict)
-    """Batches applied of chunks that are begun and not done."""
+    """Durable batches of chunks that are begun and not done."""
+    applied: dict[int, float] = field(default_factory=dict)
+    """Batches of chunks as last reported, where these are more than durable: for estimates only."""
+    checkpoint: Checkpoint | None = None
+    """What the parameter servers have said is durable; None if they report nothing."""
+    reported: tuple[float, Timings] | None = None
+    """When the job last reported, and how fast it was."""
     entries: dict[int, Entry] = field(default_factory=dict)
     """Unfinished chunks that a binding policy has dispatched."""
     data_sites: dict[int, str] = field(default_factory=dict)
@@ -95,11 +109,14 @@ class JobState:
     it is reported, if uploads are reported."""
     coming: dict[tuple[str, int], float] = field(default_factory=dict)
     """When a report is expected, by site and chunk."""
+    stagings: dict[str, Staging] = field(default_factory=dict)
+    """Copies that pods of the job bring, by site."""
     runs: dict[int, Run] = field(default_factory=dict)
     """By attempt."""
     chunk_runs: dict[int, Run] = field(default_factory=dict)
     """The window that each chunk is in."""
     servers: list[Server] = field(default_factory=list)
+    """Parameter servers and chief that have a place."""
     unhosted: bool = False
     """There was no place for its parameter servers when one was last looked for."""
     colocated: bool = False
@@ -112,6 +129,8 @@ class JobState:
     records: list[AttemptRecord] = field(default_factory=list)
     held_until: float = 0.0
     hold_reason: str = ""
+    spared: bool = False
+    """An eviction of its pods was refused, so it is not to make way for now (`ClusterState.spared`)."""
     unplannable: tuple[str, str] | None = None
     """CamelCase reason and a sentence, if the job cannot be planned."""
     avoided: dict[str, float] = field(default_factory=dict)
@@ -140,6 +159,7 @@ class JobState:
     _left: float | None = None
     _pace: Pace | None = None
     _first_end: float | None = None
+    _window_ends: tuple[float, float] | None = None
     _by_site: dict[str, list[int]] | None = None
     _by_site_until: float = 0.0
     """When another copy is complete."""
@@ -193,9 +213,25 @@ class JobState:
         self._by_site = None
 
     @property
+    def leaving(self) -> bool:
+        """Whether parameter servers are to stop and have not ended yet: nothing of the job starts before."""
+        return any(server.closing for server in self.servers)
+
+    @property
+    def chief(self) -> Server | None:
+        """The chief, if it has a place."""
+        return next((server for server in self.servers if server.planned.is_chief), None)
+
+    @property
+    def speakers(self) -> list[Server]:
+        """Whose reports are about the whole job: the chief, else parameter server 0."""
+        chief = self.job.chief is not None
+        return [one for one in self.servers if one.planned.is_chief == chief and one.planned.index == 0]
+
+    @property
     def finished(self) -> bool:
-        """Whether every chunk is done."""
-        return len(self.done) == self.job.chunks
+        """Whether every chunk is done, and the chief of a gang as well: it is in its place until its end is counted."""
+        return len(self.done) == self.job.chunks and (self.job.chief is None or self.chief is None)
 
     @property
     def failed(self) -> bool:
@@ -212,20 +248,23 @@ class JobState:
         """GPUs of all these workers together."""
         return self.job.width * max(1, self.job.gpus)
 
-    def ledger_changed(self) -> None:
-        """Forget what was derived from `done` and `partial`; chunks that are done were in a window."""
+    def ledger_changed(self, chunks: Iterable[int] | None = None) -> None:
+        """Forget what was derived from `done` and `partial`, of some chunks or all; chunks done were in a window."""
         self._left = None
-        self._pace = self._first_end = None
+        self._pace = self._first_end = self._window_ends = None
+        for run in self.runs.values() if chunks is None else map(self.chunk_runs.get, chunks):
+            if run is not None:
+                run.left = None
 
     def windows_changed(self) -> None:
         """Forget what was derived from the windows."""
         self._by_site = None
-        self._pace = self._first_end = None
+        self._pace = self._first_end = self._window_ends = None
 
     def enter(self, run: Run) -> None:
         """A window opens: its chunks wait no more."""
         self.runs[run.window.attempt] = run
-        self._pace = self._first_end = None
+        self._pace = self._first_end = self._window_ends = None
         for chunk in run.window.chunks:
             self.chunk_runs[chunk] = run
         for site, here in list((self._by_site or {}).items()):
@@ -238,7 +277,7 @@ class JobState:
     def leave(self, run: Run) -> None:
         """A window is over; chunks of it that are not done wait again."""
         self.runs.pop(run.window.attempt, None)
-        self._pace = self._first_end = None
+        self._pace = self._first_end = self._window_ends = None
         for chunk in run.window.chunks:
             self.chunk_runs.pop(chunk, None)
         if not self.done.issuperset(run.window.chunks):
@@ -248,6 +287,8 @@ class JobState:
         """The time that one worker would need for all that is left, less what running ones have probably done."""
         if self._left is None:
             done = sum(self.partial.values())
+            if self.applied:
+                done = sum(self.known_batches(chunk) for chunk in {*self.partial, *self.applied})
             self._left = self.job.batches_per_chunk_total * (self.job.chunks - len(self.done)) - done
         left = self._left * self.nominal_batch_seconds
         if not self.runs:
@@ -260,16 +301,16 @@ class JobState:
     def _paced(self, now: float) -> Pace:
         done, rate, until = 0.0, 0.0, inf
         for run in self.runs.values():
-            if run.started is None:
+            if run.since is None:
                 continue
-            rest = sum([self.remaining_batches(c) for c in run.window.chunks])
-            end = run.started + rest * run.batch_seconds
-            if now < run.started:
-                until = min(until, run.started)
+            rest = self.left_of(run)
+            end = run.since + rest * run.batch_seconds
+            if now < run.since:
+                until = min(until, run.since)
             elif now >= end:
                 done += rest * self.nominal_batch_seconds
             else:
-                done += (now - run.started) / run.batch_seconds * self.nominal_batch_seconds
+                done += (now - run.since) / run.batch_seconds * self.nominal_batch_seconds
                 rate += self.nominal_batch_seconds / run.batch_seconds
                 until = min(until, end)
         return Pace(now, done, rate, until)
@@ -279,12 +320,18 @@ class JobState:
         """When the first of the windows that train should end by prediction, in seconds; infinite if none trains."""
         if self._first_end is None:
             ends = [
-                run.started + sum([self.remaining_batches(c) for c in run.window.chunks]) * run.batch_seconds
-                for run in self.runs.values()
-                if run.started is not None
+                run.since + self.left_of(run) * run.batch_seconds for run in self.runs.values() if run.since is not None
             ]
             self._first_end = min(ends, default=inf)
         return self._first_end
+
+    @property
+    def window_ends(self) -> tuple[float, float]:
+        """When the first and the last of the windows should end, in seconds, whether they train or not."""
+        if self._window_ends is None:
+            ends = [run.window.end for run in self.runs.values()]
+            self._window_ends = (min(ends, default=inf), max(ends, default=-inf))
+        return self._window_ends
 
     def training_rate(self, now: float) -> float:
         """By how much `worker_seconds` falls per second, with the windows that train now."""
@@ -323,15 +370,30 @@ class JobState:
         return self.job.weight / (self.job.chunks * work)
 
     def remaining_batches(self, chunk: int) -> float:
-        """Mini-batches of the chunk that the ledger has not counted."""
-        return 0.0 if chunk in self.done else self.job.batches_per_chunk_total - self.partial.get(chunk, 0.0)
+        """Mini-batches of the chunk that nobody has told of."""
+        return 0.0 if chunk in self.done else self.job.batches_per_chunk_total - self.known_batches(chunk)
+
+    def known_batches(self, chunk: int) -> float:
+        """Those of an unfinished chunk that are durable or, if that is more, reported."""
+        durable = self.partial.get(chunk, 0.0)
+        return max(durable, self.applied.get(chunk, 0.0)) if self.applied else durable
+
+    def left_of(self, run: Run) -> float:
+        """Those of the chunks of a window."""
+        if run.left is None:
+            run.left = self.batches_left(run.window.chunks)
+        return run.left
+
+    def batches_left(self, chunks: Iterable[int]) -> float:
+        """Those of several chunks."""
+        return sum([self.remaining_batches(chunk) for chunk in chunks])
 
     def remaining_seconds(self, chunk: int, now: float, seconds_per_batch: float) -> float:
-        """The rest of the chunk in seconds, less what its running worker has probably done since it started."""
+        """The rest of the chunk in seconds, less what its worker has probably done since its start or last report."""
         run = self.chunk_runs.get(chunk)
-        if run is None or run.started is None:
+        if run is None or run.since is None:
             return self.remaining_batches(chunk) * seconds_per_batch
-        trained = now - run.started
+        trained = now - run.since
         for earlier in run.window.chunks:
             rest = self.remaining_batches(earlier) * run.batch_seconds
             if earlier == chunk:

@@ -87,25 +87,29 @@ class Quotas:
         return " ".join(sorted(q.key for q in quotas.values() if q.covers(job.priority, job.worker.requests)))
 
     def shortage(
-        self, job: Job, workers: int, servers: int = 0, *, besides: Mapping[Kind, int] = NOBODY
+        self, job: Job, workers: int, others: Iterable[Resources] = (), *, besides: Mapping[Kind, int] = NOBODY
     ) -> Shortage | None:
         """The first limit that would refuse so many more pods of the job; None if all may be created.
 
         Args:
             job: Whose pods.
             workers: That start together.
-            servers: Parameter servers that start with them.
+            others: Requests of parameter servers and chief that start with them.
             besides: More pods that count, by kind (negative: fewer).
         """
+        pods = [(job.worker.requests, workers), *((requests, 1) for requests in others)]
         for _, quota in sorted(self.by_namespace.get(job.namespace, {}).items()):
-            asked = [(shape.requests, n) for shape, n in ((job.worker, workers), (job.server, servers)) if shape and n]
-            asked = [(requests, n) for requests, n in asked if quota.covers(job.priority, requests)]
+            asked = [(requests, n) for requests, n in pods if quota.covers(job.priority, requests)]
             for limit in quota.limits:
                 more = sum(n * getattr(requests, limit.measure) for requests, n in asked)
                 used = self.used(quota, limit, besides)
                 if more and used + more > limit.hard:
                     return Shortage(quota, limit, used, more)
         return None
+
+    def exceeded(self, job: Job) -> Shortage | None:
+        """The quota that is smaller than what its namespace has, one worker of the job included, if there is one."""
+        return self.shortage(job, 1, besides={kind_of(job, job.worker.requests): -1})
 
     def most_workers(self, job: Job, wanted: int) -> int:
         """How many workers of the job, at most so many, could start now."""

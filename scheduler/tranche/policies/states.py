@@ -29,6 +29,8 @@ class ClusterState:
     quotas: Quotas = field(default_factory=Quotas)
     lessons: Lessons = field(default_factory=Lessons)
     """Stays empty unless the policy learns."""
+    spared: dict[str, float] = field(default_factory=dict)
+    """Until when jobs are spared whose pods could not be evicted."""
     dispatched: int = 0
     """Chunks that were bound so far."""
     epoch: int = 0
@@ -94,7 +96,7 @@ class ClusterState:
         speed = host.node.speed if host is not None else 1.0
         if state.job.servers == 0 or (state.colocated if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
-        there = state.servers[0].planned.site if state.servers else state.job.data_site or site
+        there = next((s.planned.site for s in state.servers if not s.planned.is_chief), state.job.data_site or site)
         return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
 
     def exchange_bits_per_second(self, state: JobState, site: str, other: str) -> float:

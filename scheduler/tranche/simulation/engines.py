@@ -10,8 +10,10 @@ from heapq import heappop, heappush
 from itertools import count
 from math import ceil
 
-from tranche.model import Job, Node, Site, Window
+from tranche.model import Job, Node, PlannedServer, Site, Window
 from tranche.planner import (
+    ChiefEnded,
+    CloseParameterServer,
     CloseWindow,
     Event,
     Instruction,
@@ -19,7 +21,6 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
-    ParameterServerLost,
     PlaceParameterServer,
     Planner,
     PlannerSettings,
@@ -29,6 +30,9 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
+from tranche.planner.gangs import expected_end
+from tranche.planner.ledgers import applied_in_order
+from tranche.planner.releases import end_of
 from tranche.policies import JobState, Policy
 from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.results import JobResult, Occupation, SimulationResult
@@ -56,19 +60,13 @@ class Worker:
     """(job, chunk, site) whose data are brought there before it trains."""
 
     def progress(self, now: float) -> dict[int, float]:
-        """Batches applied by chunk: chunks are trained in the order of the list."""
-        budget = max(0.0, now - self.starts) / self.per_batch
-        applied: dict[int, float] = {}
-        for chunk in self.window.chunks:
-            before = self.begun.get(chunk, 0.0)
-            done = min(budget, self.total - before)
-            budget -= done
-            applied[chunk] = before + done
-        return applied
+        """Batches applied by chunk."""
+        trained = max(0.0, now - self.starts) / self.per_batch
+        return applied_in_order(self.window.chunks, self.begun, self.total, trained)
 
     def rest_seconds(self) -> float:
         """From the first batch to the last."""
-        return sum(self.total - self.begun.get(chunk, 0.0) for chunk in self.window.chunks) * self.per_batch
+        return sum(self.total - self.begun[chunk] for chunk in self.window.chunks) * self.per_batch
 
 
 @dataclass(slots=True)
@@ -102,7 +100,7 @@ class Simulation:
     _order: "count[int]" = field(default_factory=count)
     _workers: dict[tuple[str, int], Worker] = field(default_factory=dict)
     _accounts: dict[str, JobAccount] = field(default_factory=dict)
-    _servers: dict[tuple[str, int], str | None] = field(default_factory=dict)
+    _servers: dict[tuple[str, int], PlannedServer] = field(default_factory=dict)
     """Nodes of parameter servers by (job, attempt)."""
     _staged: set[tuple[str, int, str]] = field(default_factory=set)
     """(job, chunk, site) whose data have been brought there by a window of a policy that plans no transfers."""
@@ -188,10 +186,10 @@ class Simulation:
         for worker in [w for w in self._workers.values() if w.window.node == node]:
             self._leave(worker, "Lost")
             self._untold.append(WorkerEnded(worker.account.job.key, worker.window.attempt, "Lost", self.now))
-        for (key, attempt), host in list(self._servers.items()):
-            if host == node:
+        for (key, attempt), server in list(self._servers.items()):
+            if server.node == node:
                 del self._servers[key, attempt]
-                self._untold.append(ParameterServerLost(key, 0, attempt))
+                self._untold.append(end_of(key, server))
 
     def _leave(self, worker: Worker, outcome: str) -> None:
         """A pod ends: it holds its GPUs no more."""
@@ -209,7 +207,7 @@ class Simulation:
         if outcome == "Succeeded":
             end = worker.starts
             for chunk in window.chunks:
-                end += (worker.total - worker.begun.get(chunk, 0.0)) * worker.per_batch
+                end += (worker.total - worker.begun[chunk]) * worker.per_batch
                 account.chunk_ends[chunk] = end
         account.holding -= 1
         self._busy_gpus -= job.gpus
@@ -231,14 +229,14 @@ class Simulation:
             self.events += 1
             self._obey(instructions)
             for event in told:
-                if isinstance(event, WorkerEnded) and event.outcome == "Succeeded":
-                    self._complete(event.job, event.at)
+                if isinstance(event, WorkerEnded | ChiefEnded) and event.outcome == "Succeeded":
+                    self._complete(event.job, event.at if isinstance(event, WorkerEnded) else self.now)
             if not self._untold or self.period_seconds:
                 return
 
     def _servers_of_ended(self, event: WorkerEnded) -> None:
         state = self.planner.cluster.jobs.get(event.job)
-        if state is None or (state.job.servers and len(state.done) + 1 >= state.job.chunks):
+        if state is None or (state.job.helpers and len(state.done) + 1 >= state.job.chunks):
             for place in [place for place in self._servers if place[0] == event.job]:
                 del self._servers[place]
 
@@ -253,7 +251,10 @@ class Simulation:
                 case CloseWindow(job=key, window=window):
                     self._stop(key, window)
                 case PlaceParameterServer(job=key, server=server):
-                    self._servers[key, server.attempt] = server.node
+                    self._servers[key, server.attempt] = server
+                case CloseParameterServer(job=key, server=server):
+                    self._servers.pop((key, server.attempt), None)
+                    self._untold.append(end_of(key, server, "Preempted", 143))
                 case StageData() if self.uploads is not None:
                     for time, report in self.uploads.send(self.planner.cluster, instruction, self.now):
                         self.at(time, report)
@@ -319,6 +320,9 @@ class Simulation:
     def _complete(self, key: str, at: float) -> None:
         state = self.planner.cluster.jobs.get(key)
         account = self._accounts.get(key)
+        chief_end = expected_end(key, state) if state is not None else None
+        if chief_end is not None:
+            self._untold.append(chief_end)
         if state is None or account is None or not state.finished:
             return
         if self._fastest is None:

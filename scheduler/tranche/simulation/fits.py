@@ -16,6 +16,6 @@ def oversized(jobs: Iterable[Job], nodes: Sequence[Node], sites: Iterable[Site])
             continue
         if job.gpus not in places:
             places[job.gpus] = sum(node.allocatable.gpus // job.gpus for node in nodes)
-        if places[job.gpus] < (job.chunks if job.rigid else 1):
+        if places[job.gpus] < job.together:
             found.append(job)
     return found

@@ -25,7 +25,9 @@ class Lab:
         self.namespace = namespace
         self.until = until
 
-    def plan(self, job: str, *windows: dict[str, Any], gpus: int = 1, stamp: tuple[int, int] = (1, 1)) -> None:
+    def plan(
+        self, job: str, *windows: dict[str, Any], gpus: int = 1, stamp: tuple[int, int] = (1, 1), **more: Any
+    ) -> None:
         """Write a job with this plan and wait until the extender has seen it."""
         template = {"spec": {"containers": [container(gpus)]}}
         whole = {
@@ -33,7 +35,7 @@ class Lab:
             "kind": "TrainingJob",
             "metadata": {"name": job, "namespace": self.namespace},
         }
-        spec = {"data": {"chunks": 8}, "workers": {"maxReplicas": 8, "template": template}}
+        spec = {"data": {"chunks": 8}, "workers": {"maxReplicas": 8, "template": template}, **more}
         plan = {"term": stamp[0], "revision": stamp[1], "observedGeneration": 1, "workers": windows}
         path = f"/apis/tranche.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs/{job}"
         self._apply(path, {**whole, "spec": spec})
@@ -246,3 +248,19 @@ def test_what_a_user_reads_of_a_waiting_pod_names_the_reason(lab: Lab, site: str
     message = lab.reason(lab.worker("cats", 0, 1, nodes, plan="3.4"))
     assert f"window 0 (attempt 1) of {lab.namespace}/cats was closed by plan 3.4" in message
     assert "Internal" not in json.dumps(message)
+
+
+@pytest.mark.parametrize(("count", "gpus"), [(2, 1), (1, 2)], ids=["two nodes", "one node"])
+def test_a_service_preempts_the_training_pod_that_loses_least(lab: Lab, site: str, count: int, gpus: int) -> None:
+    nodes = lab.cluster.add_site(site, nodes=count, gpus=gpus)
+    service = priority_class(lab.cluster, "extender-test-service", 1000)
+    lab.plan("cheap", window(0, 1, nodes[0]), preemption={"restartOverhead": "0s"})
+    lab.plan("dear", window(0, 1, nodes[-1]), preemption={"restartOverhead": "1h"})
+    cheap = lab.worker("cheap", 0, 1, [nodes[0]])
+    lab.running(cheap)
+    time.sleep(1.5)  # start times have whole seconds: left alone, kube-scheduler evicts the pod that started last
+    dear = lab.worker("dear", 0, 1, [nodes[-1]])
+    lab.running(dear)
+    lab.pod("service", nodes, 1, service)
+    assert lab.bound("service") == nodes[0]
+    assert lab.names() == {"service", dear}

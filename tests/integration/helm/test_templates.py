@@ -45,11 +45,25 @@ def test_the_chart_renders_exactly_the_manifests_and_runs_the_programs(render: R
     assert rendered == expected
     assert set(own) == {
         ("ConfigMap", "tranche-system", "tranche-kube-scheduler"),
+        ("Service", "tranche-system", "tranche-reports"),
         ("Deployment", "tranche-system", "tranche-scheduler"),
         ("Deployment", "tranche-system", "tranche-operator"),
     }
     config = own["ConfigMap", "tranche-system", "tranche-kube-scheduler"]["data"]["config.yaml"]
     assert yaml.safe_load(config) == yaml.safe_load((MANIFESTS / "scheduler-config.yaml").read_text(encoding="utf-8"))
+
+
+def test_training_pods_are_told_a_service_that_leads_to_the_report_port(render: Render) -> None:
+    objects = render(namespace="training")
+    service = next(o for o in objects if o["kind"] == "Service")
+    url = f"--report-url=http://{service['metadata']['name']}.training.svc"
+    assert url in containers(objects)["operator"]["args"]
+    scheduler = next(o for o in objects if o["kind"] == "Deployment" and o["metadata"]["name"] == "tranche-scheduler")
+    labels = scheduler["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    target = service["spec"]["ports"][0]["targetPort"]
+    port = next(p["containerPort"] for p in containers(objects)["scheduler"]["ports"] if p["name"] == target)
+    assert f"--report-port={port}" in containers(objects)["scheduler"]["args"]
 
 
 def test_another_namespace_reaches_every_object_and_the_configuration(render: Render) -> None:
@@ -131,3 +145,13 @@ def test_every_value_is_explained() -> None:
 def test_the_version_is_that_of_the_package() -> None:
     chart = yaml.safe_load((ROOT / "helm" / "tranche" / "Chart.yaml").read_text(encoding="utf-8"))
     assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_second_replica_and_the_bind_verb_are_there_when_asked_for(render: Render) -> None:
+    plain, asked = render(), render("--set", "scheduler.replicas=2", "--set", "scheduler.bind=true")
+    for objects, replicas, verb in ((plain, 1, None), (asked, 2, "bind")):
+        found = by_key(objects)
+        config = found["ConfigMap", "tranche-system", "tranche-kube-scheduler"]["data"]["config.yaml"]
+        assert yaml.safe_load(config)["extenders"][0].get("bindVerb") == verb
+        assert found["Deployment", "tranche-system", "tranche-scheduler"]["spec"]["replicas"] == replicas
+        assert ("--bind" in containers(objects)["scheduler"]["args"]) == (verb is not None)

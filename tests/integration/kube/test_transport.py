@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tranche.kube.clients import ApiClient, ApiError, Unreachable
-from tranche.kube.leases import take_term
+from tranche.kube.leases import Leadership, LeaseSettings
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.reflectors import Reflector
 from tranche_testcluster import Cluster
@@ -171,14 +171,28 @@ async def forgotten(client: ApiClient) -> None:
     task.cancel()
 
 
-def test_schedulers_that_start_together_get_different_terms(own: Cluster) -> None:
+def test_one_of_several_candidates_leads_and_every_leader_has_a_larger_term(own: Cluster) -> None:
+    settings = LeaseSettings("terms", duration=2, renewal=0.5, retry=0.1)
+
     async def scene(client: ApiClient) -> None:
-        first = await asyncio.gather(*(take_term(client, "default", "terms", f"pod-{i}") for i in range(5)))
-        assert sorted(first) == [1, 2, 3, 4, 5]
-        assert await take_term(client, "default", "terms", "late") == 6
+        candidates = [Leadership(client, "default", f"pod-{i}", settings) for i in range(4)]
+        waiting = {asyncio.create_task(one.take(lambda: 0)): one for one in candidates}
+        for term in range(1, len(candidates) + 1):
+            taken, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            leader = waiting.pop(winner := taken.pop())
+            assert not taken
+            assert winner.result() == term
+            assert [one.held for one in candidates] == [one is leader for one in candidates]
+            keeping = asyncio.create_task(leader.keep())
+            await asyncio.sleep(settings.duration + 0.5)
+            assert leader.held, "it renews"
+            assert not any(task.done() for task in waiting)
+            keeping.cancel()
+            if term % 2:  # the others fall silent, as if killed
+                await leader.release()
         path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/terms"
-        assert (await client.request("GET", path))["spec"]["holderIdentity"] == "late"
         await client.request("DELETE", path)
-        assert await take_term(client, "default", "terms", "later", above=6) == 7
+        late = Leadership(client, "default", "late", settings)
+        assert await late.take(lambda: 6) == 7
 
     run(own, scene)

@@ -18,6 +18,7 @@ ALLOWED = {
         "patch trainingjobs.tranche.dev/status", "patch sites.tranche.dev/status", "create events",
         "patch events.events.k8s.io", f"create leases.coordination.k8s.io -n {SYSTEM}",
         f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
+        "create tokenreviews.authentication.k8s.io",
     ],
     "tranche-operator": [
         "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",
@@ -29,7 +30,7 @@ ALLOWED = {
 }  # fmt: skip
 REFUSED = {
     "tranche-scheduler": [
-        "patch resourcequotas",
+        "patch resourcequotas", "create serviceaccounts/token",
         "create pods", "create pods/eviction", "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev",
         "delete trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
         "update leases.coordination.k8s.io -n default", "update trainingjobs.tranche.dev/status",
@@ -37,7 +38,7 @@ REFUSED = {
     "tranche-operator": [
         "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev", "watch nodes",
         "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services",
-        "create pods/exec", "create pods/binding", "list namespaces",
+        "create pods/exec", "create pods/binding", "create tokenreviews.authentication.k8s.io", "list namespaces",
         "list customresourcedefinitions.apiextensions.k8s.io", "get leases.coordination.k8s.io -n tranche-system",
         "create deployments.apps", "deletecollection pods",
     ],

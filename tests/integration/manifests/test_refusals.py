@@ -30,11 +30,34 @@ def edited(obj: Object, changes: dict[str, Any]) -> Object:
     return result
 
 
+STAGING = "spec.data.staging.template"
+
+
+def staged(changes: dict[str, Any]) -> dict[str, Any]:
+    """A job with a valid staging template, and then these changes."""
+    template = {"template": {"spec": {"containers": [{"name": "copy", "image": "copy"}]}}}
+    data = {"spec.data.site": "edge-a", "spec.data.chunkSize": "1Mi", "spec.data.staging": template}
+    return data | changes
+
+
 JOBS: dict[str, tuple[dict[str, Any], str]] = {
     "name too long": ({"metadata.name": "a" * 51}, "metadata.name must have at most 50 characters"),
     "name begins with a digit": ({"metadata.name": "3d-net"}, "begin with a letter"),
     "name with a dot": ({"metadata.name": "resnet.50"}, "letters, digits and '-'"),
     "no workers": ({"spec.workers": REMOVED}, "spec.workers: Required value"),
+    "staging asks for a GPU": (
+        staged({f"{STAGING}.spec.containers.0.resources.limits": {"nvidia.com/gpu": 1}}),
+        "a staging pod copies data: leave out GPUs",
+    ),
+    "staging of a MIG device": (
+        staged({f"{STAGING}.spec.containers.0.resources.requests": {"nvidia.com/mig-1g.5gb": 1}}),
+        "a staging pod copies data: leave out GPUs",
+    ),
+    "staging from nowhere": (
+        {"spec.data.staging": staged({})["spec.data.staging"]},
+        "staging needs site and chunkSize",
+    ),
+    "staging places its pod": (staged({f"{STAGING}.spec.nodeName": "n1"}), "tranche places the pods"),
     "unknown field": ({"spec.replicas": 3}, 'unknown field "spec.replicas"'),
     "zero chunks": ({"spec.data.chunks": 0}, "spec.data.chunks in body should be greater than or equal to 1"),
     "too many chunks": ({"spec.data.chunks": 2001}, "spec.data.chunks in body should be less than or equal to 2000"),
@@ -166,6 +189,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "other chunks": ({"spec.data.chunks": 5}, "chunks, epochs and batchesPerChunk cannot change"),
     "more epochs": ({"spec.data.epochs": 3}, "chunks, epochs and batchesPerChunk cannot change"),
     "other batches": ({"spec.data.batchesPerChunk": 11}, "chunks, epochs and batchesPerChunk cannot change"),
+    "staging added": (staged({}), "staging cannot be added or removed"),
     "data removed": ({"spec.data": REMOVED, "spec.parameterServers": REMOVED}, "data cannot be added or removed"),
     "parameter servers removed": ({"spec.parameterServers": REMOVED}, "the trained model is in them"),
     "parameter servers scaled": ({"spec.parameterServers.replicas": 2}, "cannot be added, removed or scaled"),

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from operator_lab import SITE, TEMPLATE, Lab, server, window
 from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.resources import TrainingJob
+from tranche.kube.resources import SiteSpec, TrainingJob
 from tranche_operator import pods as manifests
 from tranche_operator.actions import (
     Action,
@@ -24,7 +24,7 @@ from tranche_operator.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.applies import CHANGED_SECONDS, Applier
+from tranche_operator.applies import CHANGED_SECONDS, PASSING_SECONDS, Applier
 from tranche_operator.events import EventRecorder
 from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed, PodView, ServiceState
@@ -66,14 +66,19 @@ def apply(lab: Lab, *actions: Action, seen: Observed | None = None, memory: Memo
     return wish
 
 
-def make_pod(lab: Lab, **spec: Any) -> PodView:
-    """Job cats with one window, and its pod."""
-    lab.create(**spec)
-    lab.plan(window(0, 1))
+def creations(lab: Lab) -> list[CreatePod]:
+    """Of all planned workers of job cats."""
     job = observe(lab).job
     assert job is not None
     assert job.status.plan is not None
-    assert apply(lab, CreatePod(manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS), "R", "w")) is None
+    return [CreatePod(manifests.worker_pod(job, one, SETTINGS), "R", "w") for one in job.status.plan.workers]
+
+
+def make_pod(lab: Lab, windows: int = 1, **spec: Any) -> PodView:
+    """Job cats with some windows, and the pod of the first."""
+    lab.create(**spec)
+    lab.plan(*(window(index, index + 1) for index in range(windows)))
+    assert apply(lab, creations(lab)[0]) is None
     (pod,) = observe(lab).pods
     return pod
 
@@ -81,14 +86,33 @@ def make_pod(lab: Lab, **spec: Any) -> PodView:
 class TestPods:
     def test_creating_twice_is_harmless(self, lab: Lab) -> None:
         make_pod(lab)
-        job = observe(lab).job
-        assert job is not None
-        assert job.status.plan is not None
-        create = CreatePod(manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS), "R", "w")
         memory = Memory()
-        assert apply(lab, create, memory=memory) is None
+        assert apply(lab, *creations(lab), memory=memory) is None
         assert not memory.rejections
         assert list(lab.pods()) == ["cats-worker-0-1"]
+
+    def test_a_403_that_may_pass_is_no_refusal_until_it_has_lasted(self, lab: Lab) -> None:
+        lab.create()
+        lab.plan(window(0, 1))
+        seen, action, memory = observe(lab), creations(lab)[0], Memory()
+        stranger = lab.cluster.service_account_kubeconfig("default", "default")  # as before the roles are known
+
+        def tried(at: datetime) -> float | None:
+            async def main() -> float | None:
+                async with ApiClient.connect(str(stranger)) as client:
+                    applier = Applier(client, memory, EventRecorder(client, lambda: at), SETTINGS, lambda: at)
+                    return await applier.apply(seen, [action])
+
+            return asyncio.run(main())
+
+        begin = now()
+        assert tried(begin) == PASSING_SECONDS
+        assert not memory.rejections
+        assert tried(begin + timedelta(seconds=SETTINGS.forbidden_patience)) == 0.0
+        assert memory.rejections[seen.key].reason == "Forbidden"
+        assert apply(lab, action, memory=memory) is None
+        assert not memory.rejections
+        assert not memory.forbidden
 
     def test_a_late_eviction_does_not_hit_the_successor(self, lab: Lab) -> None:
         pod = make_pod(lab)
@@ -106,12 +130,37 @@ class TestPods:
         assert observe(lab).pods[0].finalizers == ()
 
     def test_only_our_gate_is_removed(self, lab: Lab) -> None:
-        pod = make_pod(lab, chunks=None, workers=2)
+        pod = make_pod(lab, windows=2, chunks=None, workers=2)
         assert pod.gates == ("tranche.dev/gang",)
         assert apply(lab, UngatePod(pod.name, WRONG, 0)) == CHANGED_SECONDS
         assert apply(lab, UngatePod(pod.name, pod.uid, 0)) is None
         assert apply(lab, UngatePod(pod.name, pod.uid, 0)) == CHANGED_SECONDS
         assert observe(lab).pods[0].gates == ()
+
+    def test_a_gang_is_let_go_in_the_pass_that_creates_its_last_member(self, lab: Lab) -> None:
+        first = make_pod(lab, windows=3, chunks=None, workers=3)
+        assert first.gates == ("tranche.dev/gang",)
+        _, second, third = creations(lab)
+        assert apply(lab, second) is None
+        assert [pod.gates for pod in observe(lab).pods] == 2 * [("tranche.dev/gang",)]
+        assert apply(lab, third) is None
+        assert [pod.gates for pod in observe(lab).pods] == 3 * [()]
+
+    def test_what_is_done_is_told_when_all_is_done(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+        lab.create(chunks=None, workers=2)
+        lab.plan(window(0, 1), window(1, 2))
+        sent: list[tuple[str, str]] = []
+        send = ApiClient._send
+
+        async def note(client: ApiClient, method: str, path: str, *more: Any) -> Any:
+            sent.append((method, path.partition(f"/namespaces/{lab.namespace}/")[2].partition("/")[0]))
+            return await send(client, method, path, *more)
+
+        seen, actions = observe(lab), creations(lab)
+        monkeypatch.setattr(ApiClient, "_send", note)
+        assert apply(lab, *actions, seen=seen) is None
+        assert lab.events()["R"]["message"] == "2 pods: w; w"
+        assert sent == [("POST", "pods")] * 2 + [("PATCH", "pods")] * 2 + [("PATCH", "events")]
 
     def test_what_is_gone_is_no_error(self, lab: Lab) -> None:
         lab.create()
@@ -265,9 +314,9 @@ def test_the_api_server_accepts_our_pods(lab: Lab, gang: bool, template: dict[st
     job = seen.job
     assert job is not None
     assert job.status.plan is not None
-    labels = {"pool": "burst"}
-    pods = [manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS, labels)]
-    pods += [manifests.server_pod(job, entry, SETTINGS, labels) for entry in job.status.plan.parameter_servers]
+    site = SiteSpec(node_selector={"pool": "burst"})
+    pods = [manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS, site)]
+    pods += [manifests.server_pod(job, entry, SETTINGS, site) for entry in job.status.plan.parameter_servers]
     memory = Memory()
     apply(lab, CheckTemplate(1, (*pods, *manifests.checked_pods(job, SETTINGS))), seen=seen, memory=memory)
     finding = memory.verdicts[seen.key].finding

@@ -32,7 +32,7 @@ def test_least_remaining_work_runs_first_and_the_preempted_job_goes_on_where_it_
 
 
 def test_a_planner_that_is_killed_takes_up_queue_and_preemption_where_they_were(whole: Whole) -> None:
-    whole.submit("long", chunks=4, seconds=10.0)
+    whole.submit("long", chunks=4, seconds=25.0)
     whole.until("all four run", lambda: whole.status("long").get("activeWorkers") == 4)
     whole.stack.kill("scheduler")
     whole.submit("short", chunks=1, seconds=0.5)

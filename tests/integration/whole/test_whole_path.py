@@ -1,18 +1,10 @@
 """From kubectl apply to Succeeded, on a real control plane."""
 
-import contextlib
 import json
-import socket
 import time
 import urllib.request
 
 from wholes import Whole
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_an_applied_job_is_planned_bound_by_kube_scheduler_and_succeeds(whole: Whole) -> None:
@@ -140,26 +132,3 @@ def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
     whole.cluster.request("PATCH", path, {"spec": {"suspend": False}}, kind)
     whole.until_phase("pausing", "Succeeded")
     whole.delete("pausing")
-
-
-def test_a_scheduler_that_was_replaced_is_refused_and_stops(whole: Whole) -> None:
-    old = whole.stack.processes.pop("scheduler")
-    port, whole.stack.port = whole.stack.port, 0
-    try:
-        with contextlib.ExitStack() as stack:
-            whole.stack.port = free_port()
-            whole.stack.start_scheduler()
-            stack.callback(whole.stack.kill, "scheduler")
-            for _ in range(5):  # the old one may find a job over before it has anything to write about it
-                whole.submit("witness", seconds=0.5)
-                whole.until_phase("witness", "Succeeded")
-                whole.delete("witness")
-                if old.poll() is not None:
-                    break
-            whole.until("the old process ended", lambda: old.poll() is not None)
-            assert "another scheduler has taken over" in whole.stack.log("scheduler").read_text()
-    finally:
-        old.kill()
-        old.wait()
-        whole.stack.port = port
-        whole.stack.start_scheduler()

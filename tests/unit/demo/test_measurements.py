@@ -3,7 +3,7 @@
 import pytest
 
 from tranche.demo.courses import Course, Stay
-from tranche.demo.measurements import measure_delays, report_seconds, start_errors
+from tranche.demo.measurements import measure_delays, report_seconds, start_errors, turnarounds
 from tranche.simulation.delays import Delays
 
 
@@ -69,3 +69,37 @@ def test_where_a_line_would_fall_or_begin_below_zero_the_mean_counts(seconds: tu
     measured = measure_delays({"j": course(*stays)}, 0.0)
     assert measured.start_seconds == pytest.approx(sum(seconds) / 2)
     assert measured.crowd_seconds == 0.0
+
+
+def test_a_gpu_that_somebody_waited_for_is_idle_from_the_end_that_made_room_to_the_start() -> None:
+    small = Stay("a", (0,), 0.0, started=0.5, ended=4.0, outcome="Succeeded")
+    large = Stay("a", (0,), 0.0, started=0.5, ended=9.0, outcome="Succeeded")
+    pair = [Stay("a", (i,), 9.1, started=9.3 + i / 10, ended=12.0, outcome="Succeeded") for i in (0, 1)]
+    courses = {"s": course(small), "l": course(large), "p": course(*pair, submitted=1.0)}
+    first, second = turnarounds(courses, {"a": 2})
+    assert (first.freed, second.freed) == (9.0, 9.0), "one GPU was free from 4 on, and the pair needs both"
+    assert first.seconds == pytest.approx(0.3)
+    assert second.seconds == pytest.approx(0.4)
+    assert first.planning_seconds == pytest.approx(0.1)
+    assert first.starting_seconds == pytest.approx(0.2)
+
+
+def test_a_start_for_which_somebody_has_to_leave_counts_from_when_that_one_has_left() -> None:
+    victim = Stay("a", (0,), 0.0, started=0.5, closing=5.0, ended=6.0, outcome="Preempted")
+    heir = Stay("a", (0,), 5.0, handover=True, started=6.25, ended=8.0, outcome="Succeeded")
+    (found,) = turnarounds({"v": course(victim), "h": course(heir, submitted=5.0)}, {"a": 1})
+    assert (found.seconds, found.planning_seconds, found.starting_seconds) == (0.25, 0.0, 0.25)
+
+
+def test_a_start_that_found_free_gpus_turns_none_around() -> None:
+    early = Stay("a", (0,), 0.0, started=0.5, ended=2.0, outcome="Succeeded")
+    late = Stay("a", (0,), 7.0, started=7.5, ended=8.0, outcome="Succeeded")
+    assert turnarounds({"e": course(early), "l": course(late, submitted=7.0)}, {"a": 1, "b": 1}) == []
+
+
+def test_an_end_that_is_told_after_the_next_start_left_its_gpu_idle_for_no_time() -> None:
+    before = Stay("a", (0,), 0.0, started=1.0, ended=12.0)
+    after = Stay("a", (0,), 10.0, started=11.0, ended=15.0)
+    last = Stay("a", (0,), 15.0, started=17.0, ended=20.0)
+    courses = {"b": course(before), "a": course(after, submitted=5.0), "l": course(last, submitted=5.0)}
+    assert [one.seconds for one in turnarounds(courses, {"a": 1})] == [0.0, 2.0]

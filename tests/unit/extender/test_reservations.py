@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -42,6 +43,17 @@ def test_an_open_window_reserves_its_node_until_its_pod_is_bound_anywhere() -> N
     assert stores.view.reservations.objection("n1", "ns/other", ONE)
     stores.add_pod(worker("cats", 0, 1, "n2"))
     assert stores.view.reservations.objection("n1", "ns/other", ONE) == ""
+
+
+def test_a_chief_reserves_its_node_by_its_own_requests_until_it_is_bound_or_closed() -> None:
+    stores = Stores(["n1"], gpus=1)
+    chief = {"index": 0, "attempt": 1, "site": "edge-a", "node": "n1"}
+    stores.add_job("cats", gpus=0, chief=chief)
+    assert stores.view.reservations.objection("n1", "ns/other", ONE) == "n1 is reserved for ns/cats-chief-0-1"
+    stores.add_job("cats", gpus=0, chief={**chief, "state": "Closing"})
+    assert stores.view.reservations.objection("n1", "ns/other", ONE) == ""
+    pod = stores.add_pod(worker("cats", 0, 1, "n1", role="chief"))
+    assert stores.view.reservations.leaving("n1") == pod.key
 
 
 def test_a_window_whose_pod_was_bound_before_the_plan_was_seen_reserves_nothing() -> None:
@@ -125,6 +137,15 @@ class TestLeaving:
         stores.add_pod(worker("cats", 0, 1, "n1", plan="1.3"))
         stores.add_job("cats", stamp=(1, 2))
         stores.add_pod(worker("dogs", 0, 1, "n1"))
+        assert stores.view.reservations.leaving("n1") == ""
+
+    def test_a_pod_that_brings_data_is_not_leaving(self) -> None:
+        stores = Stores(["n1"])
+        bringing = worker("cats", 0, 1, "n1", plan="1.1")
+        labels = {**bringing.metadata.labels, "tranche.dev/role": "staging"}
+        metadata = msgspec.structs.replace(bringing.metadata, labels=labels)
+        stores.add_pod(msgspec.structs.replace(bringing, metadata=metadata))
+        stores.add_job("cats", stamp=(1, 2))
         assert stores.view.reservations.leaving("n1") == ""
 
     def test_strangers_and_pods_of_open_windows_and_ended_pods_are_not_leaving(self) -> None:

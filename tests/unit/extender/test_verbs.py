@@ -12,6 +12,7 @@ from tranche.kube.structs import Metadata, PodSpec
 
 LEAVING: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
 NODES = ["n1", "n2", "n3"]
+NOW = 1_800_000_000.0
 
 
 def scores(pod: Pod, stores: Stores, names: list[str]) -> dict[str, int]:
@@ -105,6 +106,16 @@ class TestFallbacks:
         assert filter_nodes(worker("cats", 0, 1), ["n2"], stores.view).node_names == []
 
 
+def test_a_chief_goes_to_its_planned_node_and_is_named_when_it_is_closed() -> None:
+    stores = Stores(NODES)
+    chief = {"index": 0, "attempt": 5, "site": "edge-a", "node": "n2"}
+    stores.add_job("cats", window(0, 1, "n1"), chief=chief)
+    found = filter_nodes(worker("cats", 0, 5, gpus=0, role="chief"), NODES, stores.view)
+    assert found.node_names == ["n2"]
+    older = filter_nodes(worker("cats", 0, 4, gpus=0, role="chief"), NODES, stores.view)
+    assert older.failed_and_unresolvable_nodes["n1"] == "chief (attempt 4) of ns/cats was closed by plan 1.1"
+
+
 class TestStrangers:
     def test_a_service_preempts_training_and_passes_everywhere(self) -> None:
         stores = Stores(NODES, gpus=1)
@@ -127,7 +138,7 @@ class TestStrangers:
         stores.add_job("cats", window(0, 1, "n1"))
         assert filter_nodes(stranger("batch", gpus=0, priority=-100), NODES, stores.view) == FilterResult(NODES)
 
-    @pytest.mark.parametrize("broken", [{"tranche.dev/index": "x"}, {"tranche.dev/role": "chief"}])
+    @pytest.mark.parametrize("broken", [{"tranche.dev/index": "x"}, {"tranche.dev/role": "guest"}])
     def test_a_pod_whose_labels_are_not_ours_is_a_stranger(self, broken: dict[str, str]) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 1, "n1"))
@@ -199,27 +210,27 @@ class TestPreempt:
     def test_a_training_pod_may_evict_on_its_planned_node_only(self) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 1, "n2"))
-        assert preempt(worker("cats", 0, 1), self.VICTIMS, stores.view) == {"n2": self.VICTIMS["n2"]}
+        assert preempt(worker("cats", 0, 1), self.VICTIMS, stores.view, NOW) == {"n2": self.VICTIMS["n2"]}
 
     def test_a_rejected_pod_may_evict_nowhere(self) -> None:
         stores = Stores(NODES)
         stores.add_job("cats")
-        assert preempt(worker("cats", 0, 1), self.VICTIMS, stores.view) == {}
+        assert preempt(worker("cats", 0, 1), self.VICTIMS, stores.view, NOW) == {}
 
     def test_a_service_may_evict_anywhere(self) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 1, "n2"))
-        assert preempt(stranger("web"), self.VICTIMS, stores.view) == self.VICTIMS
+        assert preempt(stranger("web"), self.VICTIMS, stores.view, NOW) == self.VICTIMS
 
     def test_an_equal_or_lower_pod_evicts_nobody_where_a_plan_waits(self) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 1, "n2"))
-        kept = preempt(stranger("batch", priority=-10), self.VICTIMS, stores.view)
+        kept = preempt(stranger("batch", priority=-10), self.VICTIMS, stores.view, NOW)
         assert list(kept) == ["n1", "n3"]
 
     def test_a_pod_whose_requests_cannot_be_read_evicts_nobody(self) -> None:
         made = Pod(spec=PodSpec(overhead={"cpu": "lots"}))
-        assert preempt(made, self.VICTIMS, Stores(NODES).view) == {}
+        assert preempt(made, self.VICTIMS, Stores(NODES).view, NOW) == {}
 
 
 NAMES = st.lists(st.sampled_from(["n1", "n2", "n3", "n4", "absent"]), max_size=8)
@@ -250,4 +261,4 @@ def test_every_input_node_is_named_exactly_once_in_every_answer(
     assert sorted(entry.host for entry in found) == sorted(set(names))
     assert all(0 <= entry.score <= 10 for entry in found)
     victims = dict.fromkeys(names, MetaVictims())
-    assert set(preempt(pod, victims, stores.view)) <= set(names)
+    assert set(preempt(pod, victims, stores.view, NOW)) <= set(names)

@@ -222,3 +222,30 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytes
             await credentials.renew()
 
     asyncio.run(load())
+
+
+def test_a_cancellation_that_nobody_asked_for_is_a_failed_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        async def give_up(*_: object, **__: object) -> None:
+            raise asyncio.CancelledError
+
+        async with ApiClient.connect(config) as client:
+            monkeypatch.setattr(client._session, "request", give_up)
+            with pytest.raises(Unreachable, match="given up below HTTP"):
+                await client.request("GET", PATH)
+
+    run(tmp_path, scenario)
+
+
+def test_who_is_cancelled_while_it_waits_for_an_answer_is_cancelled(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        async with ApiClient.connect(config) as client:
+            task = asyncio.create_task(client.request("GET", PATH, params={"watch": "true", "resourceVersion": "0"}))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(tmp_path, scenario)

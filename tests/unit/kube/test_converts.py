@@ -1,6 +1,7 @@
 """API objects as the planner's values, and back."""
 
 import copy
+from math import inf
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tranche.kube.converts import (
     to_site,
 )
 from tranche.kube.resources import Condition, Plan, Progress, SiteObject, TrainingJob
-from tranche.model import AttemptRecord, JobPlan, JobProgress, PlannedServer, Tier, Window, WindowState
+from tranche.model import AttemptRecord, Checkpoint, JobPlan, JobProgress, PlannedServer, Tier, Window, WindowState
 
 TEMPLATE = {
     "spec": {
@@ -83,11 +84,27 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         plan.attempts,
     )
     progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, (AttemptRecord(0, 1, "n1", "Failed", 3),))
-    assert read_progress(Progress.model_validate(progress_status(progress, 6))) == progress
+    job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
+    written = progress_status(progress, job, 57.5, estimated=True)
+    assert read_progress(Progress.model_validate(written)) == progress
+    assert (written["chunks"], written["batches"], written["estimated"]) == ("2/6", 57.5, True)
+
+
+def test_a_checkpoint_survives_with_whole_chunks_as_a_set() -> None:
+    job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
+    progress = JobProgress(checkpoint=Checkpoint(9, {0: 20.0, 1: 20.0, 2: 7.0, 3: 0.0}))
+    written = progress_status(progress, job, 47.0, estimated=False)
+    assert written["checkpoint"] == {"attempt": 9, "done": "0-1", "running": [{"chunk": 2, "batches": 7.0}]}
+    again = read_progress(Progress.model_validate(written)).checkpoint
+    assert again is not None
+    assert (again.attempt, again.batches) == (9, {0: inf, 1: inf, 2: 7.0})
 
 
 def test_a_plan_that_was_written_for_a_deleted_namesake_is_not_read() -> None:
-    written = {"plan": plan_status(JobPlan(1, ""), "old", 1, 1), "progress": progress_status(JobProgress(), 4)}
+    written = {
+        "plan": plan_status(JobPlan(1, ""), "old", 1, 1),
+        "progress": progress_status(JobProgress(), to_job(resource()), 0.0, estimated=False),
+    }
     body = resource().model_dump(by_alias=True, exclude_none=True, mode="json")
     late = TrainingJob.model_validate({**body, "status": {**written, "phase": "Waiting"}})
     assert (late.status.plan, late.status.progress, late.status.phase) == (None, None, "Waiting")
@@ -134,3 +151,21 @@ def test_a_job_is_sized_if_its_user_says_how_long_a_step_or_the_whole_takes() ->
     assert not to_job(resource()).sized
     assert to_job(resource(estimatedDuration="2h")).sized
     assert to_job(resource(model={"stepTime": "120ms"})).sized
+
+
+def test_a_chief_has_a_shape_of_its_own() -> None:
+    requests = {"cpu": "250m", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    job = to_job(resource(chief={"template": {"spec": {"containers": [{"resources": {"requests": requests}}]}}}))
+    assert job.chief is not None
+    assert (job.chief.requests.cpu, job.chief.requests.gpus, job.helpers, job.chunks) == (250, 1, 1, 4)
+
+
+def test_the_place_of_a_chief_survives_the_status() -> None:
+    servers = (
+        PlannedServer(0, 3, "s", "n1", is_chief=True),
+        PlannedServer(0, 4, "s", "n2", ("n3",), WindowState.CLOSING),
+    )
+    written = plan_status(JobPlan(1, "runs", 4, servers=servers), "u", 1, 2)
+    assert (written["chief"]["node"], len(written["parameterServers"])) == ("n1", 1)
+    assert read_plan(Plan.model_validate(written)).servers == servers
+    assert "chief" not in plan_status(JobPlan(1, "waits", 4), "u", 1, 3)

@@ -1,3 +1,5 @@
+"""Candidates for a Lease in virtual time, each against a server that is told what to answer."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -6,69 +8,199 @@ import pytest
 
 from fake_api_servers import FakeApi, run
 from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.leases import take_term
+from tranche.kube.leases import DeposedError, Leadership, LeaseSettings
 
 Answer = tuple[int, dict[str, Any], dict[str, str]]
 ABSENT: Answer = (404, {"reason": "NotFound"}, {})
 CONFLICT: Answer = (409, {"reason": "Conflict"}, {})
+BROKEN: Answer = (500, {"reason": "InternalError"}, {})
+FORBIDDEN: Answer = (403, {"reason": "Forbidden"}, {})
+SETTINGS = LeaseSettings(duration=8, renewal=2.0, retry=1.0)
 
 
-def lease(transitions: int | None, version: str = "7") -> Answer:
-    spec = {"leaseDurationSeconds": 15} | ({} if transitions is None else {"leaseTransitions": transitions})
+def lease(transitions: int | None, holder: str = "", renewed: str = "t0", version: str = "7") -> Answer:
+    spec: dict[str, Any] = {"leaseDurationSeconds": 8, "renewTime": renewed}
+    spec |= {} if transitions is None else {"leaseTransitions": transitions}
+    spec |= {"holderIdentity": holder} if holder else {}
     return 200, {"metadata": {"name": "tranche-scheduler", "resourceVersion": version}, "spec": spec}, {}
+
+
+class Candidate:
+    """One with a clock that only sleeping moves."""
+
+    def __init__(self, client: ApiClient, identity: str = "me") -> None:
+        self.now = 100.0
+        self.leadership = Leadership(client, "ns", identity, SETTINGS, clock=lambda: self.now, sleep=self._sleep)
+
+    async def take(self, largest: int = 0) -> int:
+        return await self.leadership.take(lambda: largest)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def bodies(api: FakeApi) -> list[dict[str, Any]]:
+    return [json.loads(body) for body in api.bodies if body]
 
 
 def test_the_first_scheduler_creates_the_lease_with_term_one(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
-        api.answers += [ABSENT, (201, {}, {})]
+        api.answers += [ABSENT, lease(1, "me")]
         async with ApiClient.connect(config) as client:
-            assert await take_term(client, "ns", identity="pod-1") == 1
-        written = json.loads(api.bodies[-1])
+            assert await Candidate(client).take() == 1
+        written = bodies(api)[-1]
         assert written["metadata"] == {"name": "tranche-scheduler", "namespace": "ns"}
-        assert (written["spec"]["holderIdentity"], written["spec"]["leaseTransitions"]) == ("pod-1", 1)
+        assert (written["spec"]["holderIdentity"], written["spec"]["leaseTransitions"]) == ("me", 1)
 
     run(tmp_path, scenario)
 
 
-def test_a_later_one_counts_up_and_overwrites_only_what_it_has_read(tmp_path: Path) -> None:
+def test_a_released_lease_is_taken_at_once_and_only_as_it_was_read(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
-        api.answers += [lease(4), (200, {}, {})]
+        api.answers += [lease(4), lease(5, "me")]
         async with ApiClient.connect(config) as client:
-            assert await take_term(client, "ns") == 5
-        written = json.loads(api.bodies[-1])
-        assert written["metadata"]["resourceVersion"] == "7"
-        assert written["spec"]["leaseDurationSeconds"] == 15
+            candidate = Candidate(client)
+            assert await candidate.take() == 5
+            assert candidate.now == 100.0
+        assert bodies(api)[-1]["metadata"]["resourceVersion"] == "7"
+
+    run(tmp_path, scenario)
+
+
+def test_a_lease_that_another_renews_is_waited_for_and_taken_when_it_has_not_changed_for_its_duration(
+    tmp_path: Path,
+) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        renewed = [lease(4, "other", f"t{second // 2}") for second in range(6)]  # every two seconds, until the fifth
+        silent = [lease(4, "other", "t2")] * 7
+        api.answers += [*renewed, *silent, lease(5, "me")]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            assert await candidate.take() == 5
+            assert candidate.now == 100.0 + 4 + 8
+
+    run(tmp_path, scenario)
+
+
+def test_a_process_that_finds_itself_as_the_holder_is_its_own_successor(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(4, "me"), lease(5, "me")]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            assert (await candidate.take(), candidate.now) == (5, 100.0)
 
     run(tmp_path, scenario)
 
 
 def test_whoever_was_slower_tries_again_and_gets_a_larger_term(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
-        api.answers += [ABSENT, CONFLICT, lease(1), CONFLICT, lease(2), (200, {}, {})]
+        api.answers += [ABSENT, CONFLICT, lease(1), CONFLICT, lease(2), lease(3, "me")]
         async with ApiClient.connect(config) as client:
-            assert await take_term(client, "ns") == 3
+            assert await Candidate(client).take() == 3
 
     run(tmp_path, scenario)
 
 
 def test_a_deleted_lease_does_not_lead_back_to_terms_that_plans_have(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
-        api.answers += [ABSENT, (201, {}, {}), lease(None), (200, {}, {})]
+        api.answers += [ABSENT, lease(42, "me"), lease(None), lease(1, "me")]
         async with ApiClient.connect(config) as client:
-            assert await take_term(client, "ns", above=41) == 42
-            assert await take_term(client, "ns") == 1
+            assert await Candidate(client).take(largest=41) == 42
+            assert await Candidate(client).take() == 1
 
     run(tmp_path, scenario)
 
 
-def test_a_refusal_is_not_retried(tmp_path: Path) -> None:
+def test_who_waits_outlasts_a_server_that_fails_but_not_one_that_refuses_for_long(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
-        api.answers.append((403, {"reason": "Forbidden"}, {}))
+        api.answers += [BROKEN, lease(1), BROKEN, lease(1), lease(2, "me"), *[FORBIDDEN] * 60, (400, {}, {})]
         async with ApiClient.connect(config) as client:
+            assert await Candidate(client).take() == 2
+            refused = Candidate(client)
             with pytest.raises(ApiError, match="403"):
-                await take_term(client, "ns")
-            api.answers += [lease(1), (403, {"reason": "Forbidden"}, {})]
-            with pytest.raises(ApiError, match="403"):
-                await take_term(client, "ns")
+                await refused.take()
+            assert refused.now == 100.0 + SETTINGS.forbidden
+            del api.answers[:-1]
+            with pytest.raises(ApiError, match="400"):
+                await Candidate(client).take()
+
+
+def test_a_server_that_has_just_started_and_knows_no_roles_yet_is_asked_again(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [FORBIDDEN, lease(1), FORBIDDEN, lease(1), lease(2, "me")]
+        async with ApiClient.connect(config) as client:
+            assert await Candidate(client).take() == 2
+
+    run(tmp_path, scenario)
+
+
+def test_the_holder_renews_outlasts_failures_and_stops_when_another_one_holds_the_lease(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(1), lease(2, "me", version="8"), lease(2, "me", version="9"), BROKEN, BROKEN]
+        api.answers += [lease(2, "me", version="10"), CONFLICT, lease(3, "other")]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            await candidate.take()
+            with pytest.raises(DeposedError, match="held by other"):
+                await candidate.leadership.keep()
+            assert candidate.now == 100.0 + 4 * 2, "the first renewal is at once"
+            assert not candidate.leadership.held
+        assert [body["metadata"]["resourceVersion"] for body in bodies(api)] == ["7", "8", "9", "9", "9", "10"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_conflict_over_something_else_in_the_lease_does_not_depose(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(1), lease(2, "me"), CONFLICT, lease(2, "me", version="11"), *[FORBIDDEN] * 40]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            await candidate.take()
+            with pytest.raises(DeposedError, match="could not be renewed"):
+                await candidate.leadership.keep()
+        assert bodies(api)[-1]["metadata"]["resourceVersion"] == "11"
+
+    run(tmp_path, scenario)
+
+
+def test_the_holder_counts_from_before_it_renewed_so_that_it_stops_before_another_one_begins(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(1), lease(2, "me")]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            await candidate.take()
+            candidate.now += SETTINGS.takeover - 0.01
+            assert candidate.leadership.held
+            candidate.now += 0.01  # as after SIGSTOP and SIGCONT
+            assert not candidate.leadership.held
+
+    run(tmp_path, scenario)
+
+
+def test_a_new_leader_has_time_to_read_all_jobs_and_then_holds_the_lease_by_renewals(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(1), lease(2, "me"), lease(2, "me"), CONFLICT, lease(3, "other")]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            await candidate.take()
+            with pytest.raises(DeposedError):
+                await candidate.leadership.keep()
+        seconds = [body["spec"]["leaseDurationSeconds"] for body in bodies(api)]
+        assert seconds == [SETTINGS.takeover, SETTINGS.duration, SETTINGS.duration]
+
+    run(tmp_path, scenario)
+
+
+def test_who_stops_lets_go_of_a_lease_that_it_holds_and_of_no_other(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(1), lease(2, "me"), lease(2)]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            await candidate.leadership.release()
+            assert api.bodies == []
+            await candidate.take()
+            await candidate.leadership.release()
+            assert bodies(api)[-1]["spec"]["holderIdentity"] == ""
+            assert not candidate.leadership.held
 
     run(tmp_path, scenario)

@@ -195,9 +195,12 @@ class TestProgress:
     def test_what_a_worker_writes_is_read_back(self, batches: dict[int, int]) -> None:
         assert termination_progress(pod(status=ended(143, json.dumps(batches)))) == batches
 
+    def test_a_member_of_a_gang_writes_a_fraction_of_its_one_batch(self) -> None:
+        assert termination_progress(pod(status=ended(143, '{"3": 0.375}'))) == {3: 0.375}
+
     @pytest.mark.parametrize(
         "message",
-        ["", "Killed", "[1]", '{"a": 1}', '{"1": -1}', '{"-1": 1}', '{"1": "2"}', '{"1": 1', '{"1": 1.5}', "null",
+        ["", "Killed", "[1]", '{"a": 1}', '{"1": -1}', '{"-1": 1}', '{"1": "2"}', '{"1": 1', '{"1.5": 1}', "null",
          '{"1": true}', '{"1": 99999999999999999999999}'],
     )  # fmt: skip
     def test_any_other_message_says_nothing(self, message: str) -> None:

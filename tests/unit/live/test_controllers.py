@@ -1,75 +1,18 @@
 """The controller on watch stores that are filled by hand; what it writes is read from its writer's queue."""
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from tranche.kube.metrics import Metrics
+from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.resources import SiteObject
 from tranche.kube.structs import QuotaObject
 from tranche.live import Controller
-from tranche.live.views import Watches
-from tranche.planner import Planner, PlannerSettings
-from tranche.policies import get_policy
-
-NOW = 1_800_000_000.0
-
-
-def resource(name: str, duration: str | None = "1h", **status: Any) -> TrainingJob:
-    requests = {"nvidia.com/gpu": "1", "cpu": "1"}
-    template = {"spec": {"containers": [{"name": "t", "resources": {"requests": requests}}]}}
-    created = datetime.fromtimestamp(NOW, UTC).isoformat()
-    return TrainingJob.model_validate(
-        {
-            "metadata": {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created},
-            "spec": {
-                "data": {"chunks": 2},
-                "estimatedDuration": duration,
-                "workers": {"maxReplicas": 2, "template": template},
-            },
-            "status": status,
-        }
-    )
-
-
-async def taken_over(
-    *jobs: TrainingJob,
-    sites: tuple[SiteObject, ...] = (),
-    quotas: tuple[QuotaObject, ...] = (),
-    policy: str = "chunk-faithful",
-) -> Controller:
-    """A controller that has just read these objects; the client is never used: nothing is sent."""
-    watches = Watches(None)  # type: ignore[arg-type]
-    for job in jobs:
-        watches.jobs.store[job.key] = job
-    for site in sites:
-        watches.sites.store[site.metadata.name] = site
-    for quota in quotas:
-        watches.quotas.store[f"{quota.metadata.namespace}/{quota.metadata.name}"] = quota
-    node = {
-        "metadata": {"name": "n1", "labels": {"zone": "good"}},
-        "status": {
-            "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "2"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-    watches.nodes.store["n1"] = msgspec.convert(node, NodeObject)
-    planner = Planner(get_policy(policy), PlannerSettings(validate=True))
-    controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW)  # type: ignore[arg-type]
-    controller.term = 1
-    controller._restore()
-    return controller
-
-
-def written(controller: Controller, name: str) -> dict[str, Any]:
-    build = controller.writer._builds[f"/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/{name}/status"]
-    body = build()
-    assert body is not None
-    return dict(body["status"])
+from tranche.model import Report
+from tranche.planner import ParameterServerLost, WorkerStarted
 
 
 def test_a_job_that_cannot_be_read_is_told_so_and_keeps_its_ledger_while_others_are_planned() -> None:
@@ -96,6 +39,25 @@ def test_a_site_that_cannot_be_read_does_not_stop_the_others() -> None:
     assert written(controller, "good")["plan"]["workers"][0]["site"] == "good"
 
 
+def test_a_node_that_claims_senselessly_many_gpus_is_left_out_and_the_others_are_planned_with() -> None:
+    def node(name: str, gpus: str) -> NodeObject:
+        allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": gpus}
+        conditions = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": allocatable, "conditions": conditions}
+        return msgspec.convert({"metadata": {"name": name, "labels": {"zone": "good"}}, "status": status}, NodeObject)
+
+    controller = asyncio.run(taken_over())
+    reported(controller, "nodes", "n0", node("n0", "1E"))
+    reported(controller, "nodes", "n2", node("n2", "16384"))
+    spec = {"nodeSelector": {"zone": "good"}}
+    site = SiteObject.model_validate({"metadata": {"name": "good"}, "spec": spec})
+    reported(controller, "sites", "good", site)  # every node is looked at again
+    assert {name: state.node.site for name, state in controller.planner.cluster.nodes.items()} == {
+        "n1": "good",
+        "n2": "good",
+    }
+
+
 def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     state = controller.planner.cluster.jobs["default/long"]
@@ -113,6 +75,34 @@ def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
     assert ("default/long", second.window.attempt) not in controller._untold
 
 
+def test_nobody_waits_for_pods_of_windows_that_close_before_any_plan_told_of_them() -> None:
+    controller = asyncio.run(taken_over(policy="chunk"))
+    reported(controller, "jobs", "default/long", resource("long"))
+    reported(controller, "jobs", "default/short", resource("short", "1m"))
+    controller._step()
+    runs = {name: controller.planner.cluster.jobs[f"default/{name}"].runs for name in ("long", "short")}
+    assert not runs["long"]
+    assert [run.handover for run in runs["short"].values()] == [True, True]
+    assert controller._untold == {("default/short", attempt) for attempt in runs["short"]}
+
+
+def test_a_window_without_a_pod_that_closes_is_waited_for_half_a_second_and_no_longer() -> None:
+    controller = asyncio.run(taken_over(policy="chunk"))
+    reported(controller, "jobs", "default/long", resource("long"))
+    written(controller, "long")  # from now on its pods may be on their way
+    controller._stopwatch = lambda: 100.0
+    reported(controller, "jobs", "default/short", resource("short", "1m"))
+    runs = controller.planner.cluster.jobs["default/long"].runs
+    assert [run.closing for run in runs.values()] == [True, True]
+    assert controller._next_timeouts == 100.5
+    controller._stopwatch = lambda: 100.49
+    controller._step()
+    assert runs
+    controller._stopwatch = lambda: 100.51
+    controller._step()
+    assert not runs
+
+
 def test_windows_count_as_told_of_once_a_plan_with_them_is_written() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     opened = {("default/long", attempt) for attempt in controller.planner.cluster.jobs["default/long"].runs}
@@ -127,22 +117,14 @@ def quota(hard: int, used: int, name: str = "gpus") -> QuotaObject:
     return msgspec.convert({"metadata": metadata, "spec": {"hard": limits["hard"]}, "status": limits}, QuotaObject)
 
 
-def worker_pod(attempt: int, phase: str = "Pending") -> Pod:
+def worker_pod(attempt: int, phase: str = "Pending", owner: str = "long") -> Pod:
     labels = {"job": "long", "role": "worker", "index": "0", "attempt": str(attempt)}
     metadata = {"name": f"long-worker-0-{attempt}", "namespace": "default", "uid": f"u{attempt}"}
     metadata["labels"] = {f"tranche.dev/{key}": value for key, value in labels.items()}  # type: ignore[assignment]
+    reference = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": owner, "controller": True}
+    metadata["ownerReferences"] = [reference]  # type: ignore[assignment]
     spec = {"priority": -9, "containers": [{"name": "t", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
-
-
-def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
-    """What a watch says."""
-    store = controller.watches.by_kind(kind).store
-    old = store.pop(key, None)
-    if new is not None:
-        store[key] = new
-    controller._changes.append((kind, key, old, new))
-    controller._step()
 
 
 def foreign(controller: Controller) -> int:
@@ -179,6 +161,17 @@ def test_an_ended_pod_holds_the_quota_until_the_api_server_counts_it_no_more() -
     assert len(state.runs) == 1
 
 
+def test_the_end_of_a_deleted_namesakes_pod_does_not_count_for_the_job_that_has_the_name_now() -> None:
+    controller = asyncio.run(taken_over(resource("long")))
+    state = controller.planner.cluster.jobs["default/long"]
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Running", owner="deleted"))
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Succeeded", owner="deleted"))
+    reported(controller, "pods", "default/long-worker-0-1", None)
+    assert (state.done, len(state.runs)) == (set(), 2)
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Succeeded"))
+    assert (len(state.done), len(state.runs)) == (1, 1)
+
+
 def test_a_quota_that_is_gone_holds_nobody_back() -> None:
     controller = asyncio.run(taken_over(resource("long"), quotas=(quota(0, 0),)))
     assert controller.planner.cluster.jobs["default/long"].runs == {}
@@ -204,3 +197,67 @@ def test_a_restarted_planner_knows_how_long_jobs_of_a_template_took_and_what_a_j
     assert states["default/fresh"].nominal_batch_seconds == pytest.approx(5000.0 / 2)
     told = planner.cluster.told_batch_seconds(states["default/unsized"], "")
     assert states["default/unsized"].nominal_batch_seconds == pytest.approx(2.0 * told)
+
+
+def test_reports_are_counted_once_a_turn_and_told_with_the_plan() -> None:
+    controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
+    state = controller.planner.cluster.jobs["default/long"]
+    attempt = next(iter(state.runs))
+    chunk = state.runs[attempt].window.chunks[0]
+    assert controller.reports.leading
+    for applied in (10, 30, 20):  # the last one counts: each tells the whole
+        assert controller.reports.take(Report("default/long", attempt, {chunk: applied}, {chunk: applied / 2}))
+    assert not controller.reports.take(Report("default/long", 99))
+    assert controller.reports.take(Report("default/other", attempt)), "a job that is over: nothing to count"
+    controller._step()
+    progress = written(controller, "long")["progress"]
+    assert progress["running"] == [{"chunk": chunk, "batches": 10.0}]
+    assert progress["batches"] == 20.0
+    assert controller.reports.drain() == []
+
+
+def test_a_flood_of_reports_is_counted_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tranche.live.reports.AT_ONCE", 1)
+    controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
+    state = controller.planner.cluster.jobs["default/long"]
+    for attempt, run in state.runs.items():
+        assert controller.reports.take(Report("default/long", attempt, {}, {run.window.chunks[0]: 30}))
+    controller._wake.clear()
+    controller._step()
+    assert len(state.partial) == 1
+    assert controller._wake.is_set(), "the next turn comes at once"
+    controller._wake.clear()
+    controller._step()
+    assert len(state.partial) == 2
+    assert not controller._wake.is_set()
+
+
+def test_progress_of_a_job_that_reports_nothing_is_marked_as_an_estimate() -> None:
+    controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
+    for attempt in list(controller.planner.cluster.jobs["default/long"].runs):
+        controller._tell(WorkerStarted("default/long", attempt, NOW - 360.0))
+    controller._publish("default/long")
+    progress = written(controller, "long")["progress"]
+    assert (progress["batches"], progress["estimated"]) == (pytest.approx(20.0), True)
+    told = controller.reports.trained("default/long")
+    assert told is not None
+    assert (told.estimated, told.of) == (True, 200)
+    assert controller.reports.trained("default/other") is None
+
+
+def test_a_restarted_scheduler_falls_back_to_the_checkpoint_that_was_written() -> None:
+    server = {"index": 0, "attempt": 3, "site": "cluster", "node": "n1"}
+    plan = {"term": 1, "revision": 4, "observedGeneration": 0, "attempts": 3, "parameterServers": [server]}
+    progress = {
+        "done": "0",
+        "checkpoint": {"attempt": 3, "done": "", "running": [{"chunk": 0, "batches": 60}]},
+    }
+    template = {"spec": {"containers": [{"name": "ps"}]}}
+    data = {"chunks": 2, "batchesPerChunk": 100}
+    spec: dict[str, Any] = {"data": data, "parameterServers": {"replicas": 1, "template": template}}
+    controller = asyncio.run(taken_over(resource("long", plan=plan, progress=progress, **spec)))
+    state = controller.planner.cluster.jobs["default/long"]
+    assert state.done == {0}
+    controller._tell(ParameterServerLost("default/long", 0, 3))
+    assert (state.done, state.partial) == (set(), {0: 60})
+    assert state.lost_batches == 40

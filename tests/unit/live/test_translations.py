@@ -6,14 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import job, node, planner
+from builders import job, node, planner, worker
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.live import jobs, pods
 from tranche.live.nodes import NodeBook
+from tranche.live.silences import Silences
 from tranche.live.timeouts import Timeouts
 from tranche.model import Resources
 from tranche.planner import (
+    ChiefEnded,
+    EvictionRefused,
     JobChanged,
     JobRemoved,
     JobSubmitted,
@@ -35,7 +38,9 @@ def stamp(seconds: float) -> str:
 
 def pod(name: str = "a-worker-0-3", role: str = "worker", ours: bool = True, **parts: Any) -> Pod:
     labels = {"tranche.dev/job": "a", "tranche.dev/role": role, "tranche.dev/index": "0", "tranche.dev/attempt": "3"}
-    metadata = {"name": name, "namespace": "default", "uid": "u", "labels": labels if ours else {}}
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "uid-a", "controller": True}
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": "u"}
+    metadata |= {"labels": labels, "ownerReferences": [owner]} if ours else {}
     requests = {"cpu": "2", "memory": "1Gi", GPU: "1"}
     spec = {"containers": [{"name": "t", "resources": {"requests": requests}}], **parts.pop("spec", {})}
     return msgspec.convert(
@@ -89,7 +94,17 @@ def test_what_a_preempted_worker_leaves_in_its_termination_message_is_its_progre
 
 def test_a_parameter_server_that_ends_is_lost() -> None:
     gone = pod(role="ps", phase="Failed")
-    assert list(pods.events_of(pod(role="ps", phase="Running"), gone, NOW)) == [ParameterServerLost("default/a", 0, 3)]
+    running = pod(role="ps", phase="Running")
+    failed = ParameterServerLost("default/a", 0, 3, "Failed")
+    assert list(pods.events_of(running, gone, NOW)) == [failed]
+    assert list(pods.events_of(running, None, NOW)) == [ParameterServerLost("default/a", 0, 3, "Lost")]
+
+
+def test_a_chief_that_ends_is_told_with_its_outcome() -> None:
+    running, done = pod(role="chief", phase="Running"), pod(role="chief", phase="Succeeded")
+    assert list(pods.events_of(running, done, NOW)) == [ChiefEnded("default/a", 3, "Succeeded")]
+    assert list(pods.events_of(running, None, NOW)) == [ChiefEnded("default/a", 3, "Lost")]
+    assert list(pods.events_of(done, None, NOW)) == []
 
 
 def test_labels_that_somebody_broke_are_ignored() -> None:
@@ -158,7 +173,7 @@ def training_job(generation: int = 1, uid: str = "u", phase: str | None = None, 
 
 
 def events(old: TrainingJob | None, new: TrainingJob | None) -> list[type]:
-    return [type(event) for event in jobs.events_of(old, new, GPU)]
+    return [type(event) for event in jobs.events_of(old, new, GPU, {})]
 
 
 def test_jobs_come_change_and_go() -> None:
@@ -184,9 +199,9 @@ def test_a_refusal_reaches_the_planner_once_and_again_after_a_restart(kind: str,
     }
     refused = training_job(conditions=[condition])
     expected = WorkerRejected("default/a", "Quota", "no", permanent)
-    assert list(jobs.events_of(training_job(), refused, GPU)) == [expected]
-    assert list(jobs.events_of(refused, refused, GPU)) == []
-    assert expected in list(jobs.events_of(None, refused, GPU))
+    assert list(jobs.events_of(training_job(), refused, GPU, {})) == [expected]
+    assert list(jobs.events_of(refused, refused, GPU, {})) == []
+    assert expected in list(jobs.events_of(None, refused, GPU, {}))
 
 
 def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_pod_ends() -> None:
@@ -194,18 +209,54 @@ def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_
     p.handle(JobSubmitted(job("a")), NOW)
     stuck = pod("a-worker-0-1", phase="Pending")
     known = {"default/a-worker-0-1": stuck}
-    timeouts = Timeouts(5.0, 30.0, known)
+    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
     states = list(p.cluster.jobs.values())
-    assert timeouts.due(states, NOW) == []
-    assert timeouts.due(states, NOW + 29) == []
-    (event,) = timeouts.due(states, NOW + 30)
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.next_due == 30.0
+    assert timeouts.due(states, NOW + 29, 29.0) == []
+    (event,) = timeouts.due(states, NOW + 30, 30.0)
+    assert isinstance(event, WorkerUnschedulable)
+    assert timeouts.next_due == float("inf")
+    p.handle(event, NOW + 30)
+    known.clear()
+    assert timeouts.due(states, NOW + 31, 31.0) == []
+    assert timeouts.next_due == 36.0
+    (lost,) = timeouts.due(states, NOW + 36, 36.0)
+    assert isinstance(lost, WorkerEnded)
+    assert lost.outcome == "Lost"
+
+
+def test_a_chief_that_finds_no_place_and_one_that_is_to_stop_and_has_no_pod_are_told_in_time() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a", rigid=True, chief=worker(0))), NOW)
+    known = {"default/a-chief-0-1": pod("a-chief-0-1", role="chief", phase="Pending")}
+    known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Pending", spec={"nodeName": "n1"})
+    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.due(states, NOW + 29, 29.0) == []
+    (event,) = timeouts.due(states, NOW + 30, 30.0)
     assert isinstance(event, WorkerUnschedulable)
     p.handle(event, NOW + 30)
     known.clear()
-    assert timeouts.due(states, NOW + 31) == []
-    (lost,) = timeouts.due(states, NOW + 36)
+    assert timeouts.due(states, NOW + 31, 31.0) == []
+    told = timeouts.due(states, NOW + 36, 36.0)
+    assert ChiefEnded("default/a", 1) in told
+
+
+def test_the_pod_of_a_deleted_namesake_is_not_the_pod_of_a_window() -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    old = pod("a-worker-0-1", phase="Pending", metadata={"ownerReferences": []})
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": old}, Silences({}, {}))
+    states = list(p.cluster.jobs.values())
+    timeouts.due(states, NOW, 0.0)
+    assert timeouts.due(states, NOW + 31, 31.0) == []
+    (run,) = states[0].runs.values()
+    p.close(states[0], run)
+    timeouts.due(states, NOW + 32, 32.0)
+    (lost,) = timeouts.due(states, NOW + 37, 37.0)
     assert isinstance(lost, WorkerEnded)
-    assert lost.outcome == "Lost"
 
 
 def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
@@ -217,8 +268,85 @@ def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
         phase="Running",
         metadata={"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 60},
     )
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": pod("a-worker-0-1", phase="Pending"), "default/v": leaving})
+    known = {"default/a-worker-0-1": pod("a-worker-0-1", phase="Pending"), "default/v": leaving}
+    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
     states = list(p.cluster.jobs.values())
-    timeouts.due(states, NOW)
-    assert timeouts.due(states, NOW + 89) == []
-    assert len(timeouts.due(states, NOW + 90)) == 1
+    timeouts.due(states, NOW, 0.0)
+    assert timeouts.due(states, NOW + 89, 89.0) == []
+    assert len(timeouts.due(states, NOW + 90, 90.0)) == 1
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_step_of_the_wall_clock_changes_nothing_for_pods_that_wait(step: float) -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": pod("a-worker-0-1", phase="Pending")}, Silences({}, {}))
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.due(states, NOW + step, 29.0) == []
+    assert len(timeouts.due(states, NOW + step, 30.0)) == 1
+
+
+def test_a_refused_eviction_reaches_the_planner_with_the_pods_that_have_not_been_told_to_stop() -> None:
+    windows = [
+        {"index": index, "attempt": 3 + index, "site": "edge-a", "chunks": [index], "state": state}
+        for index, state in enumerate(["Closing", "Closing", "Open", "Closing"])
+    ]
+    plan = {"term": 1, "revision": 1, "observedGeneration": 1, "workers": windows}
+    condition = {
+        "type": "EvictionsRefused",
+        "status": "True",
+        "reason": "DisruptionBudget",
+        "message": "a-worker-0-3: budget",
+        "lastTransitionTime": stamp(NOW),
+        "observedGeneration": 1,
+    }
+    labels = {"tranche.dev/job": "a"}
+    going = {"name": "a-worker-1-4", "namespace": "default", "labels": labels, "deletionTimestamp": stamp(NOW)}
+    found = {
+        "default/a-worker-0-3": pod(phase="Running"),
+        "default/a-worker-1-4": pod(metadata=going, spec={"nodeName": "n1"}, phase="Running"),
+        "default/a-worker-2-5": pod(phase="Running"),
+        "default/a-worker-3-6": DONE,
+    }
+    refused = training_job(plan=plan, conditions=[condition])
+    expected = EvictionRefused("default/a", (3,), "a-worker-0-3: budget")
+    assert list(jobs.events_of(training_job(plan=plan), refused, GPU, found)) == [expected]
+    assert list(jobs.events_of(refused, refused, GPU, found)) == []
+    assert expected in list(jobs.events_of(None, refused, GPU, found))
+    other = training_job(plan=plan, conditions=[{**condition, "message": "another pod"}])
+    assert len(list(jobs.events_of(refused, other, GPU, found))) == 1
+
+
+def silent(since: float) -> NodeObject:
+    node = observed("n1", "edge-a")
+    ready = msgspec.structs.replace(
+        node.status.conditions[0], status="Unknown", last_transition_time=datetime.fromtimestamp(since, UTC)
+    )
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=(ready,)))
+
+
+@pytest.mark.parametrize(("tolerance", "seconds"), [("10m", 600.0), ("0s", 0.0), (None, 300.0)])
+def test_what_a_silent_node_runs_is_lost_when_its_site_tolerates_it_no_longer(
+    tolerance: str | None, seconds: float
+) -> None:
+    declared = site("edge-a")
+    spec = declared.spec.model_copy(update={"disconnect_tolerance": tolerance})
+    sites = {"edge-a": declared.model_copy(update={"spec": spec})} if tolerance else {}
+    nodes = {"n1": silent(NOW)}
+    p = planner("srsf", [node("n1")])
+    p.handle(JobSubmitted(job("a", servers=1, server=worker(0))), NOW)
+    worker_pod, server_pod = pod("a-worker-0-2", **running()), pod("a-ps-0-1", role="ps", **running())
+    placed = {
+        name: msgspec.structs.replace(one, spec=BOUND.spec)
+        for name, one in {"default/a-worker-0-2": worker_pod, "default/a-ps-0-1": server_pod}.items()
+    }
+    timeouts = Timeouts(5.0, 30.0, placed, Silences(nodes, sites))
+    states = list(p.cluster.jobs.values())
+    assert (next(iter(states[0].runs)), states[0].servers[0].planned.attempt) == (2, 1)
+    if seconds:
+        assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
+    lost = [ParameterServerLost("default/a", 0, 1), WorkerEnded("default/a", 2, "Lost", NOW + seconds)]
+    assert timeouts.due(states, NOW + seconds, seconds) == lost
+    nodes["n1"] = observed("n1", "edge-a")
+    assert timeouts.due(states, NOW + seconds + 1, seconds + 1) == []

@@ -4,7 +4,7 @@ import json
 
 from operator_objects import plan, server, training_job, window
 from tranche.kube.resources import PlannedParameterServer, PlannedWindow, TrainingJob
-from tranche_operator.environments import server_environment, worker_environment
+from tranche_operator.environments import chief_environment, server_environment, worker_environment
 
 DIRECTORY = "/var/lib/tranche/checkpoint"
 
@@ -27,7 +27,9 @@ def test_a_worker_knows_its_chunks_and_what_is_durable_of_them() -> None:
     variables = worker_of(job)
     assert variables == {
         "TRANCHE_JOB": "lab/cats",
+        "TRANCHE_INDEX": "2",
         "TRANCHE_ATTEMPT": "17",
+        "TRANCHE_GRACE_SECONDS": "30",
         "TRANCHE_CHUNKS": "5,0,7,9",
         "TRANCHE_CHUNK_COUNT": "4",
         "TRANCHE_EPOCHS": "2",
@@ -55,6 +57,24 @@ def test_with_parameter_servers_everybody_knows_the_same_cluster() -> None:
     assert ps["task"] == {"type": "ps", "index": 0}
 
 
+def test_with_a_chief_everybody_knows_it_too() -> None:
+    status = {
+        "plan": plan(window(0, 3), servers=[server(0, 2)], chief=server(0, 1)),
+        "progress": {"running": [{"chunk": 0, "batches": 0.5}, {"chunk": 1, "batches": 0.25}]},
+    }
+    job = training_job(chunks=None, workers=2, servers=1, chief=True, status=status)
+    assert job.status.plan is not None
+    assert job.status.plan.chief is not None
+    variables = chief_environment(job, job.status.plan.chief, DIRECTORY)
+    of_chief, of_worker = json.loads(variables["TF_CONFIG"]), json.loads(worker_of(job)["TF_CONFIG"])
+    assert of_chief["cluster"] == of_worker["cluster"]
+    assert of_chief["cluster"]["chief"] == ["cats-chief-0.cats.lab.svc:2222"]
+    assert of_chief["task"] == {"type": "chief", "index": 0}
+    assert len(of_chief["cluster"]["worker"]) == 2
+    assert (variables["TRANCHE_ATTEMPT"], variables["TRANCHE_RESUME"]) == ("1", "0:0.5,1:0.25")
+    assert "TF_CONFIG" in worker_of(training_job(chunks=None, chief=True, status={"plan": plan(window(0, 3))}))
+
+
 def test_a_member_of_a_gang_knows_its_rank_and_where_rank_zero_is() -> None:
     job = training_job(chunks=None, workers=3, status={"plan": plan(window(2, 6))})
     variables = worker_of(job)
@@ -73,6 +93,19 @@ def test_a_member_of_a_gang_knows_its_rank_and_where_rank_zero_is() -> None:
     }
     assert {name: variables[name] for name in expected} == expected
     assert "TF_CONFIG" not in variables
+
+
+def test_torchrun_waits_for_a_members_checkpoint_as_long_as_kubernetes() -> None:
+    job = training_job(chunks=None, workers=3, status={"plan": plan(window(2, 6))})
+    job.spec.workers.template["spec"]["terminationGracePeriodSeconds"] = 120
+    variables = worker_of(job)
+    assert variables["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == variables["TRANCHE_GRACE_SECONDS"] == "120"
+
+
+def test_a_member_of_a_gang_is_told_which_part_of_its_run_is_durable() -> None:
+    progress = {"done": "", "running": [{"chunk": 1, "batches": 0.25}, {"chunk": 2, "batches": 0.375}]}
+    job = training_job(chunks=None, workers=3, status={"plan": plan(window(2, 6, chunks=[2])), "progress": progress})
+    assert worker_of(job)["TRANCHE_RESUME"] == "2:0.375"
 
 
 def test_a_chunked_worker_is_in_no_gang() -> None:

@@ -1,5 +1,7 @@
 """Refusals are paused for longer and longer."""
 
+from datetime import timedelta
+
 from operator_objects import NOW
 from tranche_operator.memories import Memory
 from tranche_operator.settings import Settings
@@ -23,8 +25,28 @@ def test_another_pod_begins_anew() -> None:
     assert rejection.count == 1
 
 
+def test_a_refusal_that_may_pass_is_borne_for_a_while() -> None:
+    memory, later = Memory(), NOW + timedelta(seconds=SETTINGS.forbidden_patience)
+    assert memory.bears("lab/cats", SETTINGS, NOW)
+    assert memory.bears("lab/dogs", SETTINGS, later)
+    assert not memory.bears("lab/cats", SETTINGS, later)
+
+
 def test_a_job_that_is_gone_is_forgotten() -> None:
     memory = Memory()
+    memory.bears("lab/cats", SETTINGS, NOW)
     memory.reject("lab/cats", "p", "Forbidden", "no", SETTINGS, NOW)
     memory.forget("lab/cats")
     assert not memory.rejections
+    assert not memory.forbidden
+
+
+def test_refusals_of_pods_that_are_not_to_be_evicted_any_more_are_forgotten() -> None:
+    memory = Memory()
+    for name in ("one", "one", "other"):
+        memory.refuse("ns/job", name, "the budget", Settings(), NOW)
+    assert {name: refusal.count for name, refusal in memory.refusals["ns/job"].items()} == {"one": 2, "other": 1}
+    memory.keep_refusals("ns/job", {"one"})
+    assert set(memory.refusals["ns/job"]) == {"one"}
+    memory.keep_refusals("ns/job", ())
+    assert not memory.refusals

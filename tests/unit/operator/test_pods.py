@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from operator_objects import UID, plan, server, training_job, window
-from tranche.kube.resources import TrainingJob
+from tranche.kube.resources import SiteSpec, TrainingJob
 from tranche_operator import pods
 from tranche_operator.settings import Settings
 
@@ -165,6 +165,96 @@ def test_only_gangs_wait_for_each_other(chunks: int | None, workers: int, server
     assert pods.is_gated(training_job(chunks=chunks, workers=workers, servers=servers)) == gated
 
 
+def test_one_worker_waits_for_its_chief() -> None:
+    assert pods.is_gated(training_job(chunks=None, workers=1, chief=True))
+
+
 def test_checked_pods_have_names_that_no_attempt_has() -> None:
     names = [pod["metadata"]["name"] for pod in pods.checked_pods(job_with_template(servers=1), SETTINGS)]
     assert names == ["cats-worker-0-check", "cats-ps-0-check"]
+
+
+class TestReporting:
+    settings = Settings(report_url="http://reports.test", token_seconds=1200)
+
+    def made(self, job: TrainingJob, role: str) -> dict[str, Any]:
+        assert job.status.plan is not None
+        if role == "ps":
+            return pods.server_pod(job, job.status.plan.parameter_servers[0], self.settings)
+        return pods.worker_pod(job, job.status.plan.workers[0], self.settings)
+
+    @pytest.mark.parametrize(
+        ("role", "job", "reports", "asks"),
+        [
+            ("ps", job_with_template(servers=1), True, False),
+            ("worker", job_with_template(servers=1), False, True),
+            ("worker", job_with_template(), True, True),
+            ("worker", training_job(chunks=None, status={"plan": plan(window(0, 1))}), True, False),
+            ("worker", training_job(chunks=None, status={"plan": plan(window(1, 1))}), False, False),
+        ],
+        ids=["server", "worker of a server", "worker", "rank 0", "rank 1"],
+    )
+    def test_only_the_pod_that_reports_for_its_job_or_may_ask_for_chunks_gets_address_and_token(
+        self, role: str, job: TrainingJob, reports: bool, asks: bool
+    ) -> None:
+        spec = self.made(job, role)["spec"]
+        environment = {v["name"]: v["value"] for v in spec["containers"][0]["env"]}
+        assert (environment.get("TRANCHE_API") == "http://reports.test") == reports
+        assert (environment.get("TRANCHE_NEXT") == "http://reports.test") == asks
+        assert any(v["name"] == "tranche-token" for v in spec.get("volumes", [])) == (reports or asks)
+
+    def test_the_token_has_an_audience_of_its_own_and_is_where_the_container_looks(self) -> None:
+        spec = self.made(job_with_template(), "worker")["spec"]
+        volume = next(v for v in spec["volumes"] if v["name"] == "tranche-token")
+        source = {"audience": "tranche.dev", "expirationSeconds": 1200, "path": "token"}
+        assert volume["projected"]["sources"] == [{"serviceAccountToken": source}]
+        for container in [*spec["initContainers"], *spec["containers"]]:
+            mount = next(m for m in container["volumeMounts"] if m["name"] == "tranche-token")
+            environment = {v["name"]: v["value"] for v in container["env"]}
+            assert environment["TRANCHE_TOKEN"] == f"{mount['mountPath']}/token"
+            assert mount["readOnly"]
+
+    def test_without_a_report_api_there_is_nothing_of_it(self) -> None:
+        spec = worker(job_with_template())["spec"]
+        assert all(v["name"] != "tranche-token" for v in spec["volumes"])
+        assert all(v["name"] != "TRANCHE_API" for v in spec["containers"][0]["env"])
+
+
+def silence(spec: dict[str, Any]) -> dict[str, int]:
+    return {t["key"]: t["tolerationSeconds"] for t in spec["tolerations"] if "tolerationSeconds" in t}
+
+
+def test_a_pod_stays_on_a_silent_node_as_long_as_its_site_says() -> None:
+    job = job_with_template()
+    assert job.status.plan is not None
+    site = SiteSpec(node_selector={"zone": "a"}, disconnect_tolerance="1h30m")
+    both = {"node.kubernetes.io/not-ready": 5400, "node.kubernetes.io/unreachable": 5400}
+    pod = pods.worker_pod(job, job.status.plan.workers[0], SETTINGS, site)
+    assert silence(pod["spec"]) == both
+    assert TEMPLATE["spec"]["tolerations"][0] in pod["spec"]["tolerations"]
+    servers = {"parameterServers": {"replicas": 1, "template": TEMPLATE}}
+    job = job_with_template(spec=servers)
+    assert job.status.plan is not None
+    assert silence(pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS, site)["spec"]) == both
+
+
+def test_without_a_site_kubernetes_says_how_long() -> None:
+    assert silence(worker(job_with_template())["spec"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "ours"),
+    [
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, {"node.kubernetes.io/unreachable": 60}),
+        ({"operator": "Exists"}, {}),
+    ],
+)
+def test_what_the_user_tolerates_of_silent_nodes_stays(own: dict[str, Any], ours: dict[str, int]) -> None:
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["tolerations"] = [own]
+    job = job_with_template(template)
+    assert job.status.plan is not None
+    site = SiteSpec(node_selector={"zone": "a"}, disconnect_tolerance="1m")
+    pod = pods.worker_pod(job, job.status.plan.workers[0], SETTINGS, site)
+    assert silence(pod["spec"]) == ours
+    assert pod["spec"]["tolerations"][0] == own

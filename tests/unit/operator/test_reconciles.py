@@ -7,7 +7,7 @@ import pytest
 
 from operator_objects import ACCEPTED, NOW, UID, observed, plan, pod, server, training_job, window
 from tranche.kube import names
-from tranche.kube.resources import TrainingJob
+from tranche.kube.resources import SiteSpec, TrainingJob
 from tranche_operator.actions import (
     ORDER,
     Action,
@@ -102,7 +102,7 @@ class TestOpenWindows:
 
     def test_a_window_of_an_unlimited_site_asks_for_the_labels_of_the_site(self) -> None:
         job = job_with(window(0, 1, site="cloud", node=None, fallbacks=[]))
-        (action,) = of_type(CreatePod, decide(observed(job, site_labels={"cloud": {"zone": "c"}})))
+        (action,) = of_type(CreatePod, decide(observed(job, sites={"cloud": SiteSpec(node_selector={"zone": "c"})})))
         (term,) = action.manifest["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
             "nodeSelectorTerms"
         ]
@@ -291,6 +291,41 @@ class TestRejections:
         assert created(decide(observed(job_with(window(0, 2)), rejection=self.refused))) == ["cats-worker-0-2"]
 
 
+class TestRefusedEvictions:
+    refused = Rejection("cats-worker-0-1", "DisruptionBudget", "the budget all", NOW + timedelta(seconds=5))
+    closing = job_with(window(0, 1, "Closing"))
+
+    def seen(self, job: TrainingJob, *pods: Any) -> Observed:
+        return observed(job, *(pods or [pod(0, 1)]), refusals={"cats-worker-0-1": self.refused})
+
+    def conditions(self, actions: list[Action]) -> list[tuple[str, str, str]]:
+        written = [c for write in of_type(WriteStatus, actions) for c in write.status["conditions"]]
+        return [(c["status"], c["reason"], c["message"]) for c in written if c["type"] == "EvictionsRefused"]
+
+    def test_a_pod_is_asked_again_only_after_a_pause(self) -> None:
+        assert not of_type(EvictPod, decide(self.seen(self.closing)))
+        assert of_type(RequeueAfter, decide(self.seen(self.closing))) == [RequeueAfter(5.0)]
+        assert named(EvictPod, decide(self.seen(self.closing), after=5)) == ["cats-worker-0-1"]
+
+    def test_the_condition_tells_the_planner_which_pod_and_which_budget(self) -> None:
+        told = ("True", "DisruptionBudget", "cats-worker-0-1: the budget all")
+        assert self.conditions(decide(self.seen(self.closing))) == [told]
+
+    @pytest.mark.parametrize("going_on", [True, False])
+    def test_it_is_taken_back_when_the_pod_may_go_on_or_stops(self, going_on: bool) -> None:
+        earlier = {**ACCEPTED, "type": "EvictionsRefused", "status": "True", "reason": "DisruptionBudget"}
+        job = job_with(window(0, 1, "Open" if going_on else "Closing"), status={"conditions": [earlier]})
+        actions = decide(self.seen(job, pod(0, 1, terminating=not going_on)))
+        assert [status for status, _, _ in self.conditions(actions)] == ["False"]
+
+    def test_after_a_restart_it_stays_until_the_pod_was_asked_again(self) -> None:
+        earlier = {**ACCEPTED, "type": "EvictionsRefused", "status": "True", "reason": "DisruptionBudget"}
+        job = job_with(window(0, 1, "Closing"), status={"conditions": [earlier]})
+        actions = decide(observed(job, pod(0, 1)))
+        assert named(EvictPod, actions) == ["cats-worker-0-1"]
+        assert [status for status, _, _ in self.conditions(actions)] == ["True"]
+
+
 class TestGangs:
     def gang(self, *windows: dict[str, Any], **more: Any) -> TrainingJob:
         return job_with(*windows, chunks=None, workers=2, **more)
@@ -313,6 +348,17 @@ class TestGangs:
         seen = observed(self.gang(window(0, 1, "Closing"), window(1, 2, "Closing")), *pods)
         assert not named(UngatePod, decide(seen))
         assert len(named(EvictPod, decide(seen))) == 2
+
+    def test_the_gates_open_when_the_chief_and_the_servers_exist_too(self) -> None:
+        entries = plan(window(0, 1), servers=[server(0, 2)], chief=server(0, 3))
+        job = training_job(chunks=None, workers=1, servers=1, chief=True, status={"plan": entries})
+        worker_, server_ = pod(0, 1, phase="Pending", gated=True), pod(0, 2, role="ps", phase="Pending", gated=True)
+        chief = pod(0, 3, role="chief", phase="Pending", gated=True)
+        assert created(decide(observed(job))) == ["cats-chief-0-3", "cats-ps-0-2", "cats-worker-0-1"]
+        for some in ((worker_, server_), (worker_, chief), (server_, chief)):
+            assert not named(UngatePod, decide(observed(job, *some)))
+        names_ = ["cats-worker-0-1", "cats-ps-0-2", "cats-chief-0-3"]
+        assert named(UngatePod, decide(observed(job, worker_, server_, chief))) == names_
 
     def test_a_chunked_job_needs_no_gate(self) -> None:
         (action,) = of_type(CreatePod, decide(observed(job_with(window(0, 1)))))
@@ -349,6 +395,13 @@ class TestFinishedJobs:
         assert pauses(decide(seen)) == pytest.approx([50.0])
         assert named(ReleasePod, decide(seen, after=50)) == ["cats-worker-0-1"]
 
+    def test_nobody_counts_the_last_pods_of_a_job_whose_failure_is_written(self) -> None:
+        status = {"plan": plan(window(0, 1, "Closing")), "progress": {"failures": 9}, "phase": "Running"}
+        failing = observed(job_with(status=status), pod(0, 1, phase="Failed"))
+        assert not named(ReleasePod, decide(failing))
+        failed = done_job(phase="Failed", windows=[window(0, 1, "Closing")])
+        assert named(ReleasePod, decide(observed(failed, pod(0, 1, phase="Failed")))) == ["cats-worker-0-1"]
+
     def test_workers_that_are_open_may_end_by_themselves_and_servers_outlive_them(self) -> None:
         job = done_job(windows=[window(0, 1), window(1, 2, "Closing")])
         seen = observed(job, pod(0, 1), pod(1, 2), pod(0, 3, role="ps"))
@@ -356,6 +409,12 @@ class TestFinishedJobs:
         assert named(DeletePod, decide(seen, after=60)) == ["cats-worker-0-1", "cats-worker-1-2", "cats-ps-0-3"]
         last = observed(job, pod(0, 1, phase="Succeeded"), pod(0, 3, role="ps"))
         assert named(DeletePod, decide(last)) == ["cats-ps-0-3"]
+
+    def test_nothing_of_a_gang_outlives_its_chief(self) -> None:
+        job = done_job(chunks=None, workers=1, servers=1, chief=True)
+        seen = observed(job, pod(0, 1), pod(0, 2, role="ps"), pod(0, 3, role="chief", phase="Succeeded"))
+        assert named(DeletePod, decide(seen)) == ["cats-worker-0-1", "cats-ps-0-2"]
+        assert named(ReleasePod, decide(seen)) == ["cats-chief-0-3"]
 
     def test_a_failed_job_is_stopped_at_once(self) -> None:
         job = done_job(phase="Failed", windows=[window(0, 1)])

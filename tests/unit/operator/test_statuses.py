@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from operator_objects import NOW, training_job
+from operator_objects import NOW, plan, server, training_job
 from tranche.kube.resources import TrainingJob
 from tranche_operator.statuses import Finding, Tally, judge, new_status, own_status
 
@@ -131,3 +131,16 @@ def test_the_end_is_a_condition_that_kubectl_can_wait_for(progress: dict[str, An
     assert ("Complete" in conditions) != ("Failed" in conditions)
     again = written(job, status_of(job))
     assert conditions_of(status_of(again, after=5)) == conditions
+
+
+def test_a_gang_is_not_done_while_its_chief_goes_on() -> None:
+    entries = plan(chief=server(0, 3))
+    for status, phase in (({"plan": entries}, "Running"), ({"plan": plan()}, "Succeeded")):
+        job = training_job(chunks=None, workers=2, chief=True, status={**status, "progress": {"done": "0-1"}})
+        assert judge(job, Tally(active_chiefs=1, running_chiefs=1), NOW).phase == phase
+
+
+def test_a_gang_is_not_suspended_before_its_chief_has_gone() -> None:
+    job = training_job(chunks=None, workers=2, chief=True, spec={"suspend": True})
+    assert judge(job, Tally(active_chiefs=1), NOW).phase == "Starting"
+    assert judge(job, Tally(), NOW).phase == "Suspended"

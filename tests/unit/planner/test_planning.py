@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from builders import job, node, of_type, planner, worker
 from tranche.model import Constraints, Preemption, Resources, Site, Taint, Tier, WindowState
 from tranche.planner import (
@@ -314,10 +316,14 @@ def test_a_removed_job_frees_its_slots() -> None:
     assert [o.job for o in of_type(OpenWindow, out)] == ["default/b"]
 
 
-def test_a_job_without_gpus_is_told_so() -> None:
-    p = planner("chunk-faithful", [node("n1")])
-    p.handle(JobSubmitted(job("a", worker=worker(gpus=0))), 0.0)
-    assert p.plan_of("default/a", 0.0).unplannable == "NoGpuRequested"
+@pytest.mark.parametrize("rigid", [True, False])
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_a_job_without_gpus_is_told_so_and_others_are_planned(policy: str, rigid: bool) -> None:
+    p = planner(policy, [node("n1")])
+    for sized in (True, False):
+        p.handle(JobSubmitted(job(f"a-{sized}", worker=worker(gpus=0), rigid=rigid, sized=sized)), 0.0)
+        assert p.plan_of(f"default/a-{sized}", 0.0).unplannable == "NoGpuRequested"
+    assert of_type(OpenWindow, p.handle(JobSubmitted(job("b")), 1.0))
 
 
 def test_a_restarted_planner_keeps_windows_ledger_and_attempts() -> None:

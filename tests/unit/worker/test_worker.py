@@ -24,6 +24,11 @@ def test_a_worker_resumes_each_chunk_where_the_ledger_says() -> None:
     assert list(mine.remaining(0)) == list(range(20))
 
 
+def test_a_fraction_of_a_batch_is_no_batch_that_need_not_be_trained() -> None:
+    member = assignment({**ENVIRONMENT, "TRANCHE_CHUNKS": "5", "TRANCHE_BATCHES": "1", "TRANCHE_RESUME": "5:0.375"})
+    assert list(member.remaining(5)) == [0, 1]
+
+
 def test_a_process_that_tranche_did_not_start_is_told_which_variable_is_missing() -> None:
     with pytest.raises(KeyError, match="TRANCHE_JOB"):
         assignment({})

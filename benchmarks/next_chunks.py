@@ -1,0 +1,94 @@
+"""One slot, one job of short chunks, on a real control plane: a pod a chunk, and one pod that asks for its next chunks.
+
+``python benchmarks/next_chunks.py`` takes about two minutes. kwok's nodes run no containers, so the worker that asks is
+played here: it sleeps for a chunk, and asks over HTTP with a token of its pod. Times are from the job's creation to its
+last chunk in the ledger. What a pod costs here is the control plane alone: no image, no framework, no data loaded.
+"""
+
+import argparse
+import json
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from wholes import Whole
+
+LONG_SECONDS = 3600.0
+WAIT_SECONDS = 600.0
+
+
+def done(whole: Whole, name: str) -> int:
+    """Chunks in the job's ledger."""
+    return int((whole.status(name).get("progress", {}).get("chunks") or "0/0").partition("/")[0])
+
+
+def without(whole: Whole, chunks: int, seconds: float) -> float:
+    """A pod a chunk."""
+    began = time.monotonic()
+    whole.submit("silent", chunks=chunks, seconds=seconds)
+    whole.until("all chunks are done", lambda: done(whole, "silent") == chunks, WAIT_SECONDS)
+    took = time.monotonic() - began
+    whole.delete("silent")
+    return took
+
+
+def asking(whole: Whole, chunks: int, seconds: float) -> float:
+    """One pod; the job is as long as it likes for kwok."""
+    began = time.monotonic()
+    whole.submit("asking", chunks=chunks, seconds=LONG_SECONDS)
+    pod = whole.until("its worker runs", lambda: running(whole), WAIT_SECONDS)
+    attempt = int(pod["metadata"]["labels"]["tranche.dev/attempt"])
+    url, bearer = f"{whole.stack.report_url}/v1/jobs/default/asking/next", token(whole, pod)
+    mine, fence = [0], attempt
+    while mine:
+        time.sleep(seconds * len(mine))
+        body = {"attempt": attempt, "fence": fence, "durable": {str(chunk): 50 for chunk in mine}}
+        request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": f"Bearer {bearer}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            given = json.load(answer)
+        mine, fence = given["chunks"], given["fence"]
+    took = time.monotonic() - began
+    assert done(whole, "asking") == chunks - 1, "the last one is counted with the end of its pod"
+    whole.delete("asking")
+    return took
+
+
+def running(whole: Whole) -> dict[str, Any] | None:
+    """The worker's pod."""
+    return next((pod for pod in whole.pods("asking") if pod["status"]["phase"] == "Running"), None)
+
+
+def token(whole: Whole, pod: dict[str, Any]) -> str:
+    """As the kubelet projects it into the pod."""
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    spec = {"audiences": ["tranche.dev"], "expirationSeconds": 3600, "boundObjectRef": bound}
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    return str(whole.cluster.request("POST", path, {"spec": spec})[1]["status"]["token"])
+
+
+def main() -> None:
+    """Measure both and print the difference."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chunks", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=1.0, help="that a chunk trains")
+    options = parser.parse_args()
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=1)
+        with Stack(cluster) as stack:
+            whole = Whole(cluster, stack)
+            each = {one.__name__: one(whole, options.chunks, options.seconds) for one in (without, asking)}
+    trained = options.chunks * options.seconds
+    for name, took in each.items():
+        print(f"{name:8} {took:6.1f} s, {(took - trained) / options.chunks:.2f} s a chunk beside training")
+    print(f"{1 - each['asking'] / each['without']:.0%} shorter: {options.chunks} chunks of {options.seconds:g} s")
+
+
+if __name__ == "__main__":
+    main()

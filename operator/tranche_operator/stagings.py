@@ -1,0 +1,42 @@
+"""What there is to tell of pods that bring data to sites. Pure."""
+
+from collections.abc import Iterable
+
+from tranche.kube import names
+from tranche.kube.resources import PlannedStaging, TrainingJob
+from tranche_operator.actions import EmitEvent
+from tranche_operator.observations import Rejection
+from tranche_operator.statuses import Finding, condition_of
+
+
+def findings(job: TrainingJob, rejection: Rejection | None) -> list[Finding]:
+    """Condition StagingFailed: True while a site gets no data because pods fail or are refused, False after that."""
+    plan = job.status.plan
+    failing = [staging for staging in plan.staging if staging.failures] if plan is not None else []
+    told = [_describe(staging) for staging in failing]
+    if rejection is not None:
+        told.append(f"{rejection.pod} is refused: {rejection.message}")
+    if told:
+        given_up = any(staging.given_up for staging in failing)
+        return [Finding(names.CONDITION_STAGING_FAILED, "True", "GivenUp" if given_up else "Retrying", "; ".join(told))]
+    before = condition_of(job, names.CONDITION_STAGING_FAILED)
+    if before is not None and before.status == "True":
+        return [Finding(names.CONDITION_STAGING_FAILED, "False", "NoneFailing", "no staging pod fails now")]
+    return []
+
+
+def events(job: TrainingJob, found: Iterable[Finding]) -> list[EmitEvent]:
+    """Tell of what is new in condition StagingFailed."""
+    before = condition_of(job, names.CONDITION_STAGING_FAILED)
+    known = before.message if before is not None and before.status == "True" else ""
+    return [
+        EmitEvent("Warning", "StagingFailed", one.message)
+        for one in found
+        if one.type == names.CONDITION_STAGING_FAILED and one.status == "True" and one.message != known
+    ]
+
+
+def _describe(staging: PlannedStaging) -> str:
+    pods = "pod" if staging.failures == 1 else "pods"
+    so = "none is tried any more: chunks train where their data are" if staging.given_up else "another follows"
+    return f"{staging.failures} {pods} to site {staging.site} failed, {so}"

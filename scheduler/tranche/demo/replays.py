@@ -1,0 +1,126 @@
+"""Jobs submitted to a live tranche when they are due, and what became of them."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tranche.demo.courses import read_courses
+from tranche.demo.measurements import measure_delays, report_seconds
+from tranche.demo.observations import API, Snapshot, observe, observe_nodes
+from tranche.demo.reports import Outcome
+from tranche.demo.stacks import Stack
+from tranche.kube.converts import to_job, to_site
+from tranche.live.journals import read_journal
+from tranche.model import Job
+from tranche_testcluster import Cluster, ClusterError
+
+NAMESPACE = "default"
+POLL_SECONDS = 0.5
+
+
+class Arrival(Protocol):
+    """A job that is to be submitted."""
+
+    @property
+    def name(self) -> str:
+        """Of the TrainingJob."""
+
+    @property
+    def arrival_seconds(self) -> float:
+        """When, after the first moment."""
+
+    def manifest(self, namespace: str) -> dict[str, Any]:
+        """What is applied."""
+
+
+def journal_of(cluster: Cluster) -> Path:
+    """Where the scheduler writes what becomes of every window, with its option ``--journal``."""
+    return cluster.directory / "journal.jsonl"
+
+
+def replay(
+    cluster: Cluster,
+    ours: Stack,
+    jobs: Sequence[Arrival],
+    limit_seconds: float,
+    show: Callable[[float, Snapshot], None],
+) -> tuple[Snapshot, dict[str, float]]:
+    """Submit the jobs when they are due, and look now and then, until all have ended.
+
+    Args:
+        cluster: The cluster.
+        ours: tranche on it.
+        jobs: In order of arrival.
+        limit_seconds: After so long something must be wrong.
+        show: Told of each look: seconds since the first moment, and what was seen.
+
+    Returns:
+        What was seen last, and when each job was submitted, by name, in seconds of this machine's clock.
+
+    Raises:
+        ClusterError: if a job is refused, a process of ours ends, or the jobs do not end in time.
+    """
+    pending, submitted = list(jobs), dict[str, float]()
+    begin = next_look = time.time()
+    snapshot = Snapshot((), ())
+    while pending or not snapshot.finished:
+        now = time.time()
+        while pending and pending[0].arrival_seconds <= now - begin:
+            job = pending.pop(0)
+            submitted[job.name] = time.time()
+            _submit(cluster, job)
+        if now >= next_look:
+            next_look = now + POLL_SECONDS
+            snapshot = observe(cluster, NAMESPACE)
+            show(now - begin, snapshot)
+            _check(ours)
+            if now - begin > limit_seconds:
+                raise ClusterError(f"not all jobs ended in time: {dict(snapshot.phases)}")
+        due = min(next_look, begin + pending[0].arrival_seconds) if pending else next_look
+        time.sleep(max(0.0, due - time.time()))
+    return snapshot, submitted
+
+
+def outcome_of(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float], save_seconds: float) -> Outcome:
+    """What was measured of jobs that have ended.
+
+    Args:
+        cluster: With the journal.
+        snapshot: As last seen.
+        submitted: As from `replay`.
+        save_seconds: What a worker takes for its checkpoint, by its specification.
+    """
+    completed: dict[str, float] = {}
+    planned: list[Job] = []
+    for resource in snapshot.jobs:
+        job, end = to_job(resource), resource.status.completion_time
+        if end is not None and resource.status.phase == "Succeeded":
+            completed[job.key] = end.timestamp()
+        planned.append(replace(job, submitted=submitted[resource.metadata.name]))
+    sites = {site.metadata.name: site for site in snapshot.sites}
+    courses = read_courses(read_journal(journal_of(cluster)))
+    return Outcome(
+        completed,
+        snapshot.preemptions,
+        courses,
+        measure_delays(courses, save_seconds),
+        report_seconds(courses, completed),
+        tuple(planned),
+        tuple(to_site(site) for site in sites.values()),
+        tuple(observe_nodes(cluster, sites)),
+    )
+
+
+def _check(ours: Stack) -> None:
+    for name, process in ours.processes.items():
+        if process.poll() is not None:
+            raise ClusterError(f"{name} ended with {process.returncode}, see {ours.log(name)}")
+
+
+def _submit(cluster: Cluster, job: Arrival) -> None:
+    path = f"{API}/namespaces/{NAMESPACE}/trainingjobs"
+    status, answer = cluster.request("POST", path, job.manifest(NAMESPACE))
+    if status != 201:
+        raise ClusterError(f"{job.name} was refused: {answer.get('message', answer)}")

@@ -1,0 +1,68 @@
+"""The bind verb, off by default: the filter leaves kube-scheduler no node but the planned one anyhow (rule 9).
+
+An answer that comes after kube-scheduler's ``httpTimeout`` leaves a pod that runs marked as unschedulable for good, so
+ours says in time that it does not know; and since it is idempotent, the next attempt finds the pod bound.
+"""
+
+import time
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
+
+from tranche.extender import wires
+from tranche.extender.apps import error_response, json_response, read_body
+from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.metrics import Metrics
+from tranche.kube.structs import Pod
+
+ANSWER_SECONDS = 0.8
+"""Less than the second that scheduler-config.yaml gives an extender."""
+
+
+def add_bind(app: FastAPI, client: ApiClient, metrics: Metrics) -> None:
+    """Offer the verb."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            body = await read_body(request)
+            if body is None:
+                return error_response(413, "the body is too large")
+            asked = wires.decode_binding(body)
+        except wires.MalformedError as error:
+            return error_response(400, str(error))
+        except ClientDisconnect:
+            return error_response(400, "the body is not complete")
+        began = time.perf_counter()
+        text = await bind(client, asked)
+        metrics.observe_request("bind", time.perf_counter() - began, int(not text), int(bool(text)))
+        return json_response(wires.BindResult(text))
+
+    app.add_route("/bind", endpoint, methods=["POST"])
+
+
+async def bind(client: ApiClient, asked: wires.Binding, seconds: float = ANSWER_SECONDS) -> str:
+    """Bind a pod; what went wrong, or nothing. A pod that is on that node already is a success."""
+    path = f"/api/v1/namespaces/{asked.pod_namespace}/pods/{asked.pod_name}"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": asked.pod_name, "namespace": asked.pod_namespace, "uid": asked.pod_uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": asked.node},
+    }
+    until = time.monotonic() + seconds
+    try:
+        await client.request("POST", f"{path}/binding", body=body, timeout=seconds)
+    except ApiError as error:
+        left = until - time.monotonic()
+        bound = error.status == 409 and left > 0 and await _is_bound(client, path, asked, left)
+        return "" if bound else str(error)
+    return ""
+
+
+async def _is_bound(client: ApiClient, path: str, asked: wires.Binding, seconds: float) -> bool:
+    try:
+        found = msgspec.convert(await client.request("GET", path, timeout=seconds), Pod)
+    except (ApiError, msgspec.ValidationError):
+        return False
+    return found.metadata.uid == asked.pod_uid and found.spec.node_name == asked.node

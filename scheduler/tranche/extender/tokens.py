@@ -1,0 +1,130 @@
+"""Who sends a report: a pod, by its projected service-account token, as the API server reviews it.
+
+Only tokens of our own audience count, so one that a pod was given for the API server or for anything else is worth
+nothing here, and ours is worth nothing there.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+import msgspec
+
+from tranche.kube.clients import ApiError
+from tranche.kube.names import REPORT_AUDIENCE
+
+PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+LONGEST_TOKEN = 16 * 2**10
+"""Bytes; service-account tokens have one or two thousand."""
+TRUSTED_SECONDS = 300.0
+"""How long a review is believed; whether the pod still exists is looked up each time."""
+REFUSED_SECONDS = 10.0
+"""How long a refusal is: a new token may be known to one API server before the other."""
+REMEMBERED = 50_000
+"""Reviews that are kept: 1,000 reports a second, each pod's every 15–30 s."""
+REVIEWS_AT_ONCE = 32
+LONGEST_LINE = 1000
+"""More that wait for a review are turned away."""
+_PREFIX = "system:serviceaccount:"
+_EXTRA = "authentication.kubernetes.io/"
+
+
+class BusyError(Exception):
+    """Too many tokens wait for their review."""
+
+
+class Requests(Protocol):
+    """The part of an `ApiClient` that is used."""
+
+    async def request(self, method: str, path: str, *, body: object | bytes | None = None) -> dict[str, object]:
+        """Send and return the answer's object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """The pod that a token is bound to."""
+
+    namespace: str
+    pod: str
+    uid: str
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    extra: dict[str, list[str]] = {}
+
+
+class _Status(msgspec.Struct):
+    authenticated: bool = False
+    audiences: list[str] = []
+    user: _User = msgspec.field(default_factory=_User)
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class TokenReviewer:
+    """Asks the API server, and remembers its answers for a while."""
+
+    def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[Bearer | None, float]] = OrderedDict()
+        self._slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
+        self._line = 0
+
+    async def review(self, token: str) -> Bearer | None:
+        """The pod that the token is bound to; None if it is not valid, not for us, or not bound to a pod.
+
+        Raises:
+            ApiError: if the API server does not answer.
+            BusyError: if too many reviews are under way.
+        """
+        if not token or len(token) > LONGEST_TOKEN:
+            return None
+        digest = blake2b(token.encode(errors="replace"), digest_size=16).digest()
+        known = self._known.get(digest)
+        if known is not None and self._clock() < known[1]:
+            return known[0]
+        if self._line >= LONGEST_LINE:
+            raise BusyError
+        self._line += 1
+        try:
+            async with self._slots:
+                bearer = await self._ask(token)
+        finally:
+            self._line -= 1
+        until = self._clock() + (TRUSTED_SECONDS if bearer is not None else REFUSED_SECONDS)
+        self._known[digest] = (bearer, until)
+        self._known.move_to_end(digest)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return bearer
+
+    async def _ask(self, token: str) -> Bearer | None:
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [REPORT_AUDIENCE]},
+        }
+        answer = await self._client.request("POST", PATH, body=body)
+        try:
+            status = msgspec.convert(answer, _Review).status
+        except msgspec.ValidationError as error:
+            raise ApiError(502, "Malformed", f"TokenReview: {error}") from error
+        if not status.authenticated or REPORT_AUDIENCE not in status.audiences:
+            return None
+        return _bearer(status.user)
+
+
+def _bearer(user: _User) -> Bearer | None:
+    namespace, _, account = user.username.removeprefix(_PREFIX).partition(":")
+    pods, uids = user.extra.get(f"{_EXTRA}pod-name"), user.extra.get(f"{_EXTRA}pod-uid")
+    if not (user.username.startswith(_PREFIX) and account and pods and uids):
+        return None
+    return Bearer(namespace, pods[0], uids[0])

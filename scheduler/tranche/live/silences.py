@@ -1,0 +1,44 @@
+"""Nodes that have been silent for longer than their site tolerates: what they ran is given to others.
+
+Until then a disconnected site keeps its chunks and its pods go on. Whatever still runs there afterwards belongs to an
+older attempt, and nothing of it counts.
+"""
+
+from collections.abc import Mapping
+
+from tranche.kube.memberships import UNDECLARED_TOLERANCE_SECONDS, site_of
+from tranche.kube.objects import NodeObject
+from tranche.kube.resources import SiteObject
+from tranche.model.quantities import parse_duration
+
+
+class Silences:
+    """A view on the stores of nodes and sites."""
+
+    def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:
+        self._nodes = nodes
+        self._sites = sites
+
+    def lost(self, name: str, now: float) -> bool:
+        """Whether nothing that the node runs is waited for any more.
+
+        Args:
+            name: Of the node; one that is not known is not judged: its pods are removed with it.
+            now: Seconds since the epoch.
+        """
+        node = self._nodes.get(name)
+        if node is None or node.ready:
+            return False
+        since = [c.last_transition_time for c in node.status.conditions if c.type == "Ready"]
+        if not since or since[0] is None:
+            return False
+        return now - since[0].timestamp() >= self._tolerance(node)
+
+    def _tolerance(self, node: NodeObject) -> float:
+        site = self._sites.get(site_of(node.metadata.labels, self._sites) or "")
+        if site is None:
+            return UNDECLARED_TOLERANCE_SECONDS
+        try:
+            return parse_duration(site.spec.disconnect_tolerance)
+        except ValueError:  # told when the site was read
+            return UNDECLARED_TOLERANCE_SECONDS

@@ -1,0 +1,165 @@
+"""Counting what running jobs report: durable batches into the ledger, applied ones into the estimates.
+
+A checkpoint wins over the ledger: what the first report of an attempt says is what that attempt found, even if it is
+less than was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tranche.model import Checkpoint, Timings
+from tranche.planner import changes, ledgers, releases
+from tranche.planner.events import ProgressReported
+from tranche.policies import JobState, Run
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """How far a job is."""
+
+    batches: float
+    """Mini-batches of all chunks together, by the last reports and the pace of running workers."""
+    of: float
+    """When that many are durable, the job is done."""
+    estimated: bool
+    """Some worker that trains reports nothing: what it has done is estimated from its run time alone."""
+    reported: float | None
+    """When the job last reported."""
+    timings: Timings
+
+
+def trained(state: JobState, now: float) -> Trained:
+    """How far the job is."""
+    whole = state.job.chunks * state.job.batches_per_chunk_total
+    pace = state.nominal_batch_seconds
+    left = state.worker_seconds(now) / pace if pace > 0 else state.batches_left(range(state.job.chunks))
+    silent = any(run.started is not None and run.first_report is None for run in state.runs.values())
+    at, timings = state.reported or (None, Timings())
+    return Trained(min(whole, max(0.0, whole - left)), whole, silent, at, timings)
+
+
+def spoken_for(state: JobState, attempt: int) -> Collection[int]:
+    """Chunks of which reports of the attempt count: none if it is over, or if another pod reports for its job.
+
+    The chief speaks for all chunks, else parameter server 0, and else rank 0 of a gang; where there is none of them, a
+    worker speaks for those of its window.
+    """
+    if any(server.planned.attempt == attempt for server in state.speakers):
+        return range(state.job.chunks)
+    run = state.runs.get(attempt)
+    if run is None or state.job.helpers:
+        return ()
+    if state.job.rigid:
+        return range(state.job.chunks) if run.window.index == 0 else ()
+    return run.window.chunks
+
+
+def is_superseded(state: JobState, attempt: int) -> bool:
+    """Whether another attempt goes on in place of this one, so that it must not even save any more.
+
+    The server of a job that is done or suspended is not: it still has to save what it holds.
+    """
+    if state.job.helpers:
+        return any(server.planned.attempt > attempt for server in state.speakers)
+    return attempt not in state.runs and not state.finished
+
+
+def count(planner: Planner, event: ProgressReported) -> None:
+    """Count a report, unless its attempt is over."""
+    report = event.report
+    state = planner.cluster.jobs.get(report.job)
+    chunks = spoken_for(state, report.attempt) if state is not None else ()
+    if state is None or not chunks:
+        return
+    total = state.job.batches_per_chunk_total
+    durable = {c: min(max(0.0, float(report.durable[c])), total) for c in chunks if c in report.durable}
+    applied = {c: min(max(0.0, float(report.applied[c])), total) for c in chunks if c in report.applied}
+    applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
+    before = {c: state.known_batches(c) for c in chunks if c not in state.done}
+    if _is_first(state, report.attempt):
+        ledgers.roll_back(state, chunks, durable, applied)
+        planner.touch(state)
+        planner.publish(report.job)
+    if report.attempt not in state.runs:
+        known = releases.is_saved(state)
+        state.checkpoint = _merged(state.checkpoint, report.attempt, durable)
+        if not known and releases.is_saved(state):
+            releases.watch(planner, state)
+    _raise(state, durable, applied)
+    for run in {id(state.chunk_runs[c]): state.chunk_runs[c] for c in chunks if c in state.chunk_runs}.values():
+        gained = sum(max(0.0, state.known_batches(c) - before[c]) for c in run.window.chunks if c in before)
+        _pace(run, gained, event.at)
+    state.reported = (event.at, report.timings)
+    state.ledger_changed()
+    if planner.queue is not None:
+        planner.queue.stale[report.job] = None
+    finished = [c for c in before if c in state.done]
+    if finished:
+        _finish(planner, state, finished)
+
+
+def server_lost(planner: Planner, state: JobState) -> None:
+    """What the lost parameter server had not saved is lost; of one that reported nothing that is not known."""
+    if state.checkpoint is not None and state.active:
+        ledgers.roll_back(state, range(state.job.chunks), state.checkpoint.batches, {})
+        planner.touch(state)
+
+
+def _is_first(state: JobState, attempt: int) -> bool:
+    run = state.runs.get(attempt)
+    if run is not None:
+        return run.first_report is None
+    return state.checkpoint is None or attempt > state.checkpoint.attempt
+
+
+def _merged(known: Checkpoint | None, attempt: int, durable: Mapping[int, float]) -> Checkpoint:
+    if known is None or attempt > known.attempt:
+        return Checkpoint(attempt, durable)
+    return Checkpoint(attempt, {**known.batches, **{c: max(b, known.batches.get(c, 0.0)) for c, b in durable.items()}})
+
+
+def _raise(state: JobState, durable: Mapping[int, float], applied: Mapping[int, float]) -> None:
+    """Count what is more than is known; a chunk in a window is not done before its worker has ended."""
+    for chunk, batches in applied.items():
+        if chunk in state.done:
+            continue
+        held = max(durable.get(chunk, 0.0), state.partial.get(chunk, 0.0))
+        if held >= state.job.batches_per_chunk_total and chunk not in state.chunk_runs:
+            state.done.add(chunk)
+            state.partial.pop(chunk, None)
+            state.applied.pop(chunk, None)
+            continue
+        if held > 0:
+            state.partial[chunk] = held
+        if max(batches, state.applied.get(chunk, 0.0)) > held:
+            state.applied[chunk] = max(batches, state.applied.get(chunk, 0.0))
+        else:
+            state.applied.pop(chunk, None)
+
+
+def _pace(run: Run, gained: float, at: float) -> None:
+    """Note what a running worker has done since its last report, and how fast it is between its first and this one."""
+    run.counted += gained
+    if run.since is None:
+        return
+    run.since = max(run.since, at)
+    if run.first_report is None:
+        run.first_report = (at, run.counted)
+    began, counted = run.first_report
+    if at > began and run.counted > counted:
+        run.batch_seconds = (at - began) / (run.counted - counted)
+
+
+def _finish(planner: Planner, state: JobState, chunks: list[int]) -> None:
+    planner.cluster.unbind([state.entries[chunk] for chunk in chunks if chunk in state.entries])
+    state.windows_changed()
+    if state.finished:
+        changes.finish(planner, state)
+    planner.touch(state)
+    planner.publish(state.job.key)

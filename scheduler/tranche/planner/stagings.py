@@ -1,0 +1,153 @@
+"""Pods that bring data to sites: one at a time for a job and site; a copy counts when its pod has succeeded.
+
+A pod that fails is followed by another after a pause that doubles. When more failed in a row than the job's back-off
+limit allows, nothing more is brought to that site until the job's specification changes: chunks train where their data
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from tranche.model import PlannedStaging
+from tranche.planner.events import StagingEnded
+from tranche.planner.instructions import StageData
+from tranche.policies import JobState, Staging
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+
+def demand(planner: Planner, state: JobState, chunks: tuple[int, ...], site: str) -> None:
+    """Have data of chunks brought to a site by the next pod that goes there."""
+    staging = state.stagings.setdefault(site, Staging(site))
+    staging.wanted += chunks
+    planner.unstaged[state.job.key] = None
+
+
+def is_given_up(state: JobState, site: str) -> bool:
+    """Whether nothing more is brought there."""
+    staging = state.stagings.get(site)
+    return staging is not None and staging.given_up
+
+
+def begin(planner: Planner, now: float) -> Iterable[StageData]:
+    """Give out the pods that have something to bring and need not wait."""
+    for key in list(planner.unstaged):
+        state, held = planner.cluster.jobs.get(key), False
+        if state is None or not state.active:
+            del planner.unstaged[key]
+            continue
+        for staging in list(state.stagings.values()):
+            staging.wanted = tuple(chunk for chunk in staging.wanted if chunk not in state.done)
+            if staging.attempt or staging.given_up:
+                continue
+            if not staging.wanted:
+                del state.stagings[staging.site]
+            elif staging.held_until > now:
+                held = True
+            else:
+                state.attempts += 1
+                staging.attempt, staging.chunks, staging.wanted = state.attempts, staging.wanted, ()
+                planner.publish(key)
+                yield StageData(key, staging.chunks, staging.site, planner.cause)
+        if not held:
+            del planner.unstaged[key]
+
+
+def ended(planner: Planner, event: StagingEnded, now: float) -> None:
+    """A pod is over; one that the plan does not know any more says nothing."""
+    state = planner.cluster.jobs.get(event.job)
+    staging = next((s for s in state.stagings.values() if s.attempt == event.attempt), None) if state else None
+    if state is None or staging is None:
+        return
+    chunks, staging.chunks, staging.attempt = staging.chunks, (), 0
+    if event.outcome == "Succeeded":
+        staging.failures = 0
+        planner.cluster.copy_measured(state, staging.site, event.seconds / len(chunks))
+        for chunk in chunks:
+            arrive(state, chunk, staging.site, now)
+    else:
+        staging.wanted = (*chunks, *staging.wanted)
+        staging.failures += event.outcome == "Failed"
+        _hold(planner, state, staging, now)
+    planner.unstaged[event.job] = None
+    planner.touch(state)
+    planner.publish(event.job)
+
+
+def arrive(state: JobState, chunk: int, site: str, now: float) -> None:
+    """The data of a chunk are there."""
+    state.coming.pop((site, chunk), None)
+    state.copy(chunk, site, now)
+
+
+def halt(state: JobState) -> None:
+    """The job goes no further: its pods are to stop, and what they were to bring is brought if it goes on."""
+    for staging in state.stagings.values():
+        staging.wanted, staging.chunks, staging.attempt = (*staging.chunks, *staging.wanted), (), 0
+        if state.finished:
+            _forget_coming(state, staging.site)
+    if state.finished:
+        state.stagings.clear()
+
+
+def renew(planner: Planner, state: JobState) -> None:
+    """The job's specification changed: what failed may succeed now."""
+    for staging in list(state.stagings.values()):
+        staging.failures, staging.held_until = 0, 0.0
+        if staging.given_up:
+            del state.stagings[staging.site]
+    planner.unstaged[state.job.key] = None
+
+
+def planned(state: JobState) -> tuple[PlannedStaging, ...]:
+    """What status.plan says of it, by site."""
+    return tuple(
+        PlannedStaging(one.site, one.attempt, one.chunks, one.wanted, one.failures, one.given_up)
+        for _, one in sorted(state.stagings.items())
+    )
+
+
+def restore(planner: Planner, state: JobState, plan: Iterable[PlannedStaging], now: float) -> None:
+    """Take over what an earlier planner had begun; a pause after a failure begins anew."""
+    for one in plan:
+        known = state.copies.get(one.site, {})
+        chunks, wanted = (
+            tuple(c for c in numbers if c < state.job.chunks and c not in state.done and c not in known)
+            for numbers in (one.chunks, one.wanted)
+        )
+        attempt = one.attempt if chunks else 0
+        staging = Staging(one.site, attempt, chunks, wanted, one.failures, given_up=one.given_up)
+        state.stagings[one.site] = staging
+        state.attempts = max(state.attempts, attempt)
+        coming = (*chunks, *wanted)
+        for chunk, until in zip(coming, planner.cluster.begin_copies(state, one.site, len(coming), now), strict=True):
+            state.copy(chunk, one.site, until, reported=True)
+        if one.failures and not attempt:
+            _hold(planner, state, staging, now)
+    if not state.active:
+        halt(state)
+    planner.unstaged[state.job.key] = None
+
+
+def _hold(planner: Planner, state: JobState, staging: Staging, now: float) -> None:
+    """Pause after a pod that brought nothing, or give up."""
+    if staging.given_up or staging.failures > state.job.backoff_limit:
+        staging.given_up, staging.wanted = True, ()
+        _forget_coming(state, staging.site)
+        return
+    settings = planner.settings
+    staging.held_until = now + settings.backoff_seconds(settings.failure_backoff_seconds, max(0, staging.failures - 1))
+    planner.wake(staging.held_until, state.job.key)
+
+
+def _forget_coming(state: JobState, site: str) -> None:
+    """What is not there will not come."""
+    there = {chunk: at for chunk, at in state.copies.pop(site, {}).items() if at < inf}
+    if there:
+        state.copies[site] = there
+    state.coming = {where: at for where, at in state.coming.items() if where[0] != site}
+    state.windows_changed()

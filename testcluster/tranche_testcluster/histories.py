@@ -1,0 +1,85 @@
+"""Every state that objects of a cluster have ever had, out of etcd: no watch can miss or repeat one.
+
+The API server must store JSON and keep everything: start the cluster with ``extra_flags={"kube-apiserver": FLAGS}``.
+"""
+
+import base64
+import json
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .workspaces import HOST
+
+FLAGS = ("--storage-media-type=application/json", "--etcd-compaction-interval=0")
+"""For kube-apiserver."""
+_ROOT = "/registry/"
+_MARK = f"{_ROOT}tranche-testcluster/mark"
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write."""
+
+    revision: int
+    """Of the whole cluster; rises."""
+    resource: str
+    """As etcd names it: ``pods``, ``minions`` (nodes), ``services/specs``, ``tranche.dev/trainingjobs``."""
+    key: str
+    """``namespace/name``, or the name."""
+    before: dict[str, Any] | None
+    """The object; None: it was not there."""
+    after: dict[str, Any] | None
+    """The object; None: it is gone."""
+
+
+def read(port: int, resources: Sequence[str]) -> list[Change]:
+    """All changes of these resources so far, in their order.
+
+    Args:
+        port: Of etcd.
+        resources: As in `Change.resource`.
+
+    Raises:
+        OSError: etcd does not answer.
+        ValueError: an object is not stored as JSON.
+    """
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    changes: list[Change] = []
+    for revision, path, value in _writes(port):
+        resource = next((name for name in resources if path.startswith(f"{_ROOT}{name}/")), None)
+        if resource is None:
+            continue
+        key = path.removeprefix(f"{_ROOT}{resource}/")
+        after = None if value is None else json.loads(value)
+        changes.append(Change(revision, resource, key, known.pop((resource, key), None), after))
+        if after is not None:
+            known[resource, key] = after
+    return changes
+
+
+def _writes(port: int) -> Iterator[tuple[int, str, bytes | None]]:
+    """Revision, path and value (None: deleted) of all writes up to now: up to a mark that is set first."""
+    _post(port, "kv/put", {"key": _text(_MARK), "value": _text("here")}).close()
+    last = json.load(_post(port, "kv/range", {"key": _text(_MARK)}))["kvs"][0]["mod_revision"]
+    create = {"key": _text(_ROOT), "range_end": _text(_ROOT[:-1] + chr(ord("/") + 1)), "start_revision": "1"}
+    with _post(port, "watch", {"create_request": {**create, "fragment": True}}) as stream:
+        for line in stream:
+            for event in json.loads(line)["result"].get("events", ()):
+                entry = event["kv"]
+                path, revision = base64.b64decode(entry["key"]).decode(), entry["mod_revision"]
+                gone = event.get("type") == "DELETE"
+                yield int(revision), path, None if gone else base64.b64decode(entry.get("value", ""))
+                if revision == last:
+                    return
+
+
+def _post(port: int, method: str, body: dict[str, Any]) -> Any:
+    url = f"http://{HOST}:{port}/v3/{method}"
+    return urllib.request.urlopen(url, json.dumps(body).encode(), timeout=_TIMEOUT_SECONDS)
+
+
+def _text(plain: str) -> str:
+    return base64.b64encode(plain.encode()).decode()

@@ -1,0 +1,120 @@
+"""What must hold of everything that was ever written, read from the history of pods, nodes and jobs. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from chaos.ledgers import check_ledger, own_status
+from tranche.kube.identities import identity
+from tranche.kube.objects import NodeObject, Pod, is_over, node_allocatable, outcome, pod_requests
+from tranche.model import Resources
+from tranche_testcluster import Change
+
+NODES, PODS, JOBS, SERVICES = "minions", "pods", "tranche.dev/trainingjobs", "services/specs"
+RESOURCES = (NODES, PODS, JOBS, SERVICES)
+_SIZES = ("cpu", "memory", "gpus", "pods")
+
+
+def check(history: Sequence[Change]) -> list[str]:
+    """Everything that is wrong, each once; empty if nothing."""
+    return [*check_capacity(history), *check_identities(history), *check_plans(history), *check_ledger(history)]
+
+
+def check_capacity(history: Sequence[Change]) -> Iterator[str]:
+    """At every event, what the pods of a node request is at most what it offers."""
+    used: defaultdict[str, dict[str, Resources]] = defaultdict(dict)
+    offered: dict[str, Resources] = {}
+    for change in history:
+        if change.resource == NODES:
+            if change.after is None:
+                offered.pop(change.key, None)
+            else:
+                offered[change.key] = _offered(change.after)
+            continue
+        if change.resource != PODS:
+            continue
+        node, _requests = _place(change.before or {}) or _place(change.after or {}) or ("", None)
+        if not node:
+            continue
+        before = used[node].pop(change.key, None)
+        if (now := _place(change.after or {})) is not None:
+            used[node][change.key] = now[1]
+        if before is None and now is not None and node in offered:
+            total = sum(used[node].values(), Resources())
+            if any(getattr(total, size) > getattr(offered[node], size) for size in _SIZES):
+                yield f"revision {change.revision}: {node} offers {offered[node]}, {sorted(used[node])} ask {total}"
+
+
+def check_identities(history: Sequence[Change]) -> Iterator[str]:
+    """A window is executed once: one pod for each attempt of a role of a job."""
+    seen: dict[tuple[Any, ...], str] = {}
+    for change in history:
+        if change.resource != PODS or change.after is None:
+            continue
+        meta = change.after["metadata"]
+        labels = meta.get("labels", {})
+        if "tranche.dev/attempt" not in labels:
+            continue
+        owner = meta["ownerReferences"][0]["uid"]
+        attempt = (owner, labels["tranche.dev/role"], labels["tranche.dev/index"], labels["tranche.dev/attempt"])
+        if seen.setdefault(attempt, meta["uid"]) != meta["uid"]:
+            seen[attempt] = meta["uid"]
+            yield f"revision {change.revision}: {change.key} is executed a second time"
+
+
+def check_plans(history: Sequence[Change]) -> Iterator[str]:
+    """Plans get newer; a chunk is in one window of a plan; a gang's windows are all of its members or none."""
+    for change in history:
+        if change.resource != JOBS or change.after is None:
+            continue
+        plan, where = _plan(change.after), f"revision {change.revision}: {change.key}"
+        if plan is None:
+            continue
+        old = _plan(change.before or {}) if _uid(change.before) == _uid(change.after) else None
+        if old is not None and (plan["term"], plan["revision"]) < (old["term"], old["revision"]):
+            yield f"{where}: an older plan is written over a newer one"
+        chunks = [chunk for window in plan["workers"] for chunk in window["chunks"]]
+        if len(set(chunks)) < len(chunks):
+            yield f"{where}: a chunk is in two windows: {plan['workers']}"
+
+
+def check_ends(jobs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, str]) -> Iterator[str]:
+    """Every job has ended as it has to."""
+    for name, wanted in expected.items():
+        status = jobs[name].get("status", {}) if name in jobs else {}
+        phase = status.get("phase") if name in jobs else "gone"
+        if phase != wanted:
+            explanation = status.get("plan", {}).get("explanation")
+            yield f"{name} is {phase} and has to be {wanted}: {explanation} {status.get('progress')}"
+
+
+def summarize(history: Sequence[Change]) -> str:
+    """How much there was to check."""
+    written = [change.after for change in history if change.resource == PODS and change.after is not None]
+    pods = {pod.metadata.uid: pod for pod in (msgspec.convert(one, Pod) for one in written) if identity(pod)}
+    ends = Counter(outcome(pod) for pod in pods.values() if is_over(pod))
+    plans = sum(change.resource == JOBS for change in history)
+    said = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(ends.items()))
+    return f"{plans} writes of jobs, {len(pods)} pods ({said})"
+
+
+def _plan(job: Mapping[str, Any]) -> dict[str, Any] | None:
+    return own_status(job).get("plan") if job else None
+
+
+def _uid(thing: Mapping[str, Any] | None) -> str:
+    return str(thing["metadata"]["uid"]) if thing else ""
+
+
+def _place(pod: Mapping[str, Any]) -> tuple[str, Resources] | None:
+    """Node and requests of a pod that holds room there."""
+    node = pod.get("spec", {}).get("nodeName")
+    if not node or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return None
+    return node, pod_requests(msgspec.convert(pod, Pod))
+
+
+def _offered(node: Mapping[str, Any]) -> Resources:
+    return node_allocatable(msgspec.convert(node, NodeObject))

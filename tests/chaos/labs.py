@@ -1,0 +1,156 @@
+"""tranche on a test cluster, with a fault proxy before each of our processes."""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos.clocks import Clock, clock
+from chaos.processes import Process
+from tranche.demo.stacks import SYSTEM_NAMESPACE, Stack, apply_manifests, free_port
+from tranche_testcluster import Cluster, FaultProxy
+from tranche_testcluster.histories import FLAGS
+
+API = "/apis/tranche.dev/v1alpha1"
+JOBS = f"{API}/namespaces/default/trainingjobs"
+PODS = "/api/v1/namespaces/default/pods"
+MERGE = "application/merge-patch+json"
+SITES = {"edge-a": (2, 2), "edge-b": (1, 2), "cloud": (1, 4)}
+"""Nodes, and GPUs of each."""
+LEASE_SECONDS = 8
+EVICT_SECONDS = 3
+"""Pods leave an unreachable node after so long, not after Kubernetes' five minutes."""
+PATIENCE_SECONDS = 60.0
+
+
+class Lab:
+    """What faults act on."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        proxies: Mapping[str, FaultProxy],
+        processes: Mapping[str, Process],
+        clocks: Mapping[str, Clock | None],
+    ) -> None:
+        self.cluster, self.proxies, self.processes, self.clocks = cluster, proxies, processes, clocks
+        self.away: set[str] = set()
+        """Nodes that some fault has in its hands."""
+        self.failed: dict[str, int] = {}
+        """Workers made to fail, by job."""
+        self.expected: dict[str, str] = {}
+        """How each job has to end: Succeeded, Failed or gone."""
+
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
+        """A request as administrator past the proxies, again while the API server is away."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                status, answer = self.cluster.request(method, path, body, kind)
+            except OSError:
+                status, answer = 0, "no answer"
+            if 200 <= status < 500 and status != 429:
+                return status, answer
+            assert time.monotonic() < deadline, f"{method} {path}: {status} {answer}"
+            self.wait(0.2)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and start again what has ended."""
+        until = time.monotonic() + seconds
+        while True:
+            for process in self.processes.values():
+                process.tend()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, 0.2))
+
+    def until(self, true: Callable[[], bool], seconds: float) -> bool:
+        """Wait until it is true, so long at most; whether it is."""
+        deadline = time.monotonic() + seconds
+        while not (answer := true()) and time.monotonic() < deadline:
+            self.wait(0.25)
+        return answer
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        return {one["metadata"]["name"]: one for one in self.ask("GET", JOBS)[1]["items"]}
+
+    def pods(self, role: str | None = None) -> list[dict[str, Any]]:
+        """Our pods that are not over nor about to be."""
+        selector = "tranche.dev/job" + (f",tranche.dev/role={role}" if role else "")
+        items = self.ask("GET", f"{PODS}?labelSelector={selector}")[1]["items"]
+        alive = [one for one in items if one["status"]["phase"] in ("Pending", "Running")]
+        return [one for one in alive if "deletionTimestamp" not in one["metadata"]]
+
+
+Undo = Callable[[], object]
+Begin = Callable[[Lab, random.Random], tuple[str, Undo | None]]
+"""Breaks something; returns what was done to whom, and how to undo it."""
+
+
+@contextmanager
+def lab(folder: Path, seed: int, sited: bool) -> Iterator[Lab]:
+    """A cluster with everything running.
+
+    Args:
+        folder: For logs and data; emptied first, left at the end.
+        seed: Of the proxies.
+        sited: Whether Site objects are declared.
+    """
+    tolerations = [f"--default-{kind}-toleration-seconds={EVICT_SECONDS}" for kind in ("unreachable", "not-ready")]
+    flags = {"kube-apiserver": [*FLAGS, *tolerations]}
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(folder, node_lease_seconds=LEASE_SECONDS, extra_flags=flags))
+        apply_manifests(cluster)
+        for name, (nodes, gpus) in SITES.items():
+            cluster.add_site(name, nodes=nodes, gpus=gpus)
+            if sited:
+                spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}}
+                body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
+                status, answer = cluster.request("POST", f"{API}/sites", body)
+                assert status == 201, answer
+        proxies = {
+            name: stack.enter_context(cluster.proxy(seed + number))
+            for number, name in enumerate(("scheduler", "operator"))
+        }
+        clocks = {name: clock(_folder(cluster.directory / f"{name}-clock")) for name in proxies}
+        processes = _processes(cluster, proxies, clocks)
+        for process in processes.values():
+            stack.callback(process.kill)
+        yield Lab(cluster, proxies, processes, clocks)
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def _processes(
+    cluster: Cluster, proxies: Mapping[str, FaultProxy], clocks: Mapping[str, Clock | None]
+) -> dict[str, Process]:
+    stack = Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"])
+    stack.port, stack.health_port, stack.report_port = free_port(), free_port(), free_port()
+    config = {
+        name: cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, f"tranche-{name}", url=proxy.url)
+        for name, proxy in proxies.items()
+    }
+    commands = {
+        "scheduler": stack.scheduler_command(config["scheduler"], stack.port, stack.report_port),
+        "operator": stack.operator_command(config["operator"]),
+        "standby": stack.scheduler_command(config["scheduler"], free_port(), free_port()),
+    }
+    processes = {
+        name: Process(name, command, cluster.directory / f"tranche-{name}.log", _environment(clocks.get(name)))
+        for name, command in commands.items()
+    }
+    processes["scheduler"].start()
+    stack.start_kube_scheduler()
+    processes["operator"].start()
+    return processes
+
+
+def _environment(clock: Clock | None) -> dict[str, str]:
+    return {**os.environ, **(clock.environment if clock else {})}

@@ -1,0 +1,174 @@
+"""Faults of processes and nodes."""
+
+import os
+import random
+import signal
+
+from chaos.labs import SITES, Begin, Lab, Undo
+from tranche.demo.stacks import KUBE_SCHEDULER
+from tranche_testcluster import ClusterError
+
+OUTAGE_SECONDS = (0.5, 4.0)
+"""Of etcd and API server: nothing else happens meanwhile, whoever acts needs them."""
+STEP_SECONDS = (1.0, 90.0)
+SILENCE_SECONDS = (2.0, 18.0)
+"""Shorter and longer than it takes until a node counts as lost and its pods are deleted."""
+
+
+def _kill(name: str) -> Begin:
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+        lab.processes[name].kill()
+        return f"kill -9 {name}", lab.processes[name].start
+
+    return begin
+
+
+def _freeze(name: str) -> Begin:
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+        lab.processes[name].freeze()
+        return f"freeze {name}", lab.processes[name].thaw
+
+    return begin
+
+
+def kill_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    lab.cluster.stop(KUBE_SCHEDULER, signal.SIGKILL)
+    return "kill -9 kube-scheduler", lambda: lab.cluster.start(KUBE_SCHEDULER)
+
+
+def freeze_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+    try:
+        pid = lab.cluster.pid(KUBE_SCHEDULER)
+    except ClusterError:  # killed by another fault just now
+        return "freeze kube-scheduler: it is dead", None
+    os.kill(pid, signal.SIGSTOP)
+    return "freeze kube-scheduler", lambda: os.kill(pid, signal.SIGCONT)
+
+
+def _outage(component: str, number: int) -> Begin:
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, None]:
+        seconds = chance.uniform(*OUTAGE_SECONDS)
+        if number == signal.SIGKILL:
+            lab.cluster.stop(component, number)
+            lab.wait(seconds)
+            lab.cluster.start(component)
+            return f"kill -9 {component}, back after {seconds:.1f} s", None
+        pid = lab.cluster.pid(component)
+        os.kill(pid, signal.SIGSTOP)
+        lab.wait(seconds)
+        os.kill(pid, signal.SIGCONT)
+        return f"freeze {component} for {seconds:.1f} s", None
+
+    return begin
+
+
+def _stepped_clock(name: str) -> Begin:
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+        clock, seconds = lab.clocks[name], chance.choice([-1, 1]) * chance.uniform(*STEP_SECONDS)
+        if clock is None:
+            return f"clock of {name}: no C compiler", None
+        clock.step(seconds)
+        return f"clock of {name} by {seconds:+.0f} s", lambda: clock.step(0.0)
+
+    return begin
+
+
+def second_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    lab.processes["standby"].start()
+    return "start a second scheduler", lab.processes["standby"].kill
+
+
+def takeover(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    first, second = lab.processes["scheduler"], lab.processes["standby"]
+    first.freeze()
+    second.start()
+    lab.wait(chance.uniform(3.0, 6.0))
+    first.thaw()
+    return "freeze the scheduler, start a second one, thaw the first", second.kill
+
+
+def _take(lab: Lab, chance: random.Random, sites: list[str]) -> str | None:
+    """A site none of whose nodes is away; it is now."""
+    free = [site for site in sites if not lab.away & set(_nodes(site))]
+    if not free:
+        return None
+    site = chance.choice(free)
+    lab.away.update(_nodes(site))
+    return site
+
+
+def _nodes(site: str) -> list[str]:
+    return [f"{site}-{number}" for number in range(SITES[site][0])]
+
+
+def silent_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+    site = _take(lab, chance, list(SITES))
+    if site is None:
+        return "silent node: none left", None
+    node, seconds = chance.choice(_nodes(site)), chance.uniform(*SILENCE_SECONDS)
+
+    def undo() -> None:
+        lab.wait(max(0.0, seconds - 8.0))
+        lab.cluster.revive(node)
+        lab.away.difference_update(_nodes(site))
+
+    try:
+        lab.cluster.silence(node)
+    except ClusterError:  # kwok cannot be asked: it waits for a node that another fault has removed
+        return f"silence node {node}, not for sure", undo
+
+    return f"silence node {node}", undo
+
+
+def drained_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+    site = _take(lab, chance, list(SITES))
+    if site is None:
+        return "drained node: none left", None
+    node = chance.choice(_nodes(site))
+    path, kind = f"/api/v1/nodes/{node}", "application/merge-patch+json"
+    lab.ask("PATCH", path, {"spec": {"unschedulable": True}}, kind)
+    there = [one["metadata"]["name"] for one in lab.pods() if one["spec"].get("nodeName") == node]
+    for name in there:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+        lab.cluster.request("POST", f"/api/v1/namespaces/default/pods/{name}/eviction", body)
+
+    def undo() -> None:
+        lab.ask("PATCH", path, {"spec": {"unschedulable": None}}, kind)
+        lab.away.difference_update(_nodes(site))
+
+    return f"drain node {node} ({len(there)} pods)", undo
+
+
+def removed_site(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+    site = _take(lab, chance, list(SITES))
+    if site is None:
+        return "removed site: none left", None
+    nodes, gpus = SITES[site]
+    lab.cluster.remove_site(site)
+
+    def undo() -> None:
+        lab.cluster.add_site(site, nodes=nodes, gpus=gpus)
+        lab.away.difference_update(_nodes(site))
+
+    return f"remove the {nodes} nodes of site {site}", undo
+
+
+FAULTS: dict[str, Begin] = {
+    "kill scheduler": _kill("scheduler"),
+    "freeze scheduler": _freeze("scheduler"),
+    "kill operator": _kill("operator"),
+    "freeze operator": _freeze("operator"),
+    "kill kube-scheduler": kill_kube_scheduler,
+    "freeze kube-scheduler": freeze_kube_scheduler,
+    "kill API server": _outage("kube-apiserver", signal.SIGKILL),
+    "freeze API server": _outage("kube-apiserver", signal.SIGSTOP),
+    "kill etcd": _outage("etcd", signal.SIGKILL),
+    "freeze etcd": _outage("etcd", signal.SIGSTOP),
+    "stepped clock of scheduler": _stepped_clock("scheduler"),
+    "stepped clock of operator": _stepped_clock("operator"),
+    "second scheduler": second_scheduler,
+    "takeover": takeover,
+    "silent node": silent_node,
+    "drained node": drained_node,
+    "removed site": removed_site,
+}

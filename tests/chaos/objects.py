@@ -1,0 +1,164 @@
+"""Faults that are things somebody does through the API: to pods, jobs, budgets, quotas."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo
+
+MOST_FAILURES = 2
+"""Of workers of one job: every failure doubles the pause before its next attempt, from 10 s."""
+AWAIT_SECONDS = 4.0
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+
+
+def failed_worker(lab: Lab, chance: random.Random) -> tuple[str, None]:
+    """As a kubelet reports a container that has crashed (1), was out of memory (137), was stopped by others (143)."""
+    fit = _await(lambda: [one for one in lab.pods("worker") if _may_fail(lab, one)], lab)
+    if not fit:
+        return "worker exit: none runs", None
+    pod, code = chance.choice(fit), chance.choice([1, 137, 143])
+    now = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
+    ended = {"exitCode": code, "reason": "Error", "startedAt": now, "finishedAt": now}
+    status = {**pod["status"]["containerStatuses"][0], "ready": False, "state": {"terminated": ended}}
+    name = pod["metadata"]["name"]
+    version = {"resourceVersion": pod["metadata"]["resourceVersion"]}
+    body = {"metadata": version, "status": {"phase": "Failed", "containerStatuses": [status]}}
+    if lab.ask("PATCH", f"{PODS}/{name}/status", body, MERGE)[0] == 200:
+        lab.failed[_job(pod)] = lab.failed.get(_job(pod), 0) + 1
+    return f"{name} exits with {code}", None
+
+
+def deleted_pod(lab: Lab, chance: random.Random) -> tuple[str, None]:
+    return _delete(lab, chance, "worker")
+
+
+def lost_server(lab: Lab, chance: random.Random) -> tuple[str, None]:
+    return _delete(lab, chance, "ps")
+
+
+def _delete(lab: Lab, chance: random.Random, role: str) -> tuple[str, None]:
+    pods = _await(lambda: lab.pods(role), lab)
+    if not pods:
+        return f"delete a {role} pod: none there", None
+    name = chance.choice(pods)["metadata"]["name"]
+    grace = chance.choice(["", "?gracePeriodSeconds=0"])
+    lab.ask("DELETE", f"{PODS}/{name}{grace}")
+    return f"delete {name}{grace}", None
+
+
+def disruption_budget(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    selector = {"matchExpressions": [{"key": "tranche.dev/job", "operator": "Exists"}]}
+    spec = {"minAvailable": 1000, "selector": selector}
+    body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "none"}, "spec": spec}
+    lab.ask("POST", BUDGETS, body)
+    return "a budget refuses all evictions", lambda: lab.ask("DELETE", f"{BUDGETS}/none")
+
+
+def exceeded_quota(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    hard = chance.choice([{"pods": "2"}, {"requests.nvidia.com/gpu": "2"}, {"count/pods": "3"}])
+    lab.ask("POST", QUOTAS, {"metadata": {"name": "tight"}, "spec": {"hard": hard}})
+    return f"quota {hard}", lambda: lab.ask("DELETE", f"{QUOTAS}/tight")
+
+
+def deleted_job(lab: Lab, chance: random.Random) -> tuple[str, None]:
+    return _remove(lab, chance, again=False)
+
+
+def replaced_job(lab: Lab, chance: random.Random) -> tuple[str, None]:
+    """Another job takes the name of a deleted one at once."""
+    return _remove(lab, chance, again=True)
+
+
+def _remove(lab: Lab, chance: random.Random, again: bool) -> tuple[str, None]:
+    jobs = _await(lambda: [one for one in _unfinished(lab) if _windows(one)], lab)
+    stopping = [one for one in jobs if any(window["state"] == "Closing" for window in _windows(one))]
+    if not jobs:
+        return "delete a job: none runs", None
+    job = chance.choice(stopping or jobs)
+    name, how = job["metadata"]["name"], "while it is preempted" if stopping else "while it runs"
+    lab.ask("DELETE", f"{JOBS}/{name}")
+    lab.expected[name] = "gone"
+    if again:
+        body = {**job, "metadata": {"name": name, "namespace": "default"}, "status": None}
+        lab.ask("POST", JOBS, body)
+        lab.expected[name] = "Succeeded"
+    return f"delete {name} {how}{', create it again' if again else ''}", None
+
+
+def changed_spec(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+    jobs = _unfinished(lab)
+    if not jobs:
+        return "change a spec: no job", None
+    job = chance.choice(jobs)
+    name = job["metadata"]["name"]
+    what, patch, back = chance.choice(_patches(job, chance))
+    lab.ask("PATCH", f"{JOBS}/{name}", {"spec": patch}, MERGE)
+    undo = (lambda: lab.ask("PATCH", f"{JOBS}/{name}", {"spec": back}, MERGE)) if back else None
+    return f"{name}: {what}", undo
+
+
+def _patches(job: dict[str, Any], chance: random.Random) -> list[tuple[str, dict[str, Any], dict[str, Any] | None]]:
+    template = job["spec"]["workers"]["template"]
+    container = template["spec"]["containers"][0]
+    requests = {**container["resources"]["requests"], "cpu": "2"}
+    asked = {**container, "resources": {**container["resources"], "requests": requests}}
+    patches: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = [
+        ("suspended, and resumed", {"suspend": True}, {"suspend": False}),
+        ("weight 50", {"weight": 50}, None),
+        ("priority high", {"priorityClassName": "tranche-high"}, None),
+        ("other requests", {"workers": {"template": {"spec": {"containers": [asked]}}}}, None),
+    ]
+    if "data" in job["spec"]:
+        most = chance.randint(1, job["spec"]["data"]["chunks"])
+        patches.append((f"maxReplicas {most}", {"workers": {"maxReplicas": most}}, None))
+    return patches
+
+
+def _await(find: Callable[[], list[dict[str, Any]]], lab: Lab) -> list[dict[str, Any]]:
+    """What there is to act on, as soon as there is something."""
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        found[:] = find()
+        return bool(found)
+
+    lab.until(look, AWAIT_SECONDS)
+    return found
+
+
+def _may_fail(lab: Lab, pod: dict[str, Any]) -> bool:
+    runs = pod["status"]["phase"] == "Running"
+    return runs and lab.failed.get(_job(pod), 0) < MOST_FAILURES and _job(pod) != "doomed"
+
+
+def _windows(job: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(job.get("status", {}).get("plan", {}).get("workers", ()))
+
+
+def _unfinished(lab: Lab) -> list[dict[str, Any]]:
+    jobs = lab.jobs().values()
+    over = ("Succeeded", "Failed")
+    return [one for one in jobs if one.get("status", {}).get("phase") not in over and _name(one) != "doomed"]
+
+
+def _name(thing: dict[str, Any]) -> str:
+    return str(thing["metadata"]["name"])
+
+
+def _job(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["labels"]["tranche.dev/job"])
+
+
+FAULTS: dict[str, Begin] = {
+    "failed worker": failed_worker,
+    "failed worker again": failed_worker,
+    "deleted pod": deleted_pod,
+    "lost parameter server": lost_server,
+    "disruption budget": disruption_budget,
+    "exceeded quota": exceeded_quota,
+    "deleted job": deleted_job,
+    "replaced job": replaced_job,
+    "changed spec": changed_spec,
+}

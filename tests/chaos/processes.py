@@ -1,0 +1,62 @@
+"""One of our processes under faults: killed, frozen, and started again when it ends, as a kubelet would."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tranche_testcluster import spawn
+
+RESTART_SECONDS = 1.0
+"""Pause before a process that has ended by itself is started again."""
+DEPOSED = "another scheduler has taken over"
+"""The one reason for which a process may end by itself."""
+
+
+class Process:
+    """A command that runs until it is held."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name, self.log = name, log
+        self.ends: list[str] = []
+        """What it said last whenever it ended by itself, but for the expected reason."""
+        self._command, self._env = list(command), env
+        self._process: subprocess.Popen[bytes] | None = None
+        self._held = True
+        self._again_at = 0.0
+
+    def start(self) -> None:
+        """Let it run from now on."""
+        self._held = False
+        self.tend()
+
+    def kill(self) -> None:
+        """SIGKILL, and no new start before `start`."""
+        self._held = True
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._send(signal.SIGCONT)
+
+    def tend(self) -> None:
+        """Start it if it should run and does not."""
+        if self._process is not None and self._process.poll() is not None:
+            tail = self.log.read_text(errors="replace").splitlines()[-1:]
+            if not (tail and DEPOSED in tail[0]):
+                self.ends.append(f"{self.name} ended with code {self._process.returncode}: {' '.join(tail)}")
+            self._process, self._again_at = None, time.monotonic() + RESTART_SECONDS
+        if self._process is None and not self._held and time.monotonic() >= self._again_at:
+            self._process = spawn(self._command, log=self.log, env=self._env)
+
+    def _send(self, number: int) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)

@@ -1,0 +1,184 @@
+"""One round: a cluster, jobs, faults at seeded moments; then everything is well again, and must come to a good end."""
+
+import json
+import random
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos import checks, faults, workloads
+from chaos.labs import JOBS, PODS, Lab, Undo, lab
+from tranche.demo.stacks import SYSTEM_NAMESPACE
+from tranche_testcluster import ClusterError, Faults
+
+SETTLE_SECONDS = 240.0
+"""So long jobs may take after the last fault; pauses after failures grow to 20 s, and node taints last a while."""
+RELEASE_SECONDS = 75.0
+"""The operator's patience with the ledger of a job that is over, and a resync."""
+GONE_SECONDS = 90.0
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases"
+TRACEBACK = re.compile(r"^(?!Exception ignored in).*\n(?=Traceback \(most recent call last\))", re.MULTILINE)
+OURS = "labelSelector=tranche.dev/job"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much happens in a round."""
+
+    jobs: int = 8
+    faults: int = 7
+    seconds: float = 18.0
+    """Within which faults begin; jobs come in its first two thirds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What has come of a round."""
+
+    seed: int
+    done: list[str]
+    """The faults, with whom they met."""
+    seconds: float
+    work: str
+    """What there was to check."""
+    settled: float
+    """Seconds from the end of the last fault until all jobs had ended."""
+    problems: list[str]
+
+    def __str__(self) -> str:
+        verdict = "ok" if not self.problems else f"FAILED: {'; '.join(self.problems)[:600]}"
+        times = f"{self.seconds:.0f} s, settled in {self.settled:.0f} s"
+        return f"seed {self.seed}: {times}, {self.work}: {', '.join(self.done)}: {verdict}"
+
+
+def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str], None] = lambda line: None) -> Outcome:
+    """Run a round.
+
+    Args:
+        seed: Of jobs, faults, their moments and the proxies' draws.
+        folder: For logs; removed if all is well, else it holds the history of all objects besides.
+        size: How much happens.
+        tell: Gets what happens, line by line.
+    """
+    size, chance, began = size or Size(), random.Random(seed), time.monotonic()
+    arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3)
+    plan = faults.draw(chance, size.faults, size.seconds)
+    lines: list[str] = []
+
+    def note(line: str) -> None:
+        lines.append(f"{time.monotonic() - began:6.1f} s  {line}")
+        tell(lines[-1])
+
+    with lab(folder / "cluster", seed, sited=chance.random() < 0.5) as made:
+        done = _storm(made, arrivals, plan, note)
+        calm = time.monotonic()
+        problems = list(_settle(made, note))
+        settled = time.monotonic() - calm
+        history = made.cluster.history(*checks.RESOURCES)
+        work = checks.summarize(history)
+        note(work)
+        problems += checks.check(history)
+        problems += _complaints(made)
+        note("; ".join(problems) or "ok")
+        (folder / "round.txt").write_text("\n".join(lines) + "\n")
+        if problems:
+            changes = [{**{name: getattr(one, name) for name in one.__slots__}, "before": None} for one in history]
+            (folder / "history.jsonl").write_text("\n".join(map(json.dumps, changes)) + "\n")
+    outcome = Outcome(seed, done, time.monotonic() - began, work, settled, problems)
+    if not problems:
+        shutil.rmtree(folder)
+    return outcome
+
+
+def _storm(
+    lab: Lab, arrivals: list[workloads.Arrival], plan: list[faults.Fault], note: Callable[[str], None]
+) -> list[str]:
+    """Submit the jobs and do the faults, each at its time or as soon after it as can be; undo them all."""
+    began, done = time.monotonic(), []
+    agenda: list[tuple[float, int, Callable[[], object]]] = []
+
+    def submit(arrival: workloads.Arrival) -> None:
+        status, answer = lab.ask("POST", JOBS, arrival.body)
+        assert status in (201, 409), answer
+        lab.expected[arrival.name] = arrival.expected
+        note(f"submit {arrival.name}")
+
+    def undo(what: str, back: Undo) -> None:
+        note(f"end of: {what}")
+        back()
+
+    def break_it(fault: faults.Fault) -> None:
+        note(f"begin {fault.name}")
+        try:
+            what, back = faults.FAULTS[fault.name](lab, random.Random(fault.seed))
+        except ClusterError as error:  # of two faults that meet: what the second wants to break is broken
+            what, back = f"{fault.name}: not possible ({error})".splitlines()[0], None
+        note(what)
+        done.append(what)
+        if back is not None:
+            later = time.monotonic() - began + fault.seconds
+            agenda.append((later, len(done) + 1000, lambda: undo(what, back)))
+
+    for number, arrival in enumerate(arrivals):
+        agenda.append((arrival.at, number, lambda arrival=arrival: submit(arrival)))  # type: ignore[misc]
+    for number, fault in enumerate(plan, len(arrivals)):
+        agenda.append((fault.at, number, lambda fault=fault: break_it(fault)))  # type: ignore[misc]
+    while agenda:
+        agenda.sort(key=lambda entry: entry[:2])
+        at, _, act = agenda.pop(0)
+        lab.wait(max(0.0, began + at - time.monotonic()))
+        act()
+    for proxy in lab.proxies.values():
+        proxy.faults = Faults()
+    return done
+
+
+def _settle(lab: Lab, note: Callable[[str], None]) -> Iterator[str]:
+    """All jobs end; their pods are released; once they are deleted nothing of them is left."""
+    lab.until(lambda: not list(checks.check_ends(lab.jobs(), lab.expected)), SETTLE_SECONDS)
+    wrong = list(checks.check_ends(lab.jobs(), lab.expected))
+    note("all jobs have ended" if not wrong else f"after {SETTLE_SECONDS:g} s: {wrong}")
+    yield from wrong
+    if not wrong and not lab.until(lambda: not _held(lab), RELEASE_SECONDS):
+        yield f"the ledger's finalizer stays on pods of jobs that have ended: {_held(lab)}"
+    for name in lab.jobs():
+        lab.ask("DELETE", f"{JOBS}/{name}")
+    if not lab.until(lambda: not _left(lab), GONE_SECONDS):
+        yield f"left behind by deleted jobs: {_left(lab)}"
+    leases = [one["metadata"]["name"] for one in lab.ask("GET", LEASES)[1]["items"]]
+    if leases != ["tranche-scheduler"]:
+        yield f"leases: {leases}"
+
+
+def _held(lab: Lab) -> list[str]:
+    pods = lab.ask("GET", f"{PODS}?{OURS}")[1]["items"]
+    return [_name(one) for one in pods if one["status"]["phase"] in ("Succeeded", "Failed") and _finalizers(one)]
+
+
+def _left(lab: Lab) -> list[str]:
+    left: list[str] = []
+    for path in (PODS, "/api/v1/namespaces/default/services"):
+        items = lab.ask("GET", f"{path}?{OURS}")[1]["items"]
+        left += [f"{path.rpartition('/')[2]} {_name(one)} {_finalizers(one)}" for one in items]
+    return left
+
+
+def _complaints(lab: Lab) -> Iterator[str]:
+    """Ends of our processes that nobody asked for, and tracebacks, but for those of objects that Kopf leaves to die."""
+    for process in lab.processes.values():
+        yield from process.ends
+        said = process.log.read_text(errors="replace") if process.log.exists() else ""
+        if count := len(TRACEBACK.findall(said)):
+            yield f"{count} tracebacks in {process.log.name}"
+
+
+def _name(thing: dict[str, Any]) -> str:
+    return str(thing["metadata"]["name"])
+
+
+def _finalizers(thing: dict[str, Any]) -> list[str]:
+    return list(thing["metadata"].get("finalizers", ()))

@@ -1,0 +1,83 @@
+"""Jobs of a round: chunked ones, some with a parameter server, gangs, and one that must fail."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.labs import SITES
+
+BATCHES = 50
+AT_ONCE = 3
+"""Jobs that come first, so that there is something to break from the beginning."""
+NEVER = 1000
+"""Back-off limit of jobs that have to succeed whatever is done to their pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job, when it is submitted (seconds after the round's start) and how it has to end."""
+
+    at: float
+    name: str
+    body: dict[str, Any]
+    expected: str
+
+
+def draw(chance: random.Random, jobs: int, seconds: float) -> list[Arrival]:
+    """So many jobs within that time, and one that fails, in the order of their arrivals."""
+    makers = (_chunked, _chunked, _served, _gang)
+    arrivals = []
+    for number in range(jobs):
+        maker = makers[number % len(makers)]
+        name = f"{maker.__name__.strip('_')}-{number}"
+        at = 0.0 if number < AT_ONCE else chance.uniform(0, seconds)
+        arrivals.append(Arrival(at, name, _body(name, maker(chance)), "Succeeded"))
+    spec = {**_chunked(chance, exit_code=3), "runPolicy": {"backoffLimit": 0}}
+    arrivals.append(Arrival(chance.uniform(0, seconds), "doomed", _body("doomed", spec), "Failed"))
+    return sorted(arrivals, key=lambda arrival: arrival.at)
+
+
+def _body(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "metadata": metadata, "spec": spec}
+
+
+def _chunked(chance: random.Random, exit_code: int = 0) -> dict[str, Any]:
+    chunks, seconds = chance.randint(2, 7), chance.uniform(1.0, 4.0)
+    annotations = {"batch-seconds": f"{seconds / BATCHES:.4f}", "exit-code": str(exit_code)}
+    zone = chance.choice([None, None, *SITES])
+    return {
+        "data": {"chunks": chunks, "batchesPerChunk": BATCHES},
+        "workers": {"maxReplicas": chance.randint(1, chunks), "template": _template(chance, annotations, zone)},
+        "model": {"stepTime": f"{1000 * seconds / BATCHES:.1f}ms"},
+        "weight": chance.choice([1, 1, 3]),
+        "preemption": {"policy": chance.choice(["Immediate", "Immediate", "AtChunkEnd", "Never"])},
+        "runPolicy": {"backoffLimit": NEVER},
+    }
+
+
+def _served(chance: random.Random) -> dict[str, Any]:
+    return {**_chunked(chance), "parameterServers": {"replicas": 1, "template": _template(chance, {}, None, gpus=0)}}
+
+
+def _gang(chance: random.Random) -> dict[str, Any]:
+    seconds, members = chance.uniform(2.0, 6.0), chance.randint(2, 3)
+    template = _template(chance, {"run-seconds": f"{seconds:.3f}"}, None)
+    return {
+        "workers": {"maxReplicas": members, "template": template},
+        "estimatedDuration": f"{seconds:.1f}s",
+        "runPolicy": {"backoffLimit": NEVER},
+    }
+
+
+def _template(chance: random.Random, annotations: dict[str, str], zone: str | None, gpus: int = 1) -> dict[str, Any]:
+    asked = {**annotations, "checkpoint-seconds": f"{chance.choice([0.1, 0.5, 1.5]):g}"}
+    if chance.random() < 0.5:
+        asked["start-seconds"] = f"{chance.uniform(0.1, 1.0):.2f}"
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    resources = {"requests": {"cpu": "1", "memory": "1Gi", **limits}, "limits": limits}
+    spec: dict[str, Any] = {"containers": [{"name": "t", "image": "x", "resources": resources}]}
+    spec["terminationGracePeriodSeconds"] = chance.choice([1, 5])
+    if zone:
+        spec["nodeSelector"] = {"topology.kubernetes.io/zone": zone}
+    return {"metadata": {"annotations": {f"kwok.tranche.dev/{k}": v for k, v in asked.items()}}, "spec": spec}

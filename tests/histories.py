@@ -1,0 +1,75 @@
+"""Everything that the API server tells of some objects while a test runs, in order."""
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from tranche.kube.clients import ApiClient
+
+GATE = "tranche.dev/gang"
+
+
+def check_gates(events: list[dict[str, Any]], members: int) -> None:
+    """What a watch has told of a gang's pods: all are gated, and none is bound, until all exist."""
+    seen: set[str] = set()
+    bound = 0
+    for pod in events:
+        seen.add(pod["metadata"]["name"])
+        if pod["spec"].get("nodeName"):
+            bound += 1
+            assert len(seen) == members, "a pod was bound while another one did not exist"
+        else:
+            gates = [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
+            assert gates == [GATE] or len(seen) == members
+    assert bound
+
+
+class History:
+    """A context manager that watches collections from when it is entered."""
+
+    def __init__(self, kubeconfig: str, *paths: str) -> None:
+        self.events: dict[str, list[dict[str, Any]]] = {path: [] for path in paths}
+        """Objects as they were after each change, by path, with the moment when we were told (``heard``)."""
+        self._kubeconfig = kubeconfig
+        self._watching = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="history")
+        self._fault: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._watching.wait(30)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+        assert self._fault is None, self._fault
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._watch())
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
+                await self._task
+            except Exception as error:
+                self._fault = error
+                self._watching.set()
+        await asyncio.sleep(0.1)  # aiohttp closes TLS connections a few turns of the loop after their session
+
+    async def _watch(self) -> None:
+        async with ApiClient.connect(self._kubeconfig) as client, asyncio.TaskGroup() as group:
+            for path, events in self.events.items():
+                version = (await client.request("GET", path))["metadata"]["resourceVersion"]
+                group.create_task(self._follow(client, path, version, events))
+            self._watching.set()
+
+    async def _follow(self, client: ApiClient, path: str, version: str, events: list[dict[str, Any]]) -> None:
+        async with client.stream(path, {"watch": "true", "resourceVersion": version}, inactivity=600) as lines:
+            async for line in lines:
+                events.append({**json.loads(line)["object"], "heard": time.monotonic()})  # noqa: PERF401 (others read the list meanwhile)

@@ -1,0 +1,37 @@
+"""Pods that are not ours are room that is taken, whatever they take of a node, from the moment that they are bound."""
+
+import time
+
+import pytest
+
+from wholes import Whole
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.parametrize("takes", [{"nvidia.com/gpu": "1"}, {"cpu": "31500m"}, {"memory": "127.5Gi"}])
+def test_no_window_is_planned_where_foreign_pods_leave_no_room_and_one_is_when_they_go(
+    whole: Whole, takes: dict[str, str]
+) -> None:
+    offered = whole.cluster.request("GET", "/api/v1/nodes/edge-a-0")[1]["status"]["allocatable"]
+    takes = {name: most(offered[name]) if name != "nvidia.com/gpu" else amount for name, amount in takes.items()}
+    container = {"name": "c", "image": "x", "resources": {"requests": takes, "limits": takes}}
+    guest = {"metadata": {"name": "guest"}, "spec": {"containers": [container], "nodeName": "edge-a-0"}}
+    assert whole.cluster.request("POST", PODS, guest)[0] == 201
+    whole.submit("host", chunks=2, seconds=20.0, zone="edge-a")
+    try:
+        whole.until("a worker runs", lambda: whole.status("host").get("activeWorkers") == 1)
+        time.sleep(1.0)  # a second window would have been planned by now
+        assert [w["node"] for w in whole.status("host")["plan"]["workers"]] == ["edge-a-1"]
+        whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
+        whole.until("the other one too", lambda: whole.status("host").get("activeWorkers") == 2, 5.0)
+    finally:
+        whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
+        whole.delete("host")
+
+
+def most(quantity: str) -> str:
+    """All of it but what is less than a worker asks for."""
+    digits = quantity.rstrip("GiMKm")
+    unit = quantity[len(digits) :]
+    return f"{float(digits) - 0.5:g}{unit}" if unit in ("", "Gi") else quantity

@@ -1,0 +1,123 @@
+"""What the API server lets through is planned, run, or refused with a reason; it never stops scheduler or operator."""
+
+import itertools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fuzzed_objects import Jobs, node, quota, site, spec_schema
+from structural_objects import SEED, drawn
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import API, Whole
+
+logger = logging.getLogger(__name__)
+NAMESPACE = "/api/v1/namespaces/default"
+CONDITIONS = {"Planned", "InvalidTemplate"}
+"""One of the scheduler's, one of the operator's: both have looked at the job."""
+FAULTS = ("Traceback", " ERROR ", " CRITICAL ", "Error: ", "reconcile failed")
+FORESEEN = "cannot be read: "
+"""What the scheduler says of an object that it leaves out; if it is a job, the job's condition says so too."""
+BATCH = 20
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    logger.warning("SEED=%s", SEED)
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=1)
+        cluster.add_site("edge-b", nodes=1, gpus=8)
+        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
+            yield Whole(cluster, stack)
+
+
+def faults(whole: Whole) -> list[str]:
+    """Lines of the logs that tell of an exception."""
+    lines = itertools.chain(*(whole.stack.log(name).read_text().splitlines() for name in whole.stack.processes))
+    return [line for line in lines if any(fault in line for fault in FAULTS) and FORESEEN not in line]
+
+
+def goes_on(whole: Whole) -> None:
+    """A job that is sound completes, and no process has met what it did not expect or was started anew."""
+    whole.submit("sound", chunks=2, seconds=0.3)
+    whole.until_phase("sound", "Succeeded")
+    whole.delete("sound")
+    assert faults(whole) == []
+    assert all(process.poll() is None for process in whole.stack.processes.values())
+
+
+def told(job: dict[str, Any]) -> bool:
+    """Whether both processes have said what they make of the job as it is now."""
+    generation = job["metadata"]["generation"]
+    conditions = job.get("status", {}).get("conditions", ())
+    return {one["type"] for one in conditions if one.get("observedGeneration") == generation} >= CONDITIONS
+
+
+def admitted(whole: Whole, path: str, body: dict[str, Any], seed: str) -> bool:
+    """Whether the API server takes it."""
+    status, answer = whole.cluster.request("POST", path, body)
+    assert status in (201, 400, 403, 422), (seed, answer)
+    return bool(status == 201)
+
+
+def clear(whole: Whole, path: str) -> None:
+    """Delete all that there are, and wait until they are gone."""
+    whole.cluster.request("DELETE", path)
+    whole.until(f"{path} empty", lambda: not whole.cluster.request("GET", path)[1]["items"])
+
+
+def test_jobs_of_any_specification(whole: Whole) -> None:
+    path, taken = f"{API}/namespaces/default/trainingjobs", 0
+    wanted = list(drawn(60, Jobs(), "jobs"))
+    for first in range(0, len(wanted), BATCH):
+        specs: dict[str, tuple[str, Any]] = {}
+        for number, (seed, spec) in enumerate(wanted[first : first + BATCH], first):
+            body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "spec": spec}
+            body["metadata"] = {"name": f"fuzz-{number}"}
+            if admitted(whole, path, body, seed):
+                specs[f"fuzz-{number}"] = (seed, spec)
+
+        def untold(specs: dict[str, tuple[str, Any]] = specs) -> list[str]:
+            items = whole.cluster.request("GET", path)[1]["items"]
+            return [item["metadata"]["name"] for item in items if not told(item)]
+
+        try:
+            whole.until("all told", lambda: not untold())
+        except AssertionError:
+            logger.warning("untold: %s; %s", [specs[name] for name in untold()], faults(whole)[:20])
+            raise
+        taken += len(specs)
+        clear(whole, path)
+        whole.until("their pods gone", lambda: not whole.cluster.request("GET", f"{NAMESPACE}/pods")[1]["items"])
+        goes_on(whole)
+    assert taken > len(wanted) // 3
+
+
+def test_sites_nodes_and_quotas_of_any_kind(whole: Whole) -> None:
+    schema = spec_schema("sites")
+    paths = {"nodes": "/api/v1/nodes", "sites": f"{API}/sites", "quotas": f"{NAMESPACE}/resourcequotas"}
+    taken = dict.fromkeys(paths, 0)
+
+    def body(kind: str, name: str, random: Any) -> dict[str, Any]:
+        if kind == "nodes":
+            return node(random, name)
+        if kind == "quotas":
+            return quota(random, name)
+        api = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site"}
+        return {**api, "metadata": {"name": name}, "spec": site(random, schema)}
+
+    for kind, path in paths.items():
+        for number, (seed, made) in enumerate(drawn(30, lambda random: random, kind)):
+            taken[kind] += admitted(whole, path, body(kind, f"fuzz-{number}", made), seed)
+    assert all(count > 5 for count in taken.values()), taken
+    whole.submit("among", chunks=1, seconds=0.3)
+    whole.until("told", lambda: told(whole.job("among")))
+    whole.delete("among")
+    for kind in ("sites", "quotas"):
+        clear(whole, paths[kind])
+    selector = "type!=kwok"
+    whole.cluster.request("DELETE", f"{paths['nodes']}?labelSelector={selector}")
+    goes_on(whole)

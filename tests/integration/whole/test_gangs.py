@@ -1,0 +1,59 @@
+"""Gangs on a real control plane: all or nothing, and never for ever."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from histories import History, check_gates
+from wholes import Whole
+
+PODS = "/api/v1/namespaces/default/pods"
+PORT = {"ports": [{"containerPort": 8080, "hostPort": 8080}]}
+
+
+@pytest.fixture
+def history(whole: Whole) -> Iterator[History]:
+    with History(str(whole.cluster.kubeconfig), PODS) as made:
+        yield made
+
+
+def submit_gang(whole: Whole, name: str, members: int, seconds: float, believed: float = 60.0, **more: Any) -> None:
+    """An all-reduce job; every member trains one batch, which takes less time than its user believes."""
+    gang: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": f"{believed:g}s"}
+    whole.submit(name, chunks=members, seconds=50 * seconds, zone="edge-a", **gang, **more)
+
+
+def test_no_member_takes_a_node_before_all_members_exist(whole: Whole, history: History) -> None:
+    submit_gang(whole, "pair", 2, 3.0)
+    whole.until_phase("pair", "Succeeded")
+    check_gates(history.events[PODS], 2)
+    whole.delete("pair")
+
+
+def test_a_gang_that_does_not_fit_costs_no_pods(whole: Whole) -> None:
+    submit_gang(whole, "three", 3, 3.0)
+    plan = whole.until("a plan", lambda: whole.status("three").get("plan"))
+    assert not plan.get("workers")
+    assert not whole.pods("three")
+    whole.delete("three")
+
+
+def test_a_gang_with_a_member_that_finds_no_place_lets_go_of_everything_and_another_gang_runs(whole: Whole) -> None:
+    taken = {"containers": [{"name": "c", "image": "x", **PORT}], "nodeName": "edge-a-1"}
+    guest = {"metadata": {"name": "guest"}, "spec": taken}
+    assert whole.cluster.request("POST", PODS, guest)[0] == 201
+    whole.until("the guest runs", lambda: whole.cluster.request("GET", f"{PODS}/guest")[1]["status"].get("phase"))
+    try:
+        submit_gang(whole, "stuck", 2, 45.0, 50.0, container=PORT)
+        whole.until("one member runs", lambda: whole.status("stuck").get("phase") == "Running")
+        assert len(whole.pods("stuck")) == 2
+        submit_gang(whole, "next", 2, 5.0)
+        assert not whole.pods("next")
+        plan = whole.until("it gives up", lambda: not (p := whole.status("stuck")["plan"]).get("workers") and p, 60.0)
+        assert "edge-a-1" in plan["explanation"]
+        assert whole.until_phase("next", "Succeeded")["plan"]["attempts"] == 2
+        assert whole.status("stuck")["progress"]["failures"] == 0
+    finally:
+        whole.cluster.request("DELETE", f"{PODS}/guest")
+        whole.delete("stuck", "next")

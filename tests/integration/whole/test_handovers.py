@@ -1,0 +1,38 @@
+"""From a victim to who takes its place: no longer than the victim needs to save."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from histories import History
+from wholes import Whole
+
+logger = logging.getLogger(__name__)
+PODS = "/api/v1/namespaces/default/pods"
+SAVING_SECONDS = 3.0
+TURNAROUND_SECONDS = 1.0
+"""From the victim's end to the other worker's start."""
+
+
+def heard(history: History, job: str, what: Callable[[dict[str, Any]], Any]) -> float:
+    """When something was first true of the job's only pod."""
+    pods = (pod for pod in history.events[PODS] if pod["metadata"]["labels"]["tranche.dev/job"] == job)
+    return next(float(pod["heard"]) for pod in pods if what(pod))
+
+
+def test_the_beneficiary_starts_when_the_victim_has_saved_long_before_its_grace_period_is_over(whole: Whole) -> None:
+    """The grace period is 5 s."""
+    with History(str(whole.cluster.kubeconfig), PODS) as history:
+        whole.submit("saving", seconds=60.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS)
+        whole.submit("beside", seconds=20.0, zone="edge-a", preemption={"policy": "Never"})
+        whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("saving", "beside")} == {"Running"})
+        whole.submit("urgent", seconds=1.0, zone="edge-a")
+        whole.until_phase("urgent", "Succeeded")
+    asked = heard(history, "saving", lambda pod: pod["metadata"].get("deletionTimestamp"))
+    saved = heard(history, "saving", lambda pod: pod["status"].get("phase") == "Failed")
+    started = heard(history, "urgent", lambda pod: pod["status"].get("phase") == "Running")
+    logger.info("saved after %.2f s, started %.2f s later", saved - asked, started - saved)
+    assert saved - asked >= SAVING_SECONDS - 0.5
+    assert 0 < started - saved <= TURNAROUND_SECONDS
+    assert whole.status("beside")["progress"]["preemptions"] == 0
+    whole.delete("saving", "beside", "urgent")

@@ -1,0 +1,76 @@
+"""Idle parameter servers on a real control plane: evicted, waited for, released, and started again for the next window.
+
+kwok's nodes run no containers, so the test says on their behalf what they have saved.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+IDLE_SECONDS = 2.0
+SAVING_SECONDS = 3.0
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    options = ["--validate", "--estimate-seconds", "1", "--server-idle-seconds", str(IDLE_SECONDS)]
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=1)
+        with Stack(cluster, scheduler_options=options) as stack:
+            yield Whole(cluster, stack)
+
+
+def servers_of(saving_seconds: float) -> dict[str, Any]:
+    container = {"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    annotations = {"kwok.tranche.dev/checkpoint-seconds": str(saving_seconds)}
+    return {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}}
+
+
+def servers(whole: Whole, name: str) -> dict[str, dict[str, Any]]:
+    """Pods of parameter servers that have not ended, by name."""
+    return {
+        pod["metadata"]["name"]: pod
+        for pod in whole.pods(name)
+        if pod["metadata"]["labels"]["tranche.dev/role"] == "ps" and pod["status"]["phase"] in ("Pending", "Running")
+    }
+
+
+def planned(whole: Whole, name: str) -> list[tuple[int, str]]:
+    return [(one["attempt"], one["state"]) for one in whole.status(name)["plan"].get("parameterServers", [])]
+
+
+def test_an_idle_server_saves_and_goes_and_another_attempt_starts_with_the_next_window(whole: Whole) -> None:
+    volume = {"scope": "Cluster", "volume": {"hostPath": {"path": "/mnt/models"}}}
+    whole.submit("cats", seconds=30.0, checkpoint=volume, parameterServers=servers_of(SAVING_SECONDS))
+    whole.until_phase("cats", "Running")
+    (old,) = whole.until("its server runs", lambda: list(servers(whole, "cats")))
+    whole.submit("dogs", seconds=15.0, priorityClassName="tranche-high")
+    closing = whole.until("it is to stop", lambda: [s for s in planned(whole, "cats") if s[1] == "Closing"])
+    assert closing[0][0] == int(old.rpartition("-")[2])
+    whole.until("it is evicted", lambda: servers(whole, "cats")[old]["metadata"].get("deletionTimestamp"))
+    assert planned(whole, "cats") == closing, "it stays in the plan while it saves"
+    whole.until("it has gone", lambda: not servers(whole, "cats"))
+    whole.until("it is released", lambda: planned(whole, "cats") == [])
+    whole.until_phase("dogs", "Succeeded")
+    new = whole.until("another server starts", lambda: list(servers(whole, "cats")))
+    assert [int(name.rpartition("-")[2]) > closing[0][0] for name in new] == [True]
+    whole.until("a window is open", lambda: whole.status("cats")["plan"].get("workers"))
+    whole.delete("cats", "dogs")
+
+
+def test_a_server_whose_state_would_be_lost_stays(whole: Whole) -> None:
+    whole.submit("owls", seconds=30.0, parameterServers=servers_of(0.0))
+    whole.until_phase("owls", "Running")
+    before = servers(whole, "owls").keys()
+    whole.submit("dogs", seconds=4 * IDLE_SECONDS, priorityClassName="tranche-high")
+    whole.until_phase("dogs", "Succeeded")
+    assert before
+    assert servers(whole, "owls").keys() == before
+    whole.delete("owls", "dogs")

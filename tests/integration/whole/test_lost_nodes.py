@@ -1,0 +1,110 @@
+"""Nodes that fall silent, are drained or deleted: others train what they ran, and a short silence costs nothing."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import API, Whole
+
+TOLERANCE_SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def sited() -> Iterator[Whole]:
+    """Two sites: one tolerates silence for long, the other for a short time."""
+    with Cluster(node_lease_seconds=8) as cluster:
+        apply_manifests(cluster)
+        for name, tolerance in (("patient", "1h"), ("hasty", f"{TOLERANCE_SECONDS}s")):
+            cluster.add_site(name, nodes=2, gpus=1)
+            selector = {"topology.kubernetes.io/zone": name}
+            body = {
+                "apiVersion": "tranche.dev/v1alpha1",
+                "kind": "Site",
+                "metadata": {"name": name},
+                "spec": {"nodeSelector": selector, "disconnectTolerance": tolerance},
+            }
+            assert cluster.request("POST", f"{API}/sites", body)[0] == 201
+        with Stack(cluster, scheduler_options=["--validate"]) as stack:
+            yield Whole(cluster, stack)
+
+
+def windows(whole: Whole, job: str) -> list[tuple[int, str]]:
+    return [(w["attempt"], w["node"]) for w in whole.status(job)["plan"]["workers"]]
+
+
+def run_one(whole: Whole, job: str, zone: str, seconds: float = 40.0) -> str:
+    """A job of one chunk; the node that trains it."""
+    whole.submit(job, seconds=seconds, zone=zone)
+    whole.until_phase(job, "Running")
+    return windows(whole, job)[0][1]
+
+
+def ready(whole: Whole, node: str) -> str:
+    conditions = whole.cluster.request("GET", f"/api/v1/nodes/{node}")[1]["status"]["conditions"]
+    return str(next(c["status"] for c in conditions if c["type"] == "Ready"))
+
+
+def test_a_disconnected_site_keeps_its_chunks_and_another_node_gets_them_when_the_tolerance_is_over(
+    sited: Whole,
+) -> None:
+    nodes = {name: run_one(sited, name, name, seconds=120.0) for name in ("patient", "hasty")}
+    (pod,) = sited.pods("hasty")
+    tolerated = {t["key"]: t["tolerationSeconds"] for t in pod["spec"]["tolerations"] if "tolerationSeconds" in t}
+    assert set(tolerated.values()) == {TOLERANCE_SECONDS}
+    for node in nodes.values():
+        sited.cluster.silence(node)
+    try:
+        for node in nodes.values():
+            sited.until("it is silent", lambda node=node: ready(sited, node) == "Unknown", 90.0)  # type: ignore[misc]
+        silent = time.monotonic()
+        assert windows(sited, "hasty") == [(1, nodes["hasty"])], "within the tolerance nothing is given away"
+        moved = sited.until("moved", lambda: [w for w in windows(sited, "hasty") if w[0] == 2], 90.0)
+        assert TOLERANCE_SECONDS - 3 <= time.monotonic() - silent <= TOLERANCE_SECONDS + 5
+        assert moved[0][1] != nodes["hasty"]
+        sited.until(
+            "it runs",
+            lambda: any(
+                p["status"].get("phase") == "Running" and not p["metadata"].get("deletionTimestamp")
+                for p in sited.pods("hasty")
+            ),
+        )
+        assert windows(sited, "patient") == [(1, nodes["patient"])]
+    finally:
+        for node in nodes.values():
+            sited.cluster.revive(node)
+    for node in nodes.values():
+        sited.until("it is back", lambda node=node: ready(sited, node) == "True", 90.0)  # type: ignore[misc]
+    sited.until(
+        "the old pod is gone",
+        lambda: (
+            "hasty-worker-0-1"
+            not in {p["metadata"]["name"] for p in sited.pods("hasty") if p["metadata"].get("finalizers")}
+        ),
+    )
+    assert windows(sited, "patient") == [(1, nodes["patient"])]
+    assert sited.status("patient")["progress"]["preemptions"] == 0
+    sited.delete("patient", "hasty")
+
+
+def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
+    node = run_one(sited, "drained", "patient", seconds=8.0)
+    sited.cluster.kubectl("drain", node, "--force", "--ignore-daemonsets", "--timeout=30s")
+    status = sited.until_phase("drained", "Succeeded", 60.0)
+    assert [a["reason"] for a in status["progress"]["attempts"]] == ["Preempted", "Succeeded"]
+    assert status["progress"]["attempts"][1]["node"] != node
+    sited.cluster.kubectl("uncordon", node)
+    sited.delete("drained")
+
+
+def test_chunks_of_a_deleted_node_are_trained_elsewhere(sited: Whole) -> None:
+    node = run_one(sited, "deleted", "hasty", seconds=200.0)
+    sited.cluster.request("DELETE", f"/api/v1/nodes/{node}")
+    moved = sited.until("moved", lambda: [w for w in windows(sited, "deleted") if w[0] == 2], 90.0)
+    assert moved[0][1] != node  # kube-controller-manager removes the pods of a node that is gone after 40 to 60 s
+    left = ["deleted-worker-0-2"]
+    sited.until("the old pod is gone", lambda: [p["metadata"]["name"] for p in sited.pods("deleted")] == left)
+    assert sited.status("deleted")["progress"]["failures"] == 0
+    sited.delete("deleted")

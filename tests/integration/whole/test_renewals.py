@@ -1,0 +1,149 @@
+"""Workers that ask for their next chunks on a real control plane: one slot, one pod after which none is started.
+
+kwok's nodes run no containers, so the test asks on the pods' behalf, and ends them.
+"""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+BATCHES = 50
+LONG = 600.0
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=1)
+        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
+            yield Whole(cluster, stack)
+
+
+@pytest.fixture
+def cats(whole: Whole) -> Iterator[dict[str, Any]]:
+    """The pod of a job of three long chunks, on the only slot."""
+    whole.submit("cats", chunks=3, seconds=LONG, preemption={"policy": "AtChunkEnd"})
+    yield whole.until("its first worker runs", lambda: running(whole))
+    whole.delete("cats", "dogs")
+
+
+def running(whole: Whole) -> dict[str, Any] | None:
+    pods = [pod for pod in whole.pods("cats") if pod["status"]["phase"] == "Running"]
+    return pods[0] if pods else None
+
+
+def window(whole: Whole) -> dict[str, Any]:
+    (planned,) = whole.status("cats")["plan"]["workers"]
+    return dict(planned)
+
+
+def ask(
+    whole: Whole, pod: dict[str, Any], fence: int, *done: int, bearer: str | None = None, job: str = "cats", **body: Any
+) -> tuple[int, dict[str, Any]]:
+    """What a worker sends that has trained these chunks."""
+    attempt = int(pod["metadata"]["labels"]["tranche.dev/attempt"])
+    body = {"attempt": attempt, "fence": fence, "durable": {str(chunk): BATCHES for chunk in done}, **body}
+    url = f"{whole.stack.report_url}/v1/jobs/default/{job}/next"
+    headers = {"Authorization": f"Bearer {bearer or token(whole, pod)}"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=10) as got:
+            return got.status, json.load(got)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def token(whole: Whole, pod: dict[str, Any]) -> str:
+    """As the kubelet projects it into the pod."""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+    spec = {"audiences": ["tranche.dev"], "expirationSeconds": 600, "boundObjectRef": bound}
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    status, answer = whole.cluster.request("POST", path, {"spec": spec})
+    assert status == 201, answer
+    return str(answer["status"]["token"])
+
+
+def end(whole: Whole, pod: dict[str, Any], message: str) -> None:
+    """The worker exits with 0 and leaves a message."""
+    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+    now = whole.cluster.request("GET", path)[1]
+    (container,) = now["status"]["containerStatuses"]
+    at = container["state"]["running"]["startedAt"]
+    over = {"exitCode": 0, "message": message, "startedAt": at, "finishedAt": at}
+    now["status"] |= {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": over}}]}
+    status, answer = whole.cluster.request("PUT", f"{path}/status", now)
+    assert status == 200, answer
+
+
+def uids(whole: Whole) -> list[str]:
+    return [pod["metadata"]["uid"] for pod in whole.pods("cats")]
+
+
+def test_one_pod_trains_one_chunk_after_the_other_until_somebody_else_gets_its_slot(
+    whole: Whole, cats: dict[str, Any]
+) -> None:
+    first = window(whole)
+    status, given = ask(whole, cats, first["attempt"], 0)
+    assert (status, given["chunks"]) == (200, [1])
+    planned = window(whole)
+    assert (planned["chunks"], planned["attempt"], planned["renewed"]) == ([1], first["attempt"], given["fence"])
+    assert whole.status("cats")["progress"]["done"] == "0"
+    assert ask(whole, cats, first["attempt"], 0) == (200, given), "an answer that was lost is given again"
+
+    whole.stack.kill("scheduler")
+    whole.stack.start_scheduler()
+    after = whole.until("the next one answers", lambda: answered(whole, cats, first["attempt"], 0))
+    assert after == given, "also by another planner"
+
+    status, last = ask(whole, cats, given["fence"], 1)
+    assert (status, last["chunks"]) == (200, [2])
+    whole.submit("dogs", seconds=1.0)
+    whole.until("dogs wait", lambda: whole.status("dogs").get("phase") == "Waiting")
+    time.sleep(3.0)  # that nothing happens meanwhile: neither an eviction nor another pod
+    assert uids(whole) == [cats["metadata"]["uid"]]
+    assert "deletionTimestamp" not in whole.pods("cats")[0]["metadata"]
+    assert ask(whole, cats, last["fence"], 2)[1]["chunks"] == [], "at the end of its chunk it makes way"
+    end(whole, cats, json.dumps({"2": BATCHES}))
+    whole.until_phase("cats", "Succeeded")
+    whole.until_phase("dogs", "Succeeded")
+    ledger = whole.status("cats")["progress"]
+    assert (ledger["done"], [one["attempt"] for one in ledger["attempts"]]) == ("0-2", [first["attempt"]])
+
+
+def answered(whole: Whole, pod: dict[str, Any], fence: int, *done: int) -> dict[str, Any] | None:
+    try:
+        status, given = ask(whole, pod, fence, *done)
+    except (urllib.error.URLError, ConnectionError):
+        return None
+    return given if status == 200 else None
+
+
+def test_nobody_else_is_given_chunks_and_an_attempt_that_is_over_is_not(whole: Whole, cats: dict[str, Any]) -> None:
+    attempt, bearer = window(whole)["attempt"], token(whole, cats)
+    before = window(whole)
+    refused = {
+        "no token": (ask(whole, cats, attempt, 0, bearer="nonsense")[0], 401),
+        "for another job": (ask(whole, cats, attempt, 0, job="dogs")[0], 403),
+        "of an older attempt": (ask(whole, cats, attempt, 0, attempt=0)[0], 409),
+        "malformed": (ask(whole, cats, attempt, 0, durable={"x": 1})[0], 422),
+    }
+    assert {what: got for what, (got, _) in refused.items()} == {what: due for what, (_, due) in refused.items()}
+    assert window(whole) == before
+    path = f"/api/v1/namespaces/default/pods/{cats['metadata']['name']}"
+    whole.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
+    whole.until(
+        "its successor runs",
+        lambda: (pod := running(whole)) and pod["metadata"]["uid"] not in (cats["metadata"]["uid"],),
+    )
+    assert ask(whole, cats, attempt, 0, bearer=bearer)[0] in (401, 403), "its pod is gone"

@@ -1,0 +1,135 @@
+"""Progress reports on a real control plane: tokens bound to real pods, reviewed by the real API server.
+
+kwok's nodes run no containers, so the test reports on the pods' behalf.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+BATCHES = 50
+SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=1)
+        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
+            yield Whole(cluster, stack)
+
+
+@pytest.fixture
+def cats(whole: Whole) -> Iterator[Whole]:
+    """With a job of one long chunk and a parameter server, both running."""
+    whole.submit("cats", seconds=600.0, parameterServers={"template": {"spec": SERVER}})
+    whole.until("server and worker run", lambda: len(running(whole)) == 2)
+    yield whole
+    whole.delete("cats")
+
+
+def running(whole: Whole) -> dict[str, dict[str, Any]]:
+    return {
+        pod["metadata"]["labels"]["tranche.dev/role"]: pod
+        for pod in whole.pods("cats")
+        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def token(whole: Whole, pod: dict[str, Any] | None, audience: str = "tranche.dev") -> str:
+    """As the kubelet projects it into the pod; bound to none without a pod."""
+    spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
+    if pod is not None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    status, answer = whole.cluster.request("POST", path, {"spec": spec})
+    assert status == 201, answer
+    return str(answer["status"]["token"])
+
+
+def attempt(pod: dict[str, Any]) -> int:
+    return int(pod["metadata"]["labels"]["tranche.dev/attempt"])
+
+
+def post(whole: Whole, bearer: str, body: dict[str, Any], job: str = "cats") -> tuple[int, str]:
+    url = f"{whole.stack.report_url}/v1/jobs/default/{job}/progress"
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": f"Bearer {bearer}"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, ""
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())["error"]
+
+
+def told(whole: Whole) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{whole.stack.url}/v1/jobs/default/cats", timeout=10) as answer:
+        return dict(json.loads(answer.read())["trained"])
+
+
+def test_the_pod_that_reports_has_an_address_for_it_and_the_worker_of_its_server_has_not(cats: Whole) -> None:
+    pods = running(cats)
+    spec = pods["ps"]["spec"]
+    environment = {v["name"]: v.get("value") for v in spec["containers"][0]["env"]}
+    assert environment["TRANCHE_API"] == cats.stack.report_url
+    sources = [v["projected"]["sources"] for v in spec["volumes"] if v["name"] == "tranche-token"]
+    assert sources[0][0]["serviceAccountToken"]["audience"] == "tranche.dev"
+    assert all(v["name"] != "TRANCHE_API" for v in pods["worker"]["spec"]["containers"][0]["env"])
+
+
+def test_a_report_of_the_own_pod_counts_and_every_other_one_is_refused(cats: Whole) -> None:
+    pods = running(cats)
+    assert cats.until("the job has been seen to train", lambda: told(cats)["estimated"])
+    body = {"attempt": attempt(pods["ps"]), "applied": {"0": 20}, "durable": {"0": 15}, "batchSeconds": 2.5}
+    assert post(cats, token(cats, pods["ps"]), body) == (204, "")
+    known = cats.until("the planner has counted it", lambda: told(cats)["reported"] and told(cats))
+    assert known["batches"] == pytest.approx(20, abs=1)
+    assert (known["of"], known["estimated"], known["timings"]["batch_seconds"]) == (BATCHES, False, 2.5)
+    refused = {
+        "no token": (post(cats, "nonsense", body)[0], 401),
+        "of another audience": (post(cats, token(cats, pods["ps"], "https://elsewhere"), body)[0], 401),
+        "bound to no pod": (post(cats, token(cats, None), body)[0], 401),
+        "of a worker": (post(cats, token(cats, pods["worker"]), body)[0], 403),
+        "for another job": (post(cats, token(cats, pods["ps"]), body, "dogs")[0], 403),
+        "of an older attempt": (post(cats, token(cats, pods["ps"]), {**body, "attempt": 0})[0], 409),
+        "malformed": (post(cats, token(cats, pods["ps"]), {"attempt": "x"})[0], 422),
+    }
+    assert {what: got for what, (got, _) in refused.items()} == {what: due for what, (_, due) in refused.items()}
+
+
+def test_a_lost_server_takes_the_ledger_back_to_its_checkpoint_also_across_a_restart(cats: Whole) -> None:
+    old = running(cats)["ps"]
+    bearer = token(cats, old)
+    body = {"attempt": attempt(old), "applied": {"0": 30}, "durable": {"0": 25}}
+    assert post(cats, bearer, body) == (204, "")
+    saved = cats.until("the checkpoint is written", lambda: cats.status("cats")["progress"].get("checkpoint"))
+    assert (saved["attempt"], saved["done"], batches(saved)) == (attempt(old), "", [(0, 25)])
+    cats.stack.kill("scheduler")
+    cats.stack.start_scheduler()
+    path = f"/api/v1/namespaces/default/pods/{old['metadata']['name']}"
+    cats.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
+
+    def successor() -> dict[str, Any] | None:
+        pod = running(cats).get("ps")
+        return pod if pod is not None and attempt(pod) > attempt(old) else None
+
+    new = cats.until("another server runs", successor)
+    assert batches(cats.status("cats")["progress"]) == [(0, 25)]
+    assert post(cats, bearer, body)[0] in (401, 403), "its pod is gone"
+    found = {"attempt": attempt(new), "applied": {"0": 22}, "durable": {"0": 22}}  # an older checkpoint than was told
+    assert post(cats, token(cats, new), found) == (204, "")
+    cats.until("the checkpoint wins", lambda: batches(cats.status("cats")["progress"]) == [(0, 22)])
+
+
+def batches(ledger: dict[str, Any]) -> list[tuple[int, float]]:
+    return [(one["chunk"], one["batches"]) for one in ledger["running"]]

@@ -1,0 +1,166 @@
+"""Staging pods bring the data of chunks to another site; windows open there only when they have succeeded."""
+
+import time
+from typing import Any
+
+import pytest
+
+from histories import History
+from wholes import API, Whole
+
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = f"{API}/namespaces/default/trainingjobs"
+STAGING_SECONDS = 4.0
+CHUNKS = 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_sites(whole: Whole) -> None:
+    """A link of one second a chunk by its promise; pods take four for all five."""
+    for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
+        links = [{"to": other, "bandwidth": "8M"}]
+        spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}, "links": links}
+        site = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
+        status, answer = whole.cluster.request("POST", f"{API}/sites", site)
+        assert status == 201, answer
+
+
+def submit(whole: Whole, name: str, *, exit_code: int = 0, chunk_seconds: float = 8.0, **spec: Any) -> None:
+    """Five chunks, of which two find a GPU where the data are; the rest of the GPUs are at the other site."""
+    annotations = {
+        "kwok.tranche.dev/run-seconds": str(STAGING_SECONDS),
+        "kwok.tranche.dev/exit-code": str(exit_code),
+    }
+    container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
+    template = {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
+    data = {"chunks": CHUNKS, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a"}
+    whole.submit(name, chunks=CHUNKS, seconds=chunk_seconds, data={**data, "staging": {"template": template}}, **spec)
+
+
+def staging_pods(whole: Whole, name: str) -> list[dict[str, Any]]:
+    return [pod for pod in whole.pods(name) if pod["metadata"]["labels"]["tranche.dev/role"] == "staging"]
+
+
+def sites_of_windows(job: dict[str, Any]) -> set[str]:
+    return {window["site"] for window in job.get("status", {}).get("plan", {}).get("workers", ())}
+
+
+def heard_success(history: History, name: str) -> float:
+    """When the job's staging pod was first seen to have succeeded."""
+    return min(
+        float(pod["heard"])
+        for pod in history.events[PODS]
+        if pod["metadata"]["labels"].get("tranche.dev/role") == "staging"
+        and pod["metadata"]["labels"]["tranche.dev/job"] == name
+        and pod["status"].get("phase") == "Succeeded"
+    )
+
+
+def assert_windows_waited(history: History, name: str) -> None:
+    """No plan had a window at the other site before the staging pod had succeeded, and some had one after it."""
+    succeeded = heard_success(history, name)
+    plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == name]
+    there = [float(job["heard"]) for job in plans if "edge-b" in sites_of_windows(job)]
+    assert there, "nothing trained where the data were brought"
+    assert min(there) >= succeeded - 0.2  # the two watches are read side by side
+    trained = [
+        float(pod["heard"])
+        for pod in history.events[PODS]
+        if pod["metadata"]["labels"].get("tranche.dev/role") == "worker"
+        and pod["metadata"]["labels"]["tranche.dev/job"] == name
+        and pod["spec"].get("nodeName", "").startswith("edge-b")
+    ]
+    assert min(trained) > succeeded
+
+
+def assert_one_pod_brought_the_data(history: History, name: str) -> None:
+    pods = {
+        (pod["metadata"]["name"], pod["metadata"]["uid"])
+        for pod in history.events[PODS]
+        if pod["metadata"]["labels"].get("tranche.dev/role") == "staging"
+        and pod["metadata"]["labels"]["tranche.dev/job"] == name
+    }
+    assert len(pods) == 1, pods
+
+
+def test_a_window_opens_at_another_site_only_when_the_staging_pod_has_succeeded(whole: Whole) -> None:
+    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(whole, "staged")
+        whole.until(
+            "a staging pod runs", lambda: [p for p in staging_pods(whole, "staged") if p["spec"].get("nodeName")]
+        )
+        (pod,) = staging_pods(whole, "staged")
+        assert pod["metadata"]["name"].startswith("staged-staging-edge-b-")
+        assert pod["spec"]["nodeName"].startswith("edge-b")
+        variables = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
+        assert (variables["TRANCHE_DATA_SITE"], variables["TRANCHE_SITE"]) == ("edge-a", "edge-b")
+        assert variables["TRANCHE_CHUNKS"] == "0,1,2,3,4"
+        assert whole.status("staged")["plan"]["staging"][0]["chunks"] == "0-4"
+        assert sites_of_windows(whole.job("staged")) == {"edge-a"}
+        status = whole.until_phase("staged", "Succeeded", 60.0)
+    assert status["progress"]["failures"] == 0
+    assert_windows_waited(history, "staged")
+    assert_one_pod_brought_the_data(history, "staged")
+    whole.until(
+        "staging pods are counted",
+        lambda: all(
+            "tranche.dev/ledger" not in pod["metadata"].get("finalizers", ()) for pod in staging_pods(whole, "staged")
+        ),
+    )
+    whole.delete("staged")
+
+
+def test_scheduler_and_operator_may_be_killed_while_data_are_brought(whole: Whole) -> None:
+    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(whole, "killed", chunk_seconds=20.0)
+        whole.until(
+            "a staging pod runs", lambda: [p for p in staging_pods(whole, "killed") if p["spec"].get("nodeName")]
+        )
+        for process in ("scheduler", "operator"):
+            whole.stack.kill(process)
+        whole.stack.start_scheduler()
+        whole.stack.start_operator()
+        time.sleep(0.5)
+        assert sites_of_windows(whole.job("killed")) == {"edge-a"}
+        whole.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(whole.job("killed")))
+        whole.until_phase("killed", "Succeeded", 60.0)
+    assert_windows_waited(history, "killed")
+    assert_one_pod_brought_the_data(history, "killed")
+    whole.delete("killed")
+
+
+def test_data_that_came_while_no_scheduler_was_there_are_counted_by_the_next(whole: Whole) -> None:
+    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(whole, "unseen", chunk_seconds=20.0)
+        whole.until(
+            "a staging pod runs", lambda: [p for p in staging_pods(whole, "unseen") if p["spec"].get("nodeName")]
+        )
+        whole.stack.kill("scheduler")
+        (pod,) = whole.until(
+            "it has succeeded",
+            lambda: [p for p in staging_pods(whole, "unseen") if p["status"]["phase"] == "Succeeded"],
+        )
+        assert pod["metadata"]["finalizers"] == ["tranche.dev/ledger"]
+        whole.stack.start_scheduler()
+        whole.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(whole.job("unseen")))
+        whole.until_phase("unseen", "Succeeded", 60.0)
+    assert_windows_waited(history, "unseen")
+    assert_one_pod_brought_the_data(history, "unseen")
+    whole.delete("unseen")
+
+
+def test_a_job_whose_staging_fails_for_good_trains_where_its_data_are_and_says_so(whole: Whole) -> None:
+    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(whole, "failing", exit_code=3, chunk_seconds=4.0, runPolicy={"backoffLimit": 0})
+        status = whole.until_phase("failing", "Succeeded", 60.0)
+    (condition,) = [one for one in status["conditions"] if one["type"] == "StagingFailed"]
+    assert (condition["status"], condition["reason"]) == ("True", "GivenUp")
+    assert condition["message"] == (
+        "1 pod to site edge-b failed, none is tried any more: chunks train where their data are"
+    )
+    assert status["progress"]["failures"] == 0
+    plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == "failing"]
+    assert set().union(*map(sites_of_windows, plans)) == {"edge-a"}
+    items = whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]
+    assert "StagingFailed" in {e["reason"] for e in items if e["involvedObject"]["name"] == "failing"}
+    whole.delete("failing")

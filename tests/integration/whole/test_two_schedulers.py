@@ -1,0 +1,223 @@
+"""Two schedulers and one Lease: who leads may die or stop at any moment, and nothing is done twice."""
+
+import json
+import logging
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from histories import History
+from wholes import API, Whole
+
+logger = logging.getLogger(__name__)
+
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = f"{API}/namespaces/default/trainingjobs"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
+FAILOVER_SECONDS = 15.0
+ARRIVAL_SECONDS = 3.0
+"""20 a minute."""
+
+
+class Pair:
+    """The two, whoever leads."""
+
+    def __init__(self, whole: Whole) -> None:
+        self.whole = whole
+        self.ports = {"scheduler": whole.stack.port, "standby": free_port()}
+        whole.stack.start_scheduler("standby", self.ports["standby"])
+
+    def lease(self) -> dict[str, Any]:
+        return dict(self.whole.cluster.request("GET", LEASE)[1]["spec"])
+
+    def leader(self) -> str:
+        """Name of the process that holds the Lease."""
+        pid = int(self.lease()["holderIdentity"].rpartition("_")[2] or -1)
+        found = [name for name in self.ports if self.process(name).pid == pid]
+        return found[0] if found else ""
+
+    def process(self, name: str) -> "subprocess.Popen[bytes]":
+        return self.whole.stack.processes[name]
+
+    def restart(self, name: str) -> None:
+        """As a kubelet would when a container has ended."""
+        self.process(name).wait(10)
+        self.whole.stack.processes.pop(name)
+        self.whole.stack.start_scheduler(name, self.ports[name])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def pair(whole: Whole) -> Pair:
+    return Pair(whole)
+
+
+@pytest.fixture
+def history(whole: Whole) -> Iterator[History]:
+    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as made:
+        yield made
+
+
+class Arrivals:
+    """Small jobs at a steady pace."""
+
+    def __init__(self, whole: Whole, name: str) -> None:
+        self.whole, self.name, self.names = whole, name, list[str]()
+        self._next = time.monotonic()
+
+    def come(self) -> None:
+        """Submit the next one if it is time."""
+        if time.monotonic() >= self._next:
+            self._next += ARRIVAL_SECONDS
+            self.names.append(f"{self.name}-{len(self.names)}")
+            self.whole.submit(self.names[-1], seconds=1.0, zone="edge-b")
+
+
+def await_failover(whole: Whole, arrivals: Arrivals, term: int) -> float:
+    """Seconds until a plan of a larger term is there, while jobs go on arriving."""
+    began = time.monotonic()
+    while True:
+        arrivals.come()
+        items = whole.cluster.request("GET", JOBS)[1]["items"]
+        if any(job.get("status", {}).get("plan", {}).get("term", 0) > term for job in items):
+            return time.monotonic() - began
+        assert time.monotonic() - began < 2 * FAILOVER_SECONDS, "nobody took over"
+        time.sleep(0.05)
+
+
+def begin_preemption(whole: Whole, prefix: str) -> None:
+    """Two workers of a large job run, and one of them is being stopped for a small one; it takes three seconds."""
+    whole.submit(f"{prefix}-large", chunks=2, seconds=12.0, zone="edge-a", checkpoint_seconds=3.0)
+    whole.until("both workers run", lambda: whole.status(f"{prefix}-large").get("activeWorkers") == 2)
+    time.sleep(1.0)  # real time on the simulated nodes: some batches get done
+    whole.submit(f"{prefix}-small", seconds=1.0, zone="edge-a")
+    whole.until("a victim", lambda: any(w["state"] == "Closing" for w in windows(whole.job(f"{prefix}-large"))))
+
+
+def windows(job: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(job.get("status", {}).get("plan", {}).get("workers", ()))
+
+
+def assert_nothing_was_done_twice(history: History) -> None:
+    """Every attempt is one window, every chunk succeeded once, and no plan follows a newer one."""
+    stamps: dict[str, tuple[int, int]] = {}
+    opened: dict[tuple[str, int], tuple[Any, ...]] = {}
+    for job in history.events[JOBS]:
+        uid, plan = job["metadata"]["uid"], job.get("status", {}).get("plan")
+        if plan is None:
+            continue
+        stamp = (plan["term"], plan["revision"])
+        assert stamp >= stamps.get(uid, (0, 0)), f"{job['metadata']['name']}: {stamp} after {stamps[uid]}"
+        stamps[uid] = stamp
+        for window in plan.get("workers", ()):
+            what = (window["index"], tuple(window["chunks"]))
+            assert opened.setdefault((uid, window["attempt"]), what) == what
+    succeeded = {
+        pod["metadata"]["uid"]: (pod["metadata"]["labels"]["tranche.dev/job"], chunks(pod))
+        for pod in history.events[PODS]
+        if pod["status"].get("phase") == "Succeeded"
+    }
+    counts = Counter((job, chunk) for job, trained in succeeded.values() for chunk in trained.split(","))
+    assert counts
+    assert set(counts.values()) == {1}, counts
+
+
+def chunks(pod: dict[str, Any]) -> str:
+    variables = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
+    return str(variables["TRANCHE_CHUNKS"])
+
+
+def assert_all_succeed(whole: Whole, names: list[str]) -> None:
+    for name in names:
+        progress = whole.until_phase(name, "Succeeded", 60.0)["progress"]
+        assert progress["failures"] == 0
+    whole.delete(*names)
+
+
+def test_who_does_not_lead_writes_nothing_and_answers_from_the_same_plans(whole: Whole, pair: Pair) -> None:
+    leader = pair.leader()
+    assert leader == "scheduler"
+    term = pair.lease()["leaseTransitions"]
+    whole.submit("asked", seconds=6.0, zone="edge-b")
+    whole.until_phase("asked", "Running")
+    (pod,) = whole.pods("asked")
+    nodes = ["edge-a-0", "edge-a-1", "edge-b-0"]
+    answers, jobs = [], []
+    for port in pair.ports.values():
+        for verb in ("filter", "prioritize"):
+            body = json.dumps({"Pod": pod, "NodeNames": nodes}).encode()
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/{verb}", body)
+            with urllib.request.urlopen(request, timeout=5) as reply:
+                answers.append(json.load(reply))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/jobs/default/asked", timeout=5) as reply:
+            jobs.append(json.load(reply)["windows"])
+    assert answers[:2] == answers[2:]
+    assert answers[0]["NodeNames"] == ["edge-b-0"]
+    assert jobs[0] == jobs[1]
+    assert jobs[0]
+    whole.until_phase("asked", "Succeeded")
+    assert (pair.leader(), pair.lease()["leaseTransitions"]) == (leader, term)
+    whole.delete("asked")
+
+
+def test_when_the_leader_is_killed_within_a_preemption_the_other_one_takes_over_in_time(
+    whole: Whole, pair: Pair, history: History
+) -> None:
+    term, arrivals = pair.lease()["leaseTransitions"], Arrivals(whole, "kill")
+    arrivals.come()
+    begin_preemption(whole, "kill")
+    killed = pair.leader()
+    pair.process(killed).kill()
+    seconds = await_failover(whole, arrivals, term)
+    logger.info("failover after a kill: %.1f s, %d arrivals", seconds, len(arrivals.names))
+    assert seconds <= FAILOVER_SECONDS
+    assert whole.status("kill-large")["progress"]["preemptions"] == 1
+    assert_all_succeed(whole, [*arrivals.names, "kill-small", "kill-large"])
+    assert_nothing_was_done_twice(history)
+    pair.restart(killed)
+
+
+def test_a_leader_that_was_stopped_and_goes_on_is_refused_and_ends(whole: Whole, pair: Pair, history: History) -> None:
+    term, arrivals = pair.lease()["leaseTransitions"], Arrivals(whole, "stop")
+    arrivals.come()
+    begin_preemption(whole, "stop")
+    stopped = pair.leader()
+    process = pair.process(stopped)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        seconds = await_failover(whole, arrivals, term)
+        logger.info("failover after a stop: %.1f s, %d arrivals", seconds, len(arrivals.names))
+        assert seconds <= FAILOVER_SECONDS
+        assert pair.leader() != stopped
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert process.wait(10) == 1
+    assert "another scheduler has taken over" in whole.stack.log(stopped).read_text()
+    assert_all_succeed(whole, [*arrivals.names, "stop-small", "stop-large"])
+    assert_nothing_was_done_twice(history)
+    pair.restart(stopped)
+
+
+def test_a_leader_that_is_asked_to_end_hands_over_at_once(whole: Whole, pair: Pair) -> None:
+    term, ended = pair.lease()["leaseTransitions"], pair.leader()
+    began = time.monotonic()
+    pair.process(ended).terminate()
+    whole.until("another leader", lambda: pair.lease()["leaseTransitions"] > term, 5.0)
+    logger.info("handed over in %.1f s", time.monotonic() - began)
+    assert pair.process(ended).wait(10) == 0
+    whole.submit("after", seconds=0.5)
+    whole.until_phase("after", "Succeeded")
+    whole.delete("after")
+    pair.restart(ended)

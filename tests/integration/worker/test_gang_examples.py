@@ -1,0 +1,28 @@
+"""The PyTorch and TensorFlow examples as real processes, preempted by the production planner for a more urgent job."""
+
+from pathlib import Path
+
+import pytest
+
+from frameworks import python_of
+from gang_trials import GRACE_SECONDS, TENSORFLOW, TORCH, Example, Trial, run
+
+SEED = 3
+
+
+@pytest.mark.parametrize("example", [TORCH, TENSORFLOW], ids=lambda example: example.framework)
+def test_a_preempted_gang_goes_on_where_it_stopped_with_every_batch_in_its_model_once(
+    example: Example, tmp_path: Path
+) -> None:
+    try:
+        python_of(example.framework)
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    result = run(Trial(example, SEED, preemptions=1), tmp_path)
+    assert result.counts == [1] * example.batches
+    assert [kind for kind, _ in result.moments] == ["preempt"]
+    assert result.preemptions == example.members
+    assert 0 < result.moments[0][1] <= result.seen[0] <= result.resumed[0] < example.batches
+    assert len(result.stopping) == example.members
+    assert max(result.stopping) < GRACE_SECONDS
+    assert (result.reported > 1, result.refused) == (True, 0)

@@ -1,0 +1,84 @@
+"""Controllers on watch stores that are filled by hand."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tranche.kube.metrics import Metrics
+from tranche.kube.objects import NodeObject
+from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.structs import QuotaObject
+from tranche.live import Controller
+from tranche.live.views import Watches
+from tranche.planner import Planner, PlannerSettings
+from tranche.policies import get_policy
+
+NOW = 1_800_000_000.0
+
+
+def resource(name: str, duration: str | None = "1h", **more: Any) -> TrainingJob:
+    """A job; what is not of its specification is of its status."""
+    spec = {field: more.pop(field) for field in ("data", "parameterServers") if field in more}
+    requests = {"nvidia.com/gpu": "1", "cpu": "1"}
+    template = {"spec": {"containers": [{"name": "t", "resources": {"requests": requests}}]}}
+    created = datetime.fromtimestamp(NOW, UTC).isoformat()
+    return TrainingJob.model_validate(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created},
+            "spec": {
+                "data": {"chunks": 2},
+                "estimatedDuration": duration,
+                "workers": {"maxReplicas": 2, "template": template},
+                **spec,
+            },
+            "status": more,
+        }
+    )
+
+
+async def taken_over(
+    *jobs: TrainingJob,
+    sites: tuple[SiteObject, ...] = (),
+    quotas: tuple[QuotaObject, ...] = (),
+    policy: str = "chunk-faithful",
+    term: int = 1,
+) -> Controller:
+    """A controller that has just read these objects; the client is never used: nothing is sent."""
+    watches = Watches(None)  # type: ignore[arg-type]
+    for job in jobs:
+        watches.jobs.store[job.key] = job
+    for site in sites:
+        watches.sites.store[site.metadata.name] = site
+    for quota in quotas:
+        watches.quotas.store[f"{quota.metadata.namespace}/{quota.metadata.name}"] = quota
+    node = {
+        "metadata": {"name": "n1", "labels": {"zone": "good"}},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "2"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    watches.nodes.store["n1"] = msgspec.convert(node, NodeObject)
+    planner = Planner(get_policy(policy), PlannerSettings(validate=True))
+    controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW)  # type: ignore[arg-type]
+    controller.term = term
+    controller._restore()
+    return controller
+
+
+def written(controller: Controller, name: str) -> dict[str, Any]:
+    build = controller.writer._builds[f"/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/{name}/status"]
+    body = build()
+    assert body is not None
+    return dict(body["status"])
+
+
+def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
+    """What a watch says."""
+    store = controller.watches.by_kind(kind).store
+    old = store.pop(key, None)
+    if new is not None:
+        store[key] = new
+    controller._changes.append((kind, key, old, new))
+    controller._step()

@@ -1,0 +1,66 @@
+"""Whatever the schemas let through, the planner plans it or says why not; the API server is asked in test_fuzz.py."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import msgspec
+import pytest
+
+from fuzzed_objects import Jobs, node, quota, site, spec_schema
+from live_controllers import reported, taken_over, written
+from structural_objects import SEED, drawn
+from tranche.kube.objects import NodeObject
+from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.structs import QuotaObject
+
+logger = logging.getLogger(__name__)
+TOGETHER = 10
+"""Jobs in one cluster."""
+
+
+def fuzzed(name: str, spec: dict[str, Any]) -> TrainingJob:
+    created = "2026-01-01T00:00:00Z"
+    metadata = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created}
+    return TrainingJob.model_validate({"metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_any_job_gets_a_plan_or_a_reason(policy: str) -> None:
+    async def scenario() -> None:
+        controller = await taken_over(policy=policy)
+        reasons: set[str] = set()
+        for number, (seed, spec) in enumerate(drawn(200, Jobs(), "jobs")):
+            logger.warning("%s: %s", seed, spec)
+            if number % TOGETHER == 0:
+                controller = await taken_over(policy=policy)
+            job = fuzzed(f"j{number}", spec)
+            reported(controller, "jobs", job.key, job)
+            status = written(controller, job.metadata.name)
+            json.dumps(status, allow_nan=False)
+            reasons |= {condition["reason"] for condition in status["conditions"]}
+        assert reasons >= {"Planned", "NoGpuRequested"}
+
+    asyncio.run(scenario())
+
+
+def test_any_site_node_and_quota_leaves_the_others_planned() -> None:
+    async def scenario() -> None:
+        schema = spec_schema("sites")
+        drawers = zip(*(drawn(60, lambda random: random, kind) for kind in ("nodes", "sites", "quotas")), strict=True)
+        controller = await taken_over(policy="chunk")
+        logger.warning("SEED=%s", SEED)
+        for number, ((_, for_node), (_, for_site), (_, for_quota)) in enumerate(drawers):
+            name = f"x{number}"
+            spec = {"metadata": {"name": name}, "spec": site(for_site, schema)}
+            counted = quota(for_quota, name)
+            counted["metadata"]["namespace"] = "default"
+            reported(controller, "nodes", name, msgspec.convert(node(for_node, name), NodeObject))
+            reported(controller, "sites", name, SiteObject.model_validate(spec))
+            reported(controller, "quotas", f"default/{name}", msgspec.convert(counted, QuotaObject))
+            job = fuzzed(f"j{number}", {"workers": {"maxReplicas": 1, "template": {"spec": {"containers": []}}}})
+            reported(controller, "jobs", job.key, job)
+            assert written(controller, job.metadata.name)["conditions"]
+
+    asyncio.run(scenario())

@@ -1,0 +1,226 @@
+"""The checks of a chaos round find what they are there to find, in histories made by hand."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chaos.checks import JOBS, NODES, PODS, check, check_ends
+from tranche_testcluster import Change
+
+CHUNKS, BATCHES = 3, 50
+
+
+class History:
+    """Writes changes of one job, its pods, and one node with two GPUs."""
+
+    def __init__(self, gang: bool = False) -> None:
+        self.gang = gang
+        self.changes: list[Change] = []
+        self._revisions: Iterator[int] = itertools.count(1)
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}
+        self.write(
+            NODES,
+            "n",
+            {
+                "metadata": {"name": "n"},
+                "status": {"allocatable": {"nvidia.com/gpu": "2", "cpu": "9", "pods": "9", "memory": "9Gi"}},
+            },
+        )
+        self.job()
+
+    def write(self, resource: str, key: str, after: dict[str, Any] | None) -> None:
+        before = self._known.get((resource, key))
+        self.changes.append(Change(next(self._revisions), resource, key, before, after))
+        self._known[resource, key] = after or {}
+
+    def job(
+        self,
+        *windows: tuple[int, list[int]],
+        done: str = "",
+        running: dict[int, float] | None = None,
+        revision: int = 1,
+        uid: str = "j",
+        plan_of: str | None = None,
+    ) -> None:
+        spec = {} if self.gang else {"data": {"chunks": CHUNKS, "batchesPerChunk": BATCHES}}
+        workers = [{"attempt": attempt, "chunks": chunks} for attempt, chunks in windows]
+        progress = {"done": done, "running": [{"chunk": c, "batches": b} for c, b in (running or {}).items()]}
+        plan = {"jobUid": plan_of or uid, "term": 1, "revision": revision, "workers": workers}
+        meta = {"name": "cats", "namespace": "default", "uid": uid}
+        self.write(
+            JOBS, "default/cats", {"metadata": meta, "spec": spec, "status": {"plan": plan, "progress": progress}}
+        )
+
+    def pod(
+        self,
+        attempt: int,
+        chunks: str,
+        *,
+        phase: str = "Running",
+        message: str = "",
+        held: bool = True,
+        gpus: int = 1,
+        uid: str = "",
+    ) -> None:
+        name = f"cats-worker-0-{attempt}"
+        labels = {
+            "tranche.dev/job": "cats",
+            "tranche.dev/role": "worker",
+            "tranche.dev/index": "0",
+            "tranche.dev/attempt": str(attempt),
+        }
+        meta = {
+            "name": name,
+            "namespace": "default",
+            "uid": uid or name,
+            "labels": labels,
+            "ownerReferences": [{"uid": "j"}],
+            "finalizers": ["tranche.dev/ledger"] if held else [],
+        }
+        requests = {"nvidia.com/gpu": str(gpus)}
+        container = {
+            "name": "t",
+            "env": [{"name": "TRANCHE_CHUNKS", "value": chunks}],
+            "resources": {"requests": requests, "limits": requests},
+        }
+        ended = {"exitCode": 0, "message": message}
+        statuses = [{"name": "t", "state": {"terminated": ended}}] if phase in ("Succeeded", "Failed") else []
+        status = {"phase": phase, "containerStatuses": statuses}
+        self.write(
+            PODS,
+            f"default/{name}",
+            {"metadata": meta, "spec": {"nodeName": "n", "containers": [container]}, "status": status},
+        )
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+def test_a_job_that_is_counted_as_it_was_trained_is_in_order(history: History) -> None:
+    history.job((1, [0]), revision=2)
+    history.pod(1, "0")
+    history.pod(1, "0", phase="Failed", message='{"0": 20}')
+    history.job((2, [0, 1]), running={0: 20}, revision=3)
+    history.pod(1, "0", phase="Failed", message='{"0": 20}', held=False)
+    history.pod(2, "0,1")
+    history.pod(2, "0,1", phase="Succeeded")
+    history.job(done="0-1", revision=4)
+    history.pod(2, "0,1", phase="Succeeded", held=False)
+    assert check(history.changes) == []
+
+
+def problem(history: History) -> str:
+    (found,) = check(history.changes)
+    return found
+
+
+def test_a_node_with_more_than_it_offers_is_found(history: History) -> None:
+    history.job((1, [0]), (2, [1]), revision=2)
+    history.pod(1, "0", gpus=2)
+    assert check(history.changes) == []
+    history.pod(2, "1")
+    assert "n offers" in problem(history)
+
+
+def test_room_of_pods_that_are_over_or_gone_is_free(history: History) -> None:
+    history.job((1, [0]), (2, [1]), (3, [2]), revision=2)
+    history.pod(1, "0", gpus=2)
+    history.pod(1, "0", gpus=2, phase="Failed")
+    history.pod(2, "1", gpus=2)
+    history.write(PODS, "default/cats-worker-0-2", None)
+    history.pod(3, "2", gpus=2)
+    assert not [found for found in check(history.changes) if "offers" in found]
+
+
+def test_a_window_that_is_executed_twice_is_found(history: History) -> None:
+    history.job((1, [0]), revision=2)
+    history.pod(1, "0")
+    history.pod(1, "0", uid="another")
+    assert "second time" in problem(history)
+
+
+def test_an_older_plan_over_a_newer_one_is_found_but_not_of_another_job(history: History) -> None:
+    history.job(revision=5)
+    history.job(revision=1, uid="successor")
+    assert check(history.changes) == []
+    history.job(revision=0, uid="successor")
+    assert "older plan" in problem(history)
+
+
+def test_what_a_late_write_brings_from_a_deleted_namesake_does_not_count(history: History) -> None:
+    history.job(done="0", uid="successor", plan_of="j", revision=9)
+    history.job((1, [0]), uid="successor", revision=2)
+    assert check(history.changes) == []
+    history.job((1, [0]), done="0", uid="successor", plan_of="successor", revision=3)
+    assert "no planned worker said so" in problem(history)
+
+
+def test_a_chunk_in_two_windows_is_found(history: History) -> None:
+    history.job((1, [0, 1]), (2, [1]), revision=2)
+    assert "two windows" in problem(history)
+
+
+def test_progress_that_is_lost_is_found(history: History) -> None:
+    history.job((1, [0]), revision=2)
+    history.pod(1, "0", phase="Failed", message='{"0": 20}')
+    history.job(running={0: 20}, revision=3)
+    history.job(running={}, revision=4)
+    assert "had 20 batches and has 0" in problem(history)
+
+
+def test_progress_that_nobody_made_is_found(history: History) -> None:
+    history.job((1, [0]), revision=2)
+    history.pod(1, "0", phase="Failed", message='{"0": 20}')
+    history.job(running={0: 21}, revision=3)
+    assert "no planned worker said so" in problem(history)
+
+
+def test_the_word_of_a_stale_attempt_does_not_count(history: History) -> None:
+    history.job((1, [0]), revision=2)
+    history.pod(1, "0")
+    history.job((2, [0]), revision=3)
+    history.pod(1, "0", phase="Failed", message='{"0": 20}')
+    assert check(history.changes) == []
+    history.job((2, [0]), running={0: 20}, revision=4)
+    assert "no planned worker said so" in problem(history)
+
+
+def test_a_pod_that_is_released_before_it_is_counted_is_found(history: History) -> None:
+    history.job((1, [0]), revision=2)
+    history.pod(1, "0", phase="Succeeded")
+    history.pod(1, "0", phase="Succeeded", held=False)
+    assert "not in the ledger" in problem(history)
+
+
+def test_a_pod_that_trains_what_is_planned_for_another_is_found(history: History) -> None:
+    history.job((1, [0]), revision=2)
+    history.pod(1, "0")
+    history.job((1, [2]), revision=3)
+    assert "planned for chunks [2] and trains [0]" in problem(history)
+
+
+def test_a_gang_may_begin_again_and_a_chunked_job_may_not() -> None:
+    for gang in (True, False):
+        history = History(gang)
+        history.job((1, [0]), (2, [1]), revision=2)
+        history.pod(1, "0", phase="Succeeded")
+        history.job((2, [1]), done="0", revision=3)
+        history.job((3, [0]), (4, [1]), revision=4)
+        assert bool(check(history.changes)) is not gang
+
+
+@pytest.mark.parametrize(
+    ("phase", "wanted", "good"),
+    [("Succeeded", "Succeeded", True), ("Running", "Succeeded", False), ("Succeeded", "gone", False)],
+)
+def test_every_job_has_to_end_as_expected(phase: str, wanted: str, good: bool) -> None:
+    assert (list(check_ends({"cats": {"status": {"phase": phase}}}, {"cats": wanted})) == []) is good
+
+
+def test_a_job_that_is_gone_has_to_be_one_that_was_deleted() -> None:
+    assert list(check_ends({}, {"cats": "gone"})) == []
+    assert list(check_ends({}, {"cats": "Succeeded"}))

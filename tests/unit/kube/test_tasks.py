@@ -1,0 +1,49 @@
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tranche.kube.tasks import run_for_ever
+
+
+async def _rest() -> None:
+    await asyncio.Event().wait()
+
+
+async def _cancelled_by_what_it_called() -> None:
+    raise asyncio.CancelledError
+
+
+async def _returns() -> None:
+    return
+
+
+async def _fails() -> None:
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize("ends", [_cancelled_by_what_it_called, _returns])
+def test_a_task_that_ends_without_an_error_stops_the_others_and_is_named(
+    ends: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(asyncio.wait_for(run_for_ever(lease=ends(), writer=_rest()), 5.0))
+    assert [str(error) for error in raised.value.exceptions] == ["what should run for ever has ended: lease"]
+
+
+def test_an_error_of_one_stops_the_others_and_is_all_that_is_raised() -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(asyncio.wait_for(run_for_ever(lease=_fails(), writer=_rest()), 5.0))
+    assert [repr(error) for error in raised.value.exceptions] == ["ValueError('broken')"]
+
+
+def test_who_is_cancelled_cancels_all() -> None:
+    async def scenario() -> None:
+        task = asyncio.create_task(run_for_ever(lease=_rest(), writer=_rest()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())

@@ -1,0 +1,62 @@
+"""Playing the plan forward costs the time of everything else; so does making sure of what it says."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tranche.live.forecasts import Forecasts
+from tranche.live.settings import ControllerSettings
+from tranche.planner import Planner
+from tranche.planner.estimates import Estimate
+from tranche.policies import get_policy
+
+
+@dataclass
+class Stopwatch:
+    takes: float
+    """A forecast."""
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Slow(Planner):
+    def __init__(self, watch: Stopwatch) -> None:
+        super().__init__(get_policy("chunk"))
+        self.watch, self.made = watch, 0
+
+    def forecast(self, now: float) -> dict[str, Estimate]:
+        self.watch.now += self.watch.takes
+        self.made, self.rehearsals = self.made + 1, 30
+        return {}
+
+
+@pytest.mark.parametrize(("takes", "rehearsals"), [(0.001, 30), (0.018, 5), (0.25, 0)])
+def test_explanations_are_made_sure_of_as_far_as_there_is_time(takes: float, rehearsals: int) -> None:
+    watch = Stopwatch(takes)
+    planner = Slow(watch)
+    Forecasts(planner, ControllerSettings(), watch).refresh(0.0)
+    assert planner.rehearsals == rehearsals
+
+
+def test_all_of_it_takes_no_more_than_its_share_of_the_time() -> None:
+    watch = Stopwatch(0.018)
+    planner = Slow(watch)
+    forecasts = Forecasts(planner, ControllerSettings(forecast_share=0.1), watch)
+    while watch.now < 60.0:
+        before = planner.made
+        forecasts.due = True
+        forecasts.refresh(watch.now)
+        watch.now += 0.018 * planner.rehearsals if planner.made > before else 0.01
+    assert planner.made * 0.018 * (1 + 5) / 60.0 == pytest.approx(0.1, rel=0.02)
+
+
+def test_nothing_is_played_when_nothing_has_happened() -> None:
+    watch = Stopwatch(0.001)
+    planner = Slow(watch)
+    forecasts = Forecasts(planner, ControllerSettings(), watch)
+    forecasts.refresh(0.0)
+    watch.now = 1000.0
+    forecasts.refresh(1000.0)
+    assert planner.made == 1

@@ -1,0 +1,113 @@
+"""Requests for chunks between workers, planner and written plans; the store of jobs is filled by hand."""
+
+import asyncio
+
+import pytest
+
+from live_controllers import reported, resource, taken_over, written
+from tranche.live import Controller, renewals
+from tranche.model import Allotment, ChunkRequest
+
+KEY = "default/cats"
+
+
+async def one_worker() -> Controller:
+    """A job of two chunks of 10 mini-batches, of which one worker, attempt 1, trains the first."""
+    made = resource("cats", data={"chunks": 2, "batchesPerChunk": 10})
+    workers = made.spec.workers.model_copy(update={"max_replicas": 1})
+    spec = made.spec.model_copy(update={"workers": workers})
+    return await taken_over(made.model_copy(update={"spec": spec}), policy="chunk")
+
+
+def request(fence: int = 1, attempt: int = 1) -> ChunkRequest:
+    return ChunkRequest(KEY, attempt, fence, {0: 10.0})
+
+
+def write(controller: Controller) -> None:
+    """The plan reaches the API server, and the watch brings it back."""
+    old = controller.watches.jobs.store[KEY]
+    status = old.status.model_copy(update={"plan": type(old.status).model_validate(written(controller, "cats")).plan})
+    reported(controller, "jobs", KEY, old.model_copy(update={"status": status}))
+
+
+async def begin(controller: Controller, asked: ChunkRequest) -> "asyncio.Task[Allotment | None]":
+    task = asyncio.create_task(controller.renewals.ask(asked))
+    await asyncio.sleep(0)
+    return task
+
+
+async def settled(task: "asyncio.Task[Allotment | None]") -> bool:
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task.done()
+
+
+def test_chunks_are_given_when_the_written_plan_says_so_and_not_before() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        write(controller)
+        task = await begin(controller, request())
+        assert controller._wake.is_set(), "the planner is told at once"
+        controller._step()
+        assert controller.planner.cluster.jobs[KEY].runs[1].window.chunks == (1,)
+        assert not await settled(task)
+        write(controller)
+        assert await settled(task)
+        assert task.result() == Allotment((1,), 2)
+        again = await begin(controller, request())
+        controller._step()
+        assert await settled(again), "what is written needs no more waiting"
+        assert again.result() == task.result()
+
+    asyncio.run(scenario())
+
+
+def test_a_change_of_the_job_before_the_planner_has_heard_of_the_request_answers_nothing() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        task = await begin(controller, request())
+        controller.renewals.settle(KEY)
+        assert not await settled(task)
+        task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_nothing_has_to_be_written_before_a_worker_is_told_to_exit() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        state = controller.planner.cluster.jobs[KEY]
+        state.done.add(1)
+        state.windows_changed()
+        task = await begin(controller, request())
+        controller._step()
+        assert await settled(task)
+        assert task.result() == Allotment()
+
+    asyncio.run(scenario())
+
+
+def test_who_is_not_planned_any_more_is_told_that_its_attempt_is_over() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        assert await controller.renewals.ask(request(attempt=7)) is None
+        task = await begin(controller, request())
+        reported(controller, "jobs", KEY, None)
+        assert await settled(task)
+        assert task.result() is None
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_that_is_not_written_in_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals, "ANSWER_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        controller = await one_worker()
+        task = await begin(controller, request())
+        controller._step()
+        with pytest.raises(TimeoutError):
+            await task
+        assert controller.renewals._waiting == {}
+
+    asyncio.run(scenario())

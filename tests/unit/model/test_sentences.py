@@ -1,0 +1,26 @@
+"""Moments in sentences can be told from the rest."""
+
+import pytest
+
+from tranche.model import until, without_moments
+
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (None, ""),
+        (100.0, " until 00:01:40Z"),
+        (DAY + 100.0, " until 1970-01-02 00:01:40Z"),
+        (2000 * 365 * DAY, " until far in the future"),
+    ],
+)
+def test_a_moment_is_told_with_its_date_if_that_is_another_day(at: float | None, text: str) -> None:
+    assert until(at, 10.0) == text
+
+
+@pytest.mark.parametrize("at", [None, 100.0, DAY + 100.0, 300 * 365 * DAY, 2000 * 365 * DAY])
+def test_without_its_moment_a_sentence_is_the_same_whenever_it_will_be(at: float | None) -> None:
+    sentence = f"waits for 1 GPU at edge-a{until(at, 10.0)}, behind a/until-12"
+    assert without_moments(sentence) == "waits for 1 GPU at edge-a, behind a/until-12"

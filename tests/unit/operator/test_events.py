@@ -1,0 +1,17 @@
+"""What happens to several pods for one reason is one event."""
+
+from tranche_operator.actions import EmitEvent
+from tranche_operator.events import merged
+
+
+def test_a_gang_that_opens_is_one_event_that_names_its_pods() -> None:
+    opened = [EmitEvent("Normal", "WindowOpened", f"worker {rank}", f"cats-worker-{rank}-7") for rank in range(3)]
+    stopped = EmitEvent("Normal", "Preempting", "pod dogs-worker-0-1 is stopped", "dogs-worker-0-1")
+    several, alone = merged([*opened, stopped])
+    assert several.message == "3 pods: worker 0; worker 1; worker 2"
+    assert several.subject == "cats-worker-0-7"
+    assert alone is stopped
+
+
+def test_warnings_are_not_mixed_with_what_is_normal() -> None:
+    assert len(merged([EmitEvent("Normal", "R", "a", "1"), EmitEvent("Warning", "R", "b", "2")])) == 2

@@ -1,0 +1,97 @@
+"""A job that waits has an event that tells why, a new one only for a new reason, and at a bounded rate."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from operator_objects import NOW, observed, plan, pod, training_job, window
+from tranche_operator.actions import Action, RequeueAfter, TellWait
+from tranche_operator.events import QUIET_SECONDS
+from tranche_operator.memories import Memory
+from tranche_operator.observations import Observed, Wait
+from tranche_operator.reconciles import reconcile
+from tranche_operator.settings import Settings
+
+SETTINGS = Settings(wait_events_per_second=10.0, wait_settle=2.0)
+BEHIND = "waits for 1 GPU at edge-a until 14:20:00Z, behind team-b/vgg16, which has less work left"
+QUOTA = "waits for the quota lab/small: 4 of 4 gpu in use, and 1 needed"
+
+
+def waiting(sentence: str, *windows: dict[str, Any], wait: Wait | None = None, **more: Any) -> Observed:
+    status = {"phase": "Waiting", "plan": plan(*windows, explanation=sentence, **more)}
+    return observed(training_job(status=status), wait=wait or Wait())
+
+
+def decide(seen: Observed) -> list[Action]:
+    return [action for action in reconcile(seen, SETTINGS, NOW) if isinstance(action, TellWait | RequeueAfter)]
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+class TestWhatIsTold:
+    def test_a_job_that_waits_tells_the_sentence_of_its_plan(self) -> None:
+        assert decide(waiting(BEHIND)) == [TellWait(BEHIND)]
+
+    def test_another_constraint_is_news(self) -> None:
+        assert decide(waiting(QUOTA, wait=Wait(told=BEHIND))) == [TellWait(QUOTA)]
+
+    @pytest.mark.parametrize("moment", [" until 15:00:01Z", " until 2027-01-01 00:00:00Z", ""])
+    def test_a_moment_that_moves_is_no_news(self, moment: str) -> None:
+        moved = BEHIND.replace(" until 14:20:00Z", moment)
+        assert not decide(waiting(moved, wait=Wait(told=BEHIND)))
+
+    def test_what_comes_too_soon_after_the_last_event_is_looked_at_again(self) -> None:
+        assert decide(waiting(QUOTA, wait=Wait(BEHIND, after(7.0)))) == [RequeueAfter(7.0)]
+
+    def test_a_job_with_an_open_window_does_not_wait(self) -> None:
+        assert not decide(waiting("1 worker (1 at edge-a); 0 of 4 chunks done", window(0, 1)))
+
+    def test_a_job_whose_pods_still_run_does_not_wait(self) -> None:
+        seen = waiting(BEHIND, window(0, 1, "Closing"))
+        assert not decide(observed(seen.job, pod(0, 1)))
+
+    def test_a_plan_for_another_generation_says_nothing(self) -> None:
+        assert not decide(waiting(BEHIND, generation=7))
+
+    def test_a_suspended_job_says_so_by_its_phase(self) -> None:
+        status = {"plan": plan(explanation="suspended by spec.suspend")}
+        assert not decide(observed(training_job(spec={"suspend": True}, status=status)))
+
+
+class TestTurns:
+    def test_a_reason_is_told_when_it_has_lasted_a_while(self) -> None:
+        memory = Memory()
+        assert memory.turn_of("lab/cats", SETTINGS, NOW) == 2.0
+        assert memory.turn_of("lab/cats", SETTINGS, after(0.5)) == 1.5
+        assert memory.turn_of("lab/cats", SETTINGS, after(2.0)) == 0.0
+
+    def test_many_jobs_that_begin_to_wait_at_once_have_turns_at_the_rate(self) -> None:
+        memory = Memory()
+        turns = sorted(memory.turn_of(f"lab/job-{number}", SETTINGS, NOW) for number in range(10_000))
+        assert turns[-1] == pytest.approx(999.9)
+        for second in range(2, 1000):
+            assert sum(second < turn <= second + 1 for turn in turns) <= 11
+
+    def test_after_an_event_the_job_is_quiet_for_a_while_and_then_needs_another_turn(self) -> None:
+        memory = Memory()
+        memory.told("lab/cats", BEHIND, NOW)
+        assert memory.waits["lab/cats"].not_before == after(QUIET_SECONDS)
+        assert memory.turn_of("lab/cats", SETTINGS, after(QUIET_SECONDS)) == 2.0
+
+    def test_a_job_that_had_workers_tells_again_why_it_waits(self) -> None:
+        memory = Memory()
+        memory.told("lab/cats", BEHIND, NOW)
+        memory.has_workers("lab/cats")
+        wait = memory.waits["lab/cats"]
+        assert decide(waiting(BEHIND, wait=wait)) == [RequeueAfter(QUIET_SECONDS)], "not counted only"
+        later = reconcile(waiting(BEHIND, wait=wait), SETTINGS, after(QUIET_SECONDS))
+        assert TellWait(BEHIND) in later
+
+    def test_a_job_that_is_gone_is_forgotten(self) -> None:
+        memory = Memory()
+        memory.turn_of("lab/cats", SETTINGS, NOW)
+        memory.forget("lab/cats")
+        assert not memory.waits

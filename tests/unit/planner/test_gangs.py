@@ -1,0 +1,122 @@
+"""Gangs start whole, and when they cannot, they let go of everything and wait longer each time."""
+
+from builders import job, node, of_type, planner
+from tranche.model import Job
+from tranche.planner import (
+    CloseWindow,
+    Instruction,
+    JobSubmitted,
+    OpenWindow,
+    Planner,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
+
+
+def gang(name: str, submitted: float = 0.0, members: int = 2, **changes: object) -> Job:
+    fields = {"chunks": members, "rigid": True, "min_workers": members, "seconds": 100.0, **changes}
+    return job(name, submitted, **fields)  # type: ignore[arg-type]
+
+
+def attempts(made: Planner, key: str) -> list[int]:
+    return [attempt for attempt, run in made.cluster.jobs[key].runs.items() if not run.closing]
+
+
+def let_go(made: Planner, key: str, now: float) -> list[Instruction]:
+    """Its pods have stopped."""
+    ends = [WorkerEnded(key, attempt, "Preempted", now) for attempt in made.cluster.jobs[key].runs]
+    return [instruction for end in ends for instruction in made.handle(end, now)]
+
+
+def find_no_place(made: Planner, key: str, now: float) -> int:
+    """One member finds no node; how many windows are closed."""
+    out = made.handle(WorkerUnschedulable(key, attempts(made, key)[-1], "no free ports"), now)
+    return len(of_type(CloseWindow, out))
+
+
+def test_when_a_member_finds_no_place_all_members_let_go_and_another_gang_gets_its_turn() -> None:
+    made = planner("fifo-skip", [node(f"n{i}") for i in range(3)], avoid_seconds=0.0)
+    first, second = gang("first", members=3), gang("second", 1.0, members=3)
+    made.handle(JobSubmitted(first), 0.0)
+    made.handle(JobSubmitted(second), 1.0)
+    made.handle(WorkerStarted(first.key, 1, 2.0), 2.0)  # some are up, and hold their nodes
+    assert find_no_place(made, first.key, 30.0) == 3
+    assert attempts(made, second.key) == [1, 2, 3]
+    assert not of_type(OpenWindow, let_go(made, first.key, 31.0))
+    assert "no free ports" in made.plan_of(first.key, 31.0).explanation
+
+
+def test_a_gang_that_cannot_start_waits_twice_as_long_each_time_and_not_after_it_has_run() -> None:
+    made = planner("fifo", [node("n1"), node("n2")], avoid_seconds=0.0, failure_backoff_seconds=10.0)
+    one = gang("one")
+    made.handle(JobSubmitted(one), 0.0)
+    now = 0.0
+    for pause in (10.0, 20.0, 40.0):
+        now += 30.0
+        made.handle(WorkerStarted(one.key, attempts(made, one.key)[0], now - 1.0), now - 1.0)  # the other one is not
+        assert find_no_place(made, one.key, now) == 2
+        assert not of_type(OpenWindow, let_go(made, one.key, now + 1.0))
+        assert not of_type(OpenWindow, made.handle(Tick(), now + pause - 0.1))
+        opened = of_type(OpenWindow, made.handle(Tick(), now + pause))
+        assert len(opened) == 2
+        now += pause
+    for attempt in attempts(made, one.key):
+        made.handle(WorkerStarted(one.key, attempt, now), now)
+    made.handle(WorkerEnded(one.key, attempts(made, one.key)[0], "Preempted", now + 1.0), now + 1.0)
+    let_go(made, one.key, now + 2.0)
+    assert find_no_place(made, one.key, now + 30.0) == 2
+    let_go(made, one.key, now + 30.0)
+    assert len(of_type(OpenWindow, made.handle(Tick(), now + 40.0))) == 2
+
+
+def test_the_longest_pause_is_bounded() -> None:
+    made = planner("fifo", [node("n1"), node("n2")], avoid_seconds=0.0, longest_backoff_seconds=60.0)
+    one = gang("one")
+    made.handle(JobSubmitted(one), 0.0)
+    now = 0.0
+    for _ in range(40):
+        find_no_place(made, one.key, now)
+        let_go(made, one.key, now)
+        now += 60.0
+        assert len(of_type(OpenWindow, made.handle(Tick(), now))) == 2
+
+
+def test_a_member_that_succeeded_before_its_gang_was_stopped_resumes_with_the_others() -> None:
+    made = planner("srsf", [node(f"n{i}") for i in range(3)])
+    one = gang("one", members=3)
+    made.handle(JobSubmitted(one), 0.0)
+    for attempt in (1, 2, 3):
+        made.handle(WorkerStarted(one.key, attempt, 0.0), 0.0)
+    made.handle(WorkerEnded(one.key, 1, "Succeeded", 90.0), 90.0)
+    made.handle(WorkerEnded(one.key, 2, "Preempted", 91.0, {1: 80.0}, 143), 91.0)
+    assert attempts(made, one.key) == []
+    made.handle(WorkerEnded(one.key, 3, "Preempted", 92.0, {2: 90.0}, 143), 92.0)
+    ledger = made.progress_of(one.key)
+    assert (len(ledger.done), dict(ledger.partial)) == (0, {0: 80.0, 1: 80.0, 2: 90.0})
+    assert len(attempts(made, one.key)) == 3
+
+
+def test_a_gang_whose_last_members_succeed_while_they_are_being_stopped_restarts_from_what_all_have() -> None:
+    made = planner("srsf", [node(f"n{i}") for i in range(2)])
+    one = gang("one")
+    made.handle(JobSubmitted(one), 0.0)
+    made.handle(WorkerEnded(one.key, 1, "Failed", 90.0, None, 1), 90.0)
+    made.handle(WorkerEnded(one.key, 2, "Succeeded", 91.0), 91.0)
+    assert not made.progress_of(one.key).done
+    assert not made.progress_of(one.key).partial
+
+
+def test_a_gang_that_found_too_little_to_take_tries_again_when_a_job_before_it_has_ended() -> None:
+    made = planner("chunk:aging=0", [node(f"n{i}") for i in range(4)])
+    small, large = gang("small", members=1, seconds=10.0), gang("large", members=2, seconds=1000.0)
+    for one in (small, large):
+        made.handle(JobSubmitted(one), 0.0)
+        for attempt in attempts(made, one.key):
+            made.handle(WorkerStarted(one.key, attempt, 0.0), 0.0)
+    whole = gang("whole", 1.0, members=4, seconds=5.0)
+    assert not of_type(CloseWindow, made.handle(JobSubmitted(whole), 1.0)), "one is free, two can be taken"
+    out = made.handle(WorkerEnded(small.key, 1, "Succeeded", 10.0), 10.0)
+    assert {one.job for one in of_type(CloseWindow, out)} == {large.key}
+    assert attempts(made, whole.key) == [1, 2, 3, 4]

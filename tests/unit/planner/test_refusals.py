@@ -1,0 +1,160 @@
+"""Who may be stopped, and what becomes of those who were to have the room when somebody cannot be."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import job, node, of_type, planner, worker
+from tranche.model import Job, Node, Preemption, Resources, WindowState
+from tranche.planner import (
+    CloseWindow,
+    EvictionRefused,
+    JobChanged,
+    JobSubmitted,
+    NodeChanged,
+    OpenWindow,
+    Planner,
+    Tick,
+    WorkerBound,
+    WorkerEnded,
+    WorkerStarted,
+)
+from tranche.policies import LIVE_POLICIES, get_policy
+
+PREEMPTIVE = [name for name in LIVE_POLICIES if get_policy(name).preemptive]
+QUEUED = [name for name in PREEMPTIVE if name not in ("chunk-faithful", "least-loaded", "random", "round-robin")]
+BY_SERVICE = ("gittins", "las")
+"""They go by the service that jobs have attained, which is little for all of these."""
+BY_ARRIVAL = ("gittins", "random", "round-robin")
+"""They stop nobody who came earlier, or (gittins) has a better index."""
+
+
+def running(made: Planner, one: Job, now: float = 0.0) -> dict[int, tuple[int, ...]]:
+    """Submit a job and start all its windows; their chunks by attempt."""
+    made.handle(JobSubmitted(one), now)
+    state = made.cluster.jobs[one.key]
+    for attempt, run in state.runs.items():
+        made.handle(WorkerBound(one.key, attempt, run.window.node or ""), now)
+        made.handle(WorkerStarted(one.key, attempt, now), now)
+    return {attempt: run.window.chunks for attempt, run in state.runs.items()}
+
+
+def urgent(name: str, submitted: float, **changes: object) -> Job:
+    return job(name, submitted, **{"seconds": 1.0, "priority": -8, **changes})  # type: ignore[arg-type]
+
+
+def nodes_of(made: Planner, key: str, state: WindowState = WindowState.OPEN) -> list[str | None]:
+    return [run.window.node for run in made.cluster.jobs[key].runs.values() if run.window.state is state]
+
+
+@pytest.mark.parametrize("policy", PREEMPTIVE)
+@pytest.mark.parametrize("preemption", list(Preemption))
+def test_under_every_policy_only_a_job_that_allows_it_at_once_is_stopped_for_another(
+    policy: str, preemption: Preemption
+) -> None:
+    made = planner(policy, [node("n1"), node("n2", "edge-b")])
+    victim = job("victim", chunks=2, seconds=1e4, preemption=preemption, restart_seconds=1.0)
+    assert running(made, victim)
+    stopped = []
+    for number in range(6):
+        now = 10.0 + number
+        rival = urgent(f"rival-{number}", now, weight=1e6)
+        stopped += of_type(CloseWindow, made.handle(JobSubmitted(rival), now))
+    for now in (100.0, 5000.0):
+        stopped += of_type(CloseWindow, made.handle(Tick(), now))
+    asked = victim.key in {close.job for close in stopped}
+    assert asked == (preemption is Preemption.IMMEDIATE and policy not in BY_ARRIVAL)
+
+
+def test_a_job_that_may_be_stopped_at_the_end_of_a_chunk_is_stopped_there_and_not_after_a_list_of_chunks() -> None:
+    made = planner("srsf", [node("n1")])
+    long = job("long", chunks=4, seconds=10.0, max_workers=1, restart_seconds=30.0)
+    assert list(running(planner("srsf", [node("n1")]), long).values()) == [(0, 1, 2, 3)]
+    polite = replace(long, preemption=Preemption.AT_CHUNK_END)
+    assert list(running(made, polite).values()) == [(0,)]
+    made.handle(JobSubmitted(urgent("short", 5.0)), 5.0)
+    out = made.handle(WorkerEnded(polite.key, 1, "Succeeded", 40.0), 40.0)
+    assert [opened.job for opened in of_type(OpenWindow, out)] == ["default/short"]
+
+
+@pytest.mark.parametrize("policy", [policy for policy in QUEUED if policy not in BY_SERVICE])
+def test_a_refused_victim_goes_on_and_is_spared_for_a_while_and_the_other_is_planned_elsewhere(policy: str) -> None:
+    made = planner(policy, [node("n1"), node("n2", "edge-b", taints=())], spare_seconds=300.0)
+    first, second = job("first", seconds=1e4), job("second", 1.0, seconds=2e4)
+    running(made, first)
+    running(made, second, 1.0)
+    made.handle(JobSubmitted(urgent("small", 10.0)), 10.0)
+    closing = [key for key in (first.key, second.key) if nodes_of(made, key, WindowState.CLOSING)]
+    (victim,) = closing
+    (attempt,) = made.cluster.jobs[victim].runs
+    where = nodes_of(made, victim, WindowState.CLOSING)
+    out = made.handle(EvictionRefused(victim, (attempt,), "budget"), 11.0)
+    assert nodes_of(made, victim) == where
+    assert made.cluster.jobs[victim].spared
+    closed = [close.job for close in of_type(CloseWindow, out)]
+    assert closed[0] == "default/small", "its pod cannot be bound there"
+    assert victim not in closed
+    ended = made.handle(WorkerEnded("default/small", 1, "Preempted", 12.0), 12.0)
+    other = ({first.key, second.key} - {victim}).pop()
+    found = [opened.window.node for opened in of_type(OpenWindow, ended) if opened.job == "default/small"]
+    assert found == nodes_of(made, other, WindowState.CLOSING), "the other one makes way instead"
+    assert found
+
+
+def test_a_victim_that_was_spared_is_asked_again_when_the_time_is_over() -> None:
+    made = planner("srsf", [node("n1")], spare_seconds=300.0)
+    victim = job("victim", seconds=1e4)
+    running(made, victim)
+    made.handle(JobSubmitted(urgent("small", 10.0)), 10.0)
+    made.handle(EvictionRefused(victim.key, (1,), "budget"), 11.0)
+    made.handle(WorkerEnded("default/small", 1, "Preempted", 12.0), 12.0)
+    assert not made.cluster.jobs["default/small"].runs
+    made.forecast(12.0)
+    assert "disruption budget" in made.plan_of("default/small", 12.0).explanation
+    assert made.next_wakeup() == 311.0
+    out = made.handle(Tick(), 311.0)
+    assert [close.job for close in of_type(CloseWindow, out)] == [victim.key]
+
+
+def test_a_gang_of_which_a_member_has_stopped_is_not_opened_again() -> None:
+    made = planner("srsf", [node("n1", gpus=2)])
+    gang = job("gang", chunks=2, seconds=1e4, rigid=True, min_workers=2)
+    running(made, gang)
+    made.handle(JobSubmitted(urgent("small", 10.0)), 10.0)
+    assert not of_type(OpenWindow, made.handle(EvictionRefused(gang.key, (2,), "budget"), 11.0))
+    assert all(run.closing for run in made.cluster.jobs[gang.key].runs.values())
+    made.handle(EvictionRefused(gang.key, (1, 2), "budget"), 12.0)
+    assert not any(run.closing for run in made.cluster.jobs[gang.key].runs.values())
+
+
+@pytest.mark.parametrize("change", [{"suspended": True}, {"worker": worker(cpu=2000)}])
+def test_pods_that_have_to_go_for_another_reason_are_not_kept(change: dict[str, object]) -> None:
+    made = planner("srsf", [node("n1")])
+    one = job("one", seconds=1e4)
+    running(made, one)
+    made.handle(JobChanged(replace(one, generation=2, **change)), 10.0)  # type: ignore[arg-type]
+    made.handle(EvictionRefused(one.key, (1,), "budget"), 11.0)
+    assert made.cluster.jobs[one.key].runs[1].closing
+
+
+@pytest.mark.parametrize(
+    "taken", [Resources(gpus=1), Resources(cpu=63_500), Resources(memory=256 * 2**30), Resources(pods=110)]
+)
+def test_a_window_whose_pod_is_not_bound_leaves_a_node_that_foreign_pods_have_filled_and_others_stay(
+    taken: Resources,
+) -> None:
+    homes: list[Node] = [node("n1"), node("n2")]
+    made = planner("srsf", homes)
+    early, late = job("early", seconds=1e4), job("late", 1.0, seconds=1e4)
+    made.handle(JobSubmitted(early), 0.0)
+    (where,) = nodes_of(made, early.key)
+    full = [replace(one, foreign=taken) for one in homes if one.name == where]
+    out = made.handle(NodeChanged(full[0]), 1.0)
+    assert [close.job for close in of_type(CloseWindow, out)] == [early.key]
+    out = made.handle(WorkerEnded(early.key, 1, "Preempted", 1.1), 1.1)
+    (opened,) = of_type(OpenWindow, out)
+    assert opened.window.node != where
+    made.handle(NodeChanged(replace(full[0], foreign=Resources())), 2.0)
+    running(made, late, 2.0)
+    out = made.handle(NodeChanged(full[0]), 3.0)
+    assert not of_type(CloseWindow, out), "what is bound there runs there"

@@ -1,0 +1,179 @@
+"""Idle parameter servers: asked to save and stop, and placed again when the next window opens."""
+
+from typing import Any
+
+import pytest
+
+from builders import job, node, of_type, planner, worker
+from tranche.model import Report, Resources, WindowState
+from tranche.planner import (
+    CloseParameterServer,
+    Event,
+    EvictionRefused,
+    Instruction,
+    JobRemoved,
+    JobSubmitted,
+    NodeChanged,
+    OpenWindow,
+    ParameterServerLost,
+    PlaceParameterServer,
+    Planner,
+    ProgressReported,
+    Tick,
+    WorkerEnded,
+)
+from tranche.policies import JobState
+
+KEY = "default/cats"
+POLICIES = ["chunk", "chunk-faithful"]
+GPU = Resources(gpus=1)
+IDLE_AT = 10.0 + 300.0
+
+
+def idle(policy: str = "chunk", *, saved: float = 0.0, **changes: Any) -> Planner:
+    """A planner with a job of two chunks, idle since 10 s, since somebody else has taken the only GPU."""
+    p = planner(policy, [node("n1"), node("n2", gpus=0)])
+    p.handle(JobSubmitted(job("cats", chunks=2, servers=1, server=worker(0), **changes)), 0.0)
+    if saved:
+        p.handle(ProgressReported(Report(KEY, server(p), {0: 40}, {0: saved}), 5.0), 5.0)
+    p.handle(NodeChanged(node("n1", foreign=GPU)), 9.0)
+    for attempt in list(state_of(p).runs):
+        p.handle(WorkerEnded(KEY, attempt, "Preempted", 10.0), 10.0)
+    assert not state_of(p).runs
+    return p
+
+
+def state_of(p: Planner) -> JobState:
+    return p.cluster.jobs[KEY]
+
+
+def server(p: Planner) -> int:
+    return state_of(p).servers[0].planned.attempt
+
+
+def tick(p: Planner, at: float) -> list[Instruction]:
+    return p.handle(Tick(), at)
+
+
+def ended(attempt: int, outcome: Any = "Preempted", exit_code: int | None = 143) -> Event:
+    return ParameterServerLost(KEY, 0, attempt, outcome, exit_code)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_idle_server_with_durable_state_is_asked_to_stop_after_the_time_out_and_not_before(policy: str) -> None:
+    p = idle(policy, durable=True)
+    assert not of_type(CloseParameterServer, tick(p, IDLE_AT - 1))
+    assert p.next_wakeup() == IDLE_AT
+    assert len(of_type(CloseParameterServer, tick(p, IDLE_AT))) == 1
+    assert [s.state for s in p.plan_of(KEY, IDLE_AT).servers] == [WindowState.CLOSING]
+    assert not of_type(CloseParameterServer, tick(p, IDLE_AT + 1)), "once is enough"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_it_holds_its_room_and_keeps_windows_shut_until_it_has_ended_and_then_another_attempt_starts(
+    policy: str,
+) -> None:
+    p = idle(policy, durable=True)
+    old, host = server(p), p.cluster.nodes[state_of(p).servers[0].planned.node or ""]
+    tick(p, IDLE_AT)
+    held = host.reserved
+    assert held.cpu
+    back = p.handle(NodeChanged(node("n1")), IDLE_AT + 1)
+    assert not of_type(OpenWindow, back), "its successor would read an older checkpoint than it saves"
+    out = p.handle(ended(old), IDLE_AT + 5)
+    placed = of_type(PlaceParameterServer, out)
+    assert [one.server.attempt > old for one in placed] == [True]
+    assert len(of_type(OpenWindow, out)) == 1
+
+
+def test_without_windows_its_room_and_quota_are_given_back_when_it_has_ended() -> None:
+    p = idle(durable=True)
+    tick(p, IDLE_AT)
+    assert not of_type(PlaceParameterServer, p.handle(ended(server(p)), IDLE_AT + 5))
+    assert not state_of(p).servers
+    assert not p.cluster.nodes["n2"].reserved.cpu
+
+
+@pytest.mark.parametrize(
+    ("saved", "durable", "goes"),
+    [(0.0, None, False), (30.0, None, True), (0.0, True, True), (30.0, False, False), (0.0, False, False)],
+)
+def test_only_a_server_whose_state_the_next_one_finds_is_released(
+    saved: float, durable: bool | None, goes: bool
+) -> None:
+    p = idle(saved=saved, durable=durable)
+    assert bool(of_type(CloseParameterServer, tick(p, IDLE_AT + 1000))) is goes
+
+
+def test_the_first_checkpoint_of_an_idle_server_lets_it_go() -> None:
+    p = idle()
+    assert not of_type(CloseParameterServer, tick(p, IDLE_AT + 100))
+    report = ProgressReported(Report(KEY, server(p), {0: 40}, {0: 40}), IDLE_AT + 101)
+    assert of_type(CloseParameterServer, p.handle(report, IDLE_AT + 101))
+
+
+def test_a_window_that_opens_in_time_keeps_the_server() -> None:
+    p = idle(durable=True)
+    attempt = server(p)
+    p.handle(NodeChanged(node("n1")), 200.0)
+    assert state_of(p).runs
+    assert not of_type(CloseParameterServer, tick(p, 2000.0))
+    assert server(p) == attempt
+
+
+def test_a_server_that_saved_on_its_way_out_takes_nothing_back_and_one_that_was_killed_does() -> None:
+    for exit_code, left in ((143, {0: 100.0}), (0, {0: 100.0}), (137, {0: 30.0}), (None, {0: 30.0})):
+        p = idle(saved=30.0)
+        state_of(p).done, state_of(p).partial = {0}, {}
+        state_of(p).ledger_changed()
+        tick(p, IDLE_AT)
+        p.handle(ended(server(p), "Lost" if exit_code is None else "Preempted", exit_code), IDLE_AT + 5)
+        known = {0: 100.0} if 0 in state_of(p).done else dict(state_of(p).partial)
+        assert known == left, exit_code
+
+
+def test_what_it_reports_while_it_stops_counts_and_what_the_next_one_finds_wins() -> None:
+    p = idle(saved=30.0)
+    old = server(p)
+    tick(p, IDLE_AT)
+    p.handle(ProgressReported(Report(KEY, old, {0: 40}, {0: 40}), IDLE_AT + 2), IDLE_AT + 2)
+    p.handle(ended(old), IDLE_AT + 3)
+    assert state_of(p).partial == {0: 40}
+    p.handle(NodeChanged(node("n1")), IDLE_AT + 10)
+    p.handle(ProgressReported(Report(KEY, server(p), {0: 35}, {0: 35}), IDLE_AT + 12), IDLE_AT + 12)
+    assert state_of(p).partial == {0: 35}
+
+
+def test_a_restarted_planner_waits_for_the_same_end_and_counts_the_time_out_anew() -> None:
+    p = idle(durable=True)
+    q = planner("chunk", [node("n1", foreign=GPU), node("n2", gpus=0)])
+    q.restore([JobSubmitted(state_of(p).job, p.plan_of(KEY, 50.0), p.progress_of(KEY))], 50.0)
+    assert not of_type(CloseParameterServer, tick(q, IDLE_AT))
+    assert of_type(CloseParameterServer, tick(q, 350.0))
+    r = planner("chunk", [node("n1"), node("n2", gpus=0)])
+    out = r.restore([JobSubmitted(state_of(q).job, q.plan_of(KEY, 350.0), q.progress_of(KEY))], 351.0)
+    assert not of_type(OpenWindow, out), "the old server still saves"
+    assert of_type(OpenWindow, r.handle(ended(server(r)), 352.0))
+
+
+def test_a_server_that_a_budget_does_not_let_go_works_on_and_is_asked_again_later() -> None:
+    p = idle(durable=True)
+    attempt = server(p)
+    tick(p, IDLE_AT)
+    p.handle(EvictionRefused(KEY, (attempt,), "budget"), IDLE_AT + 1)
+    assert [s.state for s in p.plan_of(KEY, IDLE_AT + 1).servers] == [WindowState.OPEN]
+    assert of_type(CloseParameterServer, tick(p, IDLE_AT + 301))
+    p.handle(EvictionRefused(KEY, (attempt,), "budget"), IDLE_AT + 302)
+    assert of_type(OpenWindow, p.handle(NodeChanged(node("n1")), IDLE_AT + 303))
+    assert server(p) == attempt
+
+
+def test_a_job_that_waits_for_its_server_to_stop_has_an_estimate_and_can_be_removed() -> None:
+    p = idle(durable=True)
+    tick(p, IDLE_AT)
+    p.handle(NodeChanged(node("n1")), IDLE_AT + 1)
+    estimate = p.forecast(IDLE_AT + 1)[KEY]
+    assert estimate.completion == pytest.approx(IDLE_AT + 1 + 200.0)
+    assert p.plan_of(KEY, IDLE_AT + 1).explanation
+    p.handle(JobRemoved(KEY), IDLE_AT + 2)
+    assert not p.cluster.nodes["n2"].reserved.cpu

@@ -1,0 +1,197 @@
+"""Pods that bring a job's data to sites: windows wait for them, failures are retried, and nothing is forgotten."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import job, node, of_type, planner
+from tranche.model import Job, Link, Site
+from tranche.planner import (
+    JobChanged,
+    JobSubmitted,
+    NodeRemoved,
+    OpenWindow,
+    Planner,
+    StageData,
+    StagingEnded,
+    Tick,
+    WorkerStarted,
+)
+from tranche.planner.stagings import demand
+
+DELTA = 50.0
+"""Seconds that a chunk takes between the two sites by their links."""
+SITES = [Site("here", links={"there": Link(1e9)}), Site("there", links={"here": Link(1e9)})]
+KEY = "default/j"
+
+
+def cluster(*names: str, policy: str = "chunk", **settings: Any) -> Planner:
+    return planner(policy, [node(name, name, 1) for name in names or ("here", "there")], SITES, **settings)
+
+
+def submit(p: Planner, **changes: Any) -> Job:
+    fields = {"data_site": "here", "chunk_bytes": DELTA * 1e9 / 8, "staged": True, "chunks": 3, "seconds": 1000.0}
+    one = job("j", 0.0, **{**fields, **changes})
+    for opened in of_type(OpenWindow, p.handle(JobSubmitted(one), 0.0)):
+        p.handle(WorkerStarted(opened.job, opened.window.attempt, 0.0), 0.0)
+    return one
+
+
+def sites_opened(p: Planner, *events: Any, at: float) -> list[str]:
+    return [i.window.site for i in of_type(OpenWindow, p.handle_all(events or (Tick(),), at))]
+
+
+def staging(p: Planner) -> Any:
+    (one,) = p.cluster.jobs[KEY].stagings.values()
+    return one
+
+
+def test_a_window_opens_at_another_site_only_when_the_staging_pod_has_succeeded() -> None:
+    p = cluster()
+    submit(p)
+    one = staging(p)
+    assert (one.site, one.attempt, one.chunks) == ("there", 2, (2, 1, 0))
+    assert sites_opened(p, at=100 * DELTA) == []
+    assert sites_opened(p, StagingEnded(KEY, 2, "Succeeded", 9 * DELTA), at=100 * DELTA) == ["there"]
+    assert p.plan_of(KEY, 100 * DELTA).staging == ()
+    assert p.plan_of(KEY, 100 * DELTA).homes == {"there": "0-2"}
+
+
+def test_delta_is_learnt_from_how_long_the_pod_ran_for_its_chunks() -> None:
+    p = cluster()
+    submit(p)
+    p.handle(StagingEnded(KEY, 2, "Succeeded", 9 * DELTA), 9 * DELTA)
+    assert p.cluster.transfer_seconds(p.cluster.jobs[KEY], "there") == pytest.approx(3 * DELTA)
+
+
+def test_a_job_without_staging_pods_is_believed_to_have_its_copies_after_delta() -> None:
+    p = cluster()
+    submit(p, staged=False)
+    assert p.cluster.jobs[KEY].stagings == {}
+    assert sites_opened(p, at=DELTA) == ["there"]
+
+
+def test_one_pod_at_a_time_brings_data_to_a_site_and_what_is_asked_for_meanwhile_comes_next() -> None:
+    p = cluster()
+    submit(p, chunks=2)
+    state = p.cluster.jobs[KEY]
+    state.job = replace(state.job, chunks=3, max_workers=3)
+    state.ledger_changed()
+    state.windows_changed()
+    state.copy(2, "there", 99.0, reported=True)
+    demand(p, state, (2,), "there")
+    assert of_type(StageData, p.handle(Tick(), 1.0)) == []
+    assert (staging(p).chunks, staging(p).wanted) == ((1, 0), (2,))
+    (instruction,) = of_type(StageData, p.handle(StagingEnded(KEY, 2, "Succeeded", DELTA), 60.0))
+    assert instruction.chunks == (2,)
+
+
+def test_a_pod_that_fails_is_followed_by_another_after_a_pause_that_doubles() -> None:
+    p = cluster()
+    submit(p)
+    assert of_type(StageData, p.handle(StagingEnded(KEY, 2, "Failed"), 20.0)) == []
+    assert p.plan_of(KEY, 20.0).staging[0].failures == 1
+    assert of_type(StageData, p.handle(Tick(), 29.0)) == []
+    (again,) = of_type(StageData, p.handle(Tick(), 30.0))
+    assert (again.chunks, staging(p).attempt) == ((2, 1, 0), 3)
+    p.handle(StagingEnded(KEY, 3, "Failed"), 40.0)
+    assert of_type(StageData, p.handle(Tick(), 59.0)) == []
+    assert of_type(StageData, p.handle(Tick(), 60.0))
+
+
+def test_a_pod_that_is_preempted_or_lost_does_not_count_as_failed() -> None:
+    p = cluster()
+    submit(p, backoff_limit=0)
+    for attempt, outcome in ((2, "Preempted"), (3, "Lost")):
+        p.handle(StagingEnded(KEY, attempt, outcome), 100.0 * attempt)  # type: ignore[arg-type]
+        assert of_type(StageData, p.handle(Tick(), 100.0 * attempt + 10.0))
+    assert staging(p).failures == 0
+
+
+def test_the_end_of_a_pod_that_the_plan_does_not_know_any_more_says_nothing() -> None:
+    p = cluster()
+    submit(p)
+    p.handle(StagingEnded(KEY, 2, "Failed"), 1.0)
+    p.handle(Tick(), 11.0)
+    assert sites_opened(p, StagingEnded(KEY, 2, "Succeeded", 1.0), at=12.0) == []
+
+
+def test_a_job_whose_staging_fails_for_good_trains_where_its_data_are() -> None:
+    p = cluster()
+    one = submit(p, backoff_limit=0)
+    p.handle(StagingEnded(KEY, 2, "Failed"), 1.0)
+    assert p.plan_of(KEY, 1.0).staging[0].given_up
+    for at in (100.0, 1000.0):
+        assert not [i for i in p.handle(Tick(), at) if isinstance(i, StageData | OpenWindow)]
+    assert [w.site for w in p.plan_of(KEY, 1000.0).windows] == ["here"]
+    (again,) = of_type(StageData, p.handle(JobChanged(replace(one, generation=2, weight=2.0)), 1001.0))
+    assert again.site == "there"
+
+
+def test_a_job_that_could_only_train_where_its_data_cannot_be_brought_says_so() -> None:
+    p = cluster("there")
+    submit(p, backoff_limit=0)
+    assert p.plan_of(KEY, 0.0).explanation == "its data are on the way to there until 00:00:50Z"
+    assert p.plan_of(KEY, 1000.0).explanation == "its data are on the way to there"
+    p.handle(StagingEnded(KEY, 1, "Failed"), 1001.0)
+    assert p.plan_of(KEY, 1001.0).explanation == "its data cannot be brought to there: too many staging pods failed"
+
+
+def test_a_suspended_job_brings_no_data_and_goes_on_when_it_is_resumed() -> None:
+    p = cluster()
+    one = submit(p)
+    p.handle(JobChanged(replace(one, suspended=True, generation=2)), 1.0)
+    (halted,) = p.plan_of(KEY, 1.0).staging
+    assert (halted.attempt, halted.wanted) == (0, (2, 1, 0))
+    instructions = p.handle(JobChanged(replace(one, generation=3)), 2.0)
+    assert [i.chunks for i in of_type(StageData, instructions)] == [(2, 1, 0)]
+
+
+def test_a_restarted_planner_waits_for_the_pod_that_is_under_way() -> None:
+    p = cluster()
+    one = submit(p)
+    again = cluster()
+    restored = again.restore([JobSubmitted(one, p.plan_of(KEY, 10.0), p.progress_of(KEY))], 10.0)
+    assert of_type(StageData, restored) == []
+    assert sites_opened(again, at=100 * DELTA) == []
+    assert sites_opened(again, StagingEnded(KEY, 2, "Succeeded", DELTA), at=101 * DELTA) == ["there"]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(6, 1), (0, 0)])
+def test_a_restarted_planner_knows_what_has_failed(limit: int, expected: int) -> None:
+    p = cluster()
+    one = submit(p, backoff_limit=limit)
+    p.handle(StagingEnded(KEY, 2, "Failed"), 1.0)
+    again = cluster()
+    again.restore([JobSubmitted(one, p.plan_of(KEY, 2.0), p.progress_of(KEY))], 2.0)
+    assert of_type(StageData, again.handle(Tick(), 11.0)) == []
+    assert len(of_type(StageData, again.handle(Tick(), 12.0))) == expected
+    assert staging(again).failures == 1
+
+
+def test_chunks_that_were_done_meanwhile_are_not_brought_any_more() -> None:
+    p = cluster()
+    submit(p)
+    p.handle(StagingEnded(KEY, 2, "Failed"), 1.0)
+    p.cluster.jobs[KEY].done.add(2)
+    (again,) = of_type(StageData, p.handle(Tick(), 11.0))
+    assert again.chunks == (1, 0)
+
+
+def test_a_policy_that_does_not_plan_copies_refuses_the_job() -> None:
+    p = cluster(policy="srsf")
+    submit(p)
+    plan = p.plan_of(KEY, 0.0)
+    assert plan.unplannable == "StagingNotPlanned"
+    assert plan.windows == ()
+
+
+def test_estimates_count_with_data_that_are_on_the_way() -> None:
+    p = cluster()
+    submit(p, seconds=100.0)
+    p.handle(NodeRemoved("here"), 1.0)
+    estimate = p.forecast(1.0)[KEY]
+    assert estimate.completion is not None
+    assert DELTA < estimate.completion < 20 * DELTA
+    assert staging(p).attempt == 2  # what is played on paper leaves the plan as it is

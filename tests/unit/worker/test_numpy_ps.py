@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from numpy_ps import chunks, states
+from numpy_ps.models import Network
+from numpy_ps.states import State
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    network, draw = Network(inputs=3, hidden=4, classes=2), np.random.default_rng(1)
+    parameters = network.initial(2)
+    x, y = draw.standard_normal((5, 3)), draw.integers(0, 2, 5)
+    gradient, step = network.gradient(parameters, x, y), 1e-6
+    for place, direction in enumerate(np.eye(network.size)):
+        numeric = network.loss(parameters + step * direction, x, y) - network.loss(parameters - step * direction, x, y)
+        assert gradient[place] == pytest.approx(numeric / (2 * step), abs=1e-7)
+
+
+def test_batches_of_an_epoch_are_all_rows_once() -> None:
+    for epoch in (0, 1):
+        rows = [chunks.rows_of_batch(29, 4, 3 * epoch + place, 3) for place in range(3)]
+        assert sorted(np.concatenate(rows)) == list(range(29))
+    assert list(chunks.rows_of_batch(29, 4, 0, 3)) != list(chunks.rows_of_batch(29, 4, 3, 3))
+
+
+def test_a_batch_is_applied_once_however_often_it_is_sent() -> None:
+    state = State(np.zeros(2))
+    assert state.apply(5, 0, np.array([1.0, 2.0]), 0.5)
+    assert not state.apply(5, 0, np.array([1.0, 2.0]), 0.5)
+    assert not state.apply(5, 2, np.array([9.0, 9.0]), 0.5), "not its next one"
+    assert list(state.parameters) == [-0.5, -1.0]
+    assert state.batches == {5: 1}
+
+
+def test_a_checkpoint_holds_parameters_counts_and_fence(tmp_path: Path) -> None:
+    assert states.load(tmp_path) is None
+    state = State(np.array([1.0, -2.5]), {0: 7, 3: 1})
+    state.fence.admits(2, [0, 3], 9)
+    state.save(tmp_path, 4)
+    again = states.load(tmp_path)
+    assert again is not None
+    assert list(again.parameters) == [1.0, -2.5]
+    assert (again.batches, again.fence, again.total) == (state.batches, state.fence, 8)
+
+
+def test_a_server_that_was_given_up_cannot_overwrite_what_its_successor_has_saved(tmp_path: Path) -> None:
+    lost, successor = State(np.zeros(1), {0: 50}), State(np.ones(1), {0: 60})
+    lost.save(tmp_path, 4)
+    successor.save(tmp_path, 12)
+    lost.batches[0] = 99
+    lost.save(tmp_path, 4)
+    held = states.load(tmp_path)
+    assert held is not None
+    assert held.batches == {0: 60}

@@ -1,0 +1,179 @@
+"""A session that asks for its next chunks, over real HTTP."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, Assignment, Session, assignment, renewals
+
+Answer = tuple[int, dict[str, Any]]
+
+
+class Api:
+    """Answers requests as it is told, in turn."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.asked.append((self.path, self.headers["Authorization"], body))
+                status, answer = outer.answers.pop(0)
+                content = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """Quiet."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.thread = threading.Thread(target=self.http.serve_forever)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals, "FIRST_PAUSE_SECONDS", 0.01)
+
+
+def assigned(tmp_path: Path, url: str) -> Assignment:
+    """Chunk 0 of two batches."""
+    (tmp_path / "token").write_text("secret\n")
+    return Assignment(
+        "ns/cats",
+        3,
+        (0,),
+        4,
+        1,
+        2,
+        {},
+        tmp_path,
+        token=tmp_path / "token",
+        termination_log=tmp_path / "log",
+        next_api=url,
+    )
+
+
+def chunks(*numbers: int, fence: int = 0, **resume: int) -> Answer:
+    return 200, {"chunks": list(numbers), "fence": fence, "resume": {c.removeprefix("c"): b for c, b in resume.items()}}
+
+
+def train(session: Session, *, saving: bool = True) -> list[tuple[int, int, int]]:
+    """Chunk, batch and fence of everything that comes."""
+    seen = []
+    with session:
+        for chunk, batch in session.batches():
+            seen.append((chunk, batch, session.assignment.fence))
+            session.trained({chunk: batch + 1})
+            if saving:
+                session.saved()
+    return seen
+
+
+def left(tmp_path: Path) -> dict[str, int]:
+    return dict(json.loads((tmp_path / "log").read_text()))
+
+
+def test_a_session_goes_on_with_the_chunks_that_it_is_given_until_there_are_none(tmp_path: Path, api: Api) -> None:
+    api.answers = [chunks(2, fence=7, c2=1), chunks(3, fence=8), chunks()]
+    session = Session(assigned(tmp_path, api.url))
+    assert train(session) == [(0, 0, 3), (0, 1, 3), (2, 1, 7), (3, 0, 8), (3, 1, 8)]
+    assert [asked[2] for asked in api.asked] == [
+        {"attempt": 3, "fence": 3, "durable": {"0": 2}},
+        {"attempt": 3, "fence": 7, "durable": {"2": 2}},
+        {"attempt": 3, "fence": 8, "durable": {"3": 2}},
+    ]
+    assert {asked[:2] for asked in api.asked} == {("/v1/jobs/ns/cats/next", "Bearer secret")}
+    assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {"3": 2})
+
+
+def test_what_is_not_saved_is_not_asked_with(tmp_path: Path, api: Api) -> None:
+    assert train(Session(assigned(tmp_path, api.url)), saving=False) == [(0, 0, 3), (0, 1, 3)]
+    assert api.asked == []
+
+
+def test_who_trains_at_a_server_has_nothing_to_save(tmp_path: Path, api: Api) -> None:
+    api.answers = [chunks()]
+    train(Session(assigned(tmp_path, api.url), at_server=True), saving=False)
+    assert len(api.asked) == 1
+
+
+def test_a_scheduler_that_cannot_answer_now_is_asked_the_same_again(tmp_path: Path, api: Api) -> None:
+    api.answers = [(503, {}), (429, {}), (200, {}), chunks(1, fence=5), chunks()]
+    assert train(Session(assigned(tmp_path, api.url))) == [(0, 0, 3), (0, 1, 3), (1, 0, 5), (1, 1, 5)]
+    assert [asked[2]["fence"] for asked in api.asked] == [3, 3, 3, 3, 5]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_where_nobody_is_to_be_asked_the_worker_ends_as_before(tmp_path: Path, api: Api, status: int) -> None:
+    api.answers = [(status, {})]
+    session = Session(assigned(tmp_path, api.url))
+    train(session)
+    assert (len(api.asked), session.exit_code, left(tmp_path)) == (1, EXIT_DONE, {"0": 2})
+
+
+def test_it_does_not_wait_for_an_answer_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals, "PATIENCE_SECONDS", 0.05)
+    session = Session(assigned(tmp_path, "http://127.0.0.1:1"))
+    train(session)
+    assert session.exit_code == EXIT_DONE
+
+
+def test_a_worker_whose_attempt_is_over_leaves_nothing_behind(tmp_path: Path, api: Api) -> None:
+    api.answers = [(409, {})]
+    session = Session(assigned(tmp_path, api.url))
+    train(session)
+    assert session.exit_code == EXIT_FENCED
+    assert not (tmp_path / "log").exists()
+
+
+def test_sigterm_in_a_later_chunk_leaves_what_is_saved_of_that_one(tmp_path: Path, api: Api) -> None:
+    api.answers = [chunks(2, fence=7)]
+    session = Session(assigned(tmp_path, api.url))
+    with session:
+        for chunk, batch in session.batches():
+            session.trained({chunk: batch + 1})
+            session.saved()
+            if chunk == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+    assert (session.exit_code, left(tmp_path)) == (EXIT_TERMINATED, {"2": 1})
+
+
+def test_the_environment_says_where_to_ask(tmp_path: Path) -> None:
+    variables = {
+        "JOB": "ns/cats",
+        "ATTEMPT": "3",
+        "CHUNK_COUNT": "4",
+        "EPOCHS": "1",
+        "BATCHES": "2",
+        "NEXT": "http://s/",
+    }
+    mine = assignment(
+        {f"TRANCHE_{name}": value for name, value in variables.items()} | {"TRANCHE_CHECKPOINT_DIR": "/c"}
+    )
+    assert (mine.next_api, mine.fence) == ("http://s", 3)

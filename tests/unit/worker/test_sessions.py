@@ -1,0 +1,138 @@
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Assignment, Session
+
+
+def assigned(tmp_path: Path, **resume: int) -> Assignment:
+    """Chunks 5 and 0 of 4 batches each."""
+    return Assignment(
+        job="ns/cats",
+        attempt=3,
+        chunks=(5, 0),
+        chunk_count=9,
+        epochs=2,
+        batches_per_chunk=2,
+        resume={int(chunk.removeprefix("c")): count for chunk, count in resume.items()},
+        checkpoint_directory=tmp_path,
+        grace_seconds=7.0,
+        termination_log=tmp_path / "log",
+    )
+
+
+def left(tmp_path: Path) -> dict[str, int]:
+    return dict(json.loads((tmp_path / "log").read_text()))
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_batches_come_in_the_order_of_the_window_from_where_earlier_attempts_have_left_off(tmp_path: Path) -> None:
+    seen = []
+    with Session(assigned(tmp_path, c5=2)) as session:
+        for chunk, batch in session.batches():
+            seen.append((chunk, batch))
+            session.trained({chunk: batch + 1})
+        session.saved()
+    assert seen == [(5, 2), (5, 3), (0, 0), (0, 1), (0, 2), (0, 3)]
+    assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {"5": 4, "0": 4})
+
+
+def test_on_sigterm_the_batch_under_way_is_finished_and_what_is_saved_then_counts(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        assert session.seconds_left == float("inf")
+        for chunk, batch in session.batches():
+            if batch == 2:
+                terminate()
+            session.trained({chunk: batch + 1})
+        assert session.stopping
+        assert 0 < session.seconds_left <= 7.0
+        session.saved()
+    assert (session.exit_code, left(tmp_path)) == (EXIT_TERMINATED, {"5": 3, "0": 0})
+
+
+def test_what_was_trained_and_not_saved_is_not_left_behind(tmp_path: Path) -> None:
+    session = Session(assigned(tmp_path, c0=1))
+
+    def train() -> None:
+        with session:
+            for chunk, batch in session.batches():
+                session.trained({chunk: batch + 1})
+                if batch == 1:
+                    session.saved()
+                if batch == 2:
+                    raise MemoryError
+
+    with pytest.raises(MemoryError):
+        train()
+    assert (session.exit_code, left(tmp_path)) == (EXIT_UNFINISHED, {"5": 2, "0": 1})
+
+
+def test_sigterm_after_the_last_batch_is_success(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path), at_server=True) as session:
+        session.trained({5: 4, 0: 4})
+        terminate()
+    assert session.exit_code == EXIT_DONE
+
+
+def test_what_a_parameter_server_holds_needs_no_saving_and_what_it_lost_comes_again(tmp_path: Path) -> None:
+    seen = []
+    with Session(assigned(tmp_path), at_server=True) as session:
+        for chunk, batch in session.batches():
+            seen.append((chunk, batch))
+            lost = (chunk, batch) == (0, 1) and seen.count((0, 1)) == 1
+            session.trained({5: 2, 0: 1, 7: 3} if lost else {chunk: batch + 1})
+    assert seen == [(5, 0), (5, 1), (5, 2), (5, 3), (0, 0), (0, 1), (5, 2), (5, 3), (0, 1), (0, 2), (0, 3)]
+    assert left(tmp_path) == {"5": 4, "0": 4}, "chunks of others are not told of"
+
+
+def test_a_worker_that_was_fenced_off_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path), at_server=True) as session:
+        for chunk, batch in session.batches():
+            session.trained({chunk: batch + 1})
+            session.refuse()
+    assert session.exit_code == EXIT_FENCED
+    assert not (tmp_path / "log").exists()
+
+
+def test_waiting_ends_at_once_when_the_worker_is_to_stop(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        terminate()
+        assert session.wait(3600.0)
+
+
+def test_afterwards_sigterm_is_whose_it_was(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Session(assigned(tmp_path)):
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def member(tmp_path: Path, *chunks: int) -> Assignment:
+    """Of a gang of three."""
+    return replace(assigned(tmp_path), chunks=chunks, chunk_count=3, epochs=1, batches_per_chunk=1)
+
+
+def test_a_member_of_a_gang_tells_of_all_and_leaves_its_own_part_behind(tmp_path: Path) -> None:
+    with Session(member(tmp_path, 1), gang=True) as session:
+        session.advanced(0.25)
+        session.saved()
+        session.advanced(0.75)
+        terminate()
+        told = session.progress()
+    assert (told.applied, told.durable) == (dict.fromkeys(range(3), 0.75), dict.fromkeys(range(3), 0.25))
+    assert (session.exit_code, left(tmp_path)) == (EXIT_TERMINATED, {"1": 0.25})
+
+
+def test_a_gang_is_done_when_all_of_its_training_is_saved(tmp_path: Path) -> None:
+    with Session(member(tmp_path), gang=True) as session:
+        session.advanced(1.0)
+        assert session.exit_code == EXIT_UNFINISHED
+        session.saved()
+    assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {})

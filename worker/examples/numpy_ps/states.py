@@ -1,0 +1,52 @@
+"""What the parameter server holds: parameters, what was applied to them, and who may go on; saved as one."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from numpy_ps.models import Array
+from tranche_worker import Fence, checkpoints
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that a checkpoint holds."""
+
+    parameters: Array
+    batches: dict[int, int] = field(default_factory=dict)
+    """Mini-batches applied by chunk."""
+    fence: Fence = field(default_factory=Fence)
+
+    @property
+    def total(self) -> int:
+        """Mini-batches applied in all."""
+        return sum(self.batches.values())
+
+    def apply(self, chunk: int, batch: int, gradient: Array, rate: float) -> bool:
+        """Take one step, if this mini-batch is the chunk's next one; so each counts once, however often it is sent."""
+        if batch != self.batches.get(chunk, 0):
+            return False
+        self.parameters -= rate * gradient
+        self.batches[chunk] = batch + 1
+        return True
+
+    def save(self, directory: Path, attempt: int) -> None:
+        """Replace this server's checkpoint."""
+        head = json.dumps({"batches": self.batches, "fence": self.fence.dump()})
+        checkpoints.save(
+            directory, attempt, lambda file: np.savez(file, parameters=self.parameters, head=np.array(head))
+        )
+
+
+def load(directory: Path) -> State | None:
+    """What the highest attempt has saved last; None if nothing was saved."""
+    path = checkpoints.newest(directory)
+    if path is None:
+        return None
+    with np.load(path) as held:
+        head = json.loads(str(held["head"]))
+        parameters = held["parameters"]
+    batches = {int(chunk): int(count) for chunk, count in head["batches"].items()}
+    return State(parameters, batches, Fence.load(head["fence"]))

@@ -1,0 +1,68 @@
+"""What a gang holds: network, optimizer, and how often each batch was trained; saved as one.
+
+``python -m torch_gang.states DATA BATCHES`` tells of the newest checkpoint in TRANCHE_CHECKPOINT_DIR, as JSON.
+"""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from numpy_ps import chunks
+from tranche_worker import checkpoints
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that a checkpoint holds."""
+
+    network: Any
+    optimizer: Any
+    counts: Any
+    """How often each batch is in the model: once, if nothing was lost or done twice."""
+    batches: int = 0
+    """In the model."""
+
+    def count(self) -> None:
+        """Say that the next batch is trained."""
+        self.counts[self.batches] += 1
+        self.batches += 1
+
+    def write(self, file: BinaryIO) -> None:
+        """Save."""
+        held = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+        torch.save({**held, "counts": self.counts, "batches": self.batches}, file)
+
+
+def load(directory: Path, batches: int, seed: int) -> State:
+    """The newest checkpoint of a training of so many batches; without any, its beginning."""
+    torch.manual_seed(seed)
+    layers = (torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 10))
+    network = torch.nn.Sequential(*layers).double()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    state = State(network, optimizer, torch.zeros(batches, dtype=torch.int64))
+    path = checkpoints.newest(directory)
+    if path is not None:
+        held = torch.load(path)
+        network.load_state_dict(held["network"])
+        optimizer.load_state_dict(held["optimizer"])
+        state.counts, state.batches = held["counts"], held["batches"]
+    return state
+
+
+def main() -> None:
+    """Print the loss on all data and the counts."""
+    state = load(Path(os.environ["TRANCHE_CHECKPOINT_DIR"]), int(sys.argv[2]), 0)
+    x, y = (torch.from_numpy(held) for held in chunks.load(Path(sys.argv[1]), 0))
+    with torch.no_grad():
+        loss = float(cross_entropy(state.network(x), y))
+    print(json.dumps({"loss": loss, "counts": state.counts.tolist()}))  # noqa: T201 - what it is for
+
+
+if __name__ == "__main__":
+    main()
