@@ -25,6 +25,7 @@ from .workspaces import HOST
 
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "upgrade"})
+_HOLD_SECONDS = 0.05
 _STOP_SECONDS = 0.1  # aiohttp takes 0 for "as long as it takes"
 _REASONS = {
     409: ("Conflict", "Operation cannot be fulfilled: the object has been modified; please apply your changes again"),
@@ -50,6 +51,8 @@ class Faults:
     """Least and most time by which a request is late; it goes on if its client dies meanwhile."""
     silent: bool = False
     """Nothing comes through, and no connection breaks, until this is over."""
+    held: str = ""
+    """Watches of paths that end so show nothing new until this is over: as a watch cache that lags behind."""
 
 
 class FaultProxy:
@@ -220,6 +223,8 @@ class FaultProxy:
             await response.prepare(request)
             async for piece in answer.content.iter_any():
                 await self._speaking.wait()
+                while (held := self._faults.held) and request.path.endswith(held):
+                    await asyncio.sleep(_HOLD_SECONDS)
                 await response.write(piece)
         finally:
             self._watches.discard(transport)

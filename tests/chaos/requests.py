@@ -31,6 +31,10 @@ def _broken(chance: random.Random) -> Faults:
     return Faults(broken=chance.uniform(0, 0.3), unanswered=chance.uniform(0.1, 0.5))
 
 
+def _held(chance: random.Random) -> Faults:
+    return Faults(held=chance.choice(["/pods", "/trainingjobs", "/nodes"]))
+
+
 def _cut(client: str) -> Begin:
     def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
         proxy = lab.proxies[client]
@@ -46,5 +50,6 @@ for _client in CLIENTS:
         f"slow answers for {_client}": _set(_client, "late requests", _slow),
         f"broken connections of {_client}": _set(_client, "broken connections, lost answers", _broken),
         f"silence for {_client}": _set(_client, "black hole", lambda chance: Faults(silent=True)),
+        f"watches of {_client} behind": _set(_client, "watches of one kind lag behind", _held),
         f"cut watches of {_client}": _cut(_client),
     }

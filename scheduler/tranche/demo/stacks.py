@@ -63,6 +63,8 @@ class Stack:
     port: int = 0
     report_port: int = 0
     health_port: int = 0
+    api_url: str | None = None
+    """Of the API server as the scheduler sees it: a proxy's; default: the API server's own."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -104,7 +106,7 @@ class Stack:
     def start_scheduler(self, name: str = "scheduler", port: int | None = None) -> None:
         """Start (again) planner and extender, or another replica of them, and wait until the watches are in step."""
         ports = (self.port, self.report_port) if port is None else (port, free_port())
-        kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-scheduler")
+        kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-scheduler", url=self.api_url)
         self._start(name, self.scheduler_command(kubeconfig, *ports), f"http://127.0.0.1:{ports[0]}/readyz")
 
     def scheduler_command(self, kubeconfig: Path, port: int, report_port: int) -> list[str]:

@@ -18,8 +18,10 @@ from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.kube.structs import QuotaObject
 from tranche.kube.tasks import run_for_ever
 from tranche.live import fences, jobs, pods, timeouts
+from tranche.live.absences import Absences
 from tranche.live.announcements import Announcements
 from tranche.live.forecasts import Forecasts
+from tranche.live.measurements import measure
 from tranche.live.nodes import NodeBook
 from tranche.live.quotas import QuotaBook
 from tranche.live.renewals import RenewalDesk
@@ -46,7 +48,6 @@ from tranche.planner import (
     SiteRemoved,
     Tick,
     WorkerEnded,
-    WorkerStarted,
 )
 from tranche.planner.reports import trained
 
@@ -89,12 +90,14 @@ class Controller:
         self._changes: deque[Change] = deque()
         self._untold: set[tuple[str, int]] = set()
         """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
+        self._absences = Absences(client, self._look_for_timeouts)
         self._timeouts = timeouts.Timeouts(
             self.settings.missing_pod_seconds,
             self.settings.unschedulable_seconds,
             watches.pods.store,
             Silences(watches.nodes.store, watches.sites.store),
             self._untold,
+            self._absences.sure,
         )
         self._announcements = Announcements(self.settings)
         self._forecasts = Forecasts(planner, self.settings, stopwatch)
@@ -126,9 +129,15 @@ class Controller:
         try:
             self._restore()
             writing = self.writer.run(lambda: leadership.held)
-            await run_for_ever(lease=leadership.keep(), writer=writing, planner=self._plan())
+            await run_for_ever(
+                lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
+            )
         finally:
             await leadership.release()
+
+    def _look_for_timeouts(self) -> None:
+        self._next_timeouts = 0.0
+        self._wake.set()
 
     def _largest_term(self) -> int:
         """Of all plans that are there."""
@@ -217,12 +226,8 @@ class Controller:
         self._sites.refresh(self.clock())
 
     def _tell(self, event: Event) -> None:
-        ending = self._ending(event)
-        self._handle((event,))
-        if ending:
-            self.metrics.count_preemption(ending)
-        if isinstance(event, WorkerStarted):
-            self._measure_start(event)
+        with measure(event, self.planner.cluster, self.metrics):
+            self._handle((event,))
 
     def _handle(self, events: Sequence[Event]) -> None:
         """Tell the planner of what has happened at one time, and have written what comes of it."""
@@ -246,22 +251,6 @@ class Controller:
 
     def _note_openings(self, instructions: list[Instruction]) -> None:
         self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
-
-    def _ending(self, event: Event) -> str:
-        """Why a running worker stops before its end; empty if the event is of another kind."""
-        if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
-            return ""
-        state = self.planner.cluster.jobs.get(event.job)
-        run = state.runs.get(event.attempt) if state else None
-        if run is None or run.started is None:
-            return ""
-        return "planned" if run.closing else event.outcome.lower()
-
-    def _measure_start(self, event: WorkerStarted) -> None:
-        state = self.planner.cluster.jobs.get(event.job)
-        run = state.runs.get(event.attempt) if state else None
-        if run is not None and run.started == event.at:
-            self.metrics.observe_window_start(event.at - run.opened, handover=run.handover)
 
     def _pods_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         for name in self._book.note_pod(key, new):

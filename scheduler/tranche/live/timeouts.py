@@ -1,7 +1,8 @@
 """What does not happen in time: pods that find no node or were never created, nodes that do not come back."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from math import inf
+from typing import NamedTuple
 
 from tranche.kube.identities import owner_uid
 from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
@@ -10,6 +11,20 @@ from tranche.live.silences import Silences
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
 from tranche.planner.releases import end_of
 from tranche.policies import JobState, Run, Server
+
+
+class _Wait(NamedTuple):
+    """What has to be told unless it changes in time."""
+
+    limit: float
+    """Seconds."""
+    event: Event
+    missing: str = ""
+    """Name of the pod that must surely be absent by then."""
+
+
+def _always(namespace: str, name: str, job_uid: str) -> bool:
+    return True
 
 
 class Timeouts:
@@ -22,13 +37,24 @@ class Timeouts:
         pods: Mapping[str, Pod],
         silences: Silences,
         untold: Container[tuple[str, int]] = (),
+        surely_absent: Callable[[str, str, str], bool] = _always,
     ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            missing_seconds: So long a pod that is to stop may be missing.
+            unschedulable_seconds: So long a pod may find no node.
+            pods: As the watch shows them, by key.
+            silences: Of nodes.
+            untold: Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for.
+            surely_absent: Whether a job (its UID last) has no pod of that namespace and name, whatever the watch shows.
+        """
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
         self._pods = pods
         self._silences = silences
         self._untold = untold
-        """Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for."""
+        self._surely_absent = surely_absent
         self._since: dict[tuple[str, int], float] = {}
         self.next_due = 0.0
         """When something will be due if nothing changes, by the clock that is never set; infinite if nothing waits."""
@@ -48,47 +74,49 @@ class Timeouts:
             events += self._lost_stagings(state, now)
             watched = [(one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
             watched += [(run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
-            for attempt, (limit, event) in watched:
+            for attempt, wait in watched:
                 key = (state.job.key, attempt)
-                if event is None:
+                if wait is None:
                     continue
                 waiting[key] = self._since.get(key, elapsed)
-                if elapsed - waiting[key] >= limit:
-                    events.append(event)
+                if elapsed - waiting[key] < wait.limit:
+                    self.next_due = min(self.next_due, waiting[key] + wait.limit)
+                elif not wait.missing or self._surely_absent(state.job.namespace, wait.missing, state.job.uid):
+                    events.append(wait.event)
                     del waiting[key]
-                else:
-                    self.next_due = min(self.next_due, waiting[key] + limit)
         self._since = waiting
         return events
 
-    def _watch(self, state: JobState, run: Run, now: float) -> tuple[float, Event | None]:
+    def _watch(self, state: JobState, run: Run, now: float) -> _Wait | None:
         window = run.window
-        pod = self._pod(state, pod_name(_name(state), ROLE_WORKER, window.index, window.attempt))
+        name = pod_name(_name(state), ROLE_WORKER, window.index, window.attempt)
+        pod = self._pod(state, name)
+        lost = WorkerEnded(state.job.key, window.attempt, "Lost", now)
         if run.closing and pod is None:
-            limit = 0.0 if (state.job.key, window.attempt) in self._untold else self._missing_seconds
-            return limit, WorkerEnded(state.job.key, window.attempt, "Lost", now)
+            untold = (state.job.key, window.attempt) in self._untold
+            return _Wait(0.0, lost) if untold else _Wait(self._missing_seconds, lost, name)
         if pod is not None and self._silences.lost(pod.spec.node_name, now):
-            return 0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now)
-        if not run.closing and pod is not None and not pod.spec.node_name:
-            return self._unschedulable_seconds + self._longest_grace(window.node), WorkerUnschedulable(
-                state.job.key, window.attempt, unschedulable_message(pod)
-            )
-        return 0.0, None
+            return _Wait(0.0, lost)
+        if run.closing or pod is None or pod.spec.node_name:
+            return None
+        return self._unplaced(state, window.attempt, window.node, pod)
 
-    def _watch_server(self, state: JobState, server: Server, now: float) -> tuple[float, Event | None]:
+    def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
-        role = ROLE_CHIEF if planned.is_chief else ROLE_SERVER
-        pod = self._pod(state, pod_name(_name(state), role, planned.index, planned.attempt))
+        name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
+        pod = self._pod(state, name)
         lost = end_of(state.job.key, planned)
         if pod is None:
-            return self._missing_seconds, lost if server.closing else None
+            return _Wait(self._missing_seconds, lost, name) if server.closing else None
         if self._silences.lost(pod.spec.node_name, now):
-            return 0.0, lost
+            return _Wait(0.0, lost)
         if server.closing or not state.job.rigid or pod.spec.node_name:
-            return 0.0, None
-        return self._unschedulable_seconds + self._longest_grace(planned.node), WorkerUnschedulable(
-            state.job.key, planned.attempt, unschedulable_message(pod)
-        )
+            return None
+        return self._unplaced(state, planned.attempt, planned.node, pod)
+
+    def _unplaced(self, state: JobState, attempt: int, node: str | None, pod: Pod) -> _Wait:
+        limit = self._unschedulable_seconds + self._longest_grace(node)
+        return _Wait(limit, WorkerUnschedulable(state.job.key, attempt, unschedulable_message(pod)))
 
     def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
         """Staging pods on nodes that do not come back."""

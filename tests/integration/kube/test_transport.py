@@ -13,6 +13,7 @@ from tranche.kube.clients import ApiClient, ApiError, Unreachable
 from tranche.kube.leases import Leadership, LeaseSettings
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.reflectors import Reflector
+from tranche.live.absences import Absences
 from tranche_testcluster import Cluster
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -196,3 +197,35 @@ def test_one_of_several_candidates_leads_and_every_leader_has_a_larger_term(own:
         assert await late.take(lambda: 6) == 7
 
     run(own, scene)
+
+
+def test_a_pod_is_absent_if_there_is_none_or_another_jobs_and_not_while_nobody_answers(own: Cluster) -> None:
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "j", "uid": "u", "controller": True}
+    spec = {"containers": [{"name": "c", "image": "x"}]}
+    held: dict[str, Any] = {"name": "there", "labels": {"tranche.dev/job": "j"}, "ownerReferences": [owner]}
+    held["finalizers"] = ["tranche.dev/ledger"]  # there is no such owner: garbage collection would remove it
+    status, answer = own.request("POST", PODS, {"metadata": held, "spec": spec})
+    assert status == 201, answer
+
+    async def scene(client: ApiClient) -> None:
+        told = asyncio.Event()
+        absences = Absences(client, told.set)
+        asking = asyncio.create_task(absences.run())
+        assert not absences.sure("default", "there", "u")
+        assert not absences.sure("default", "there", "of another job")
+        await until(lambda: not absences._asked)
+        assert told.is_set()
+        assert absences.sure("default", "there", "of another job")
+        assert not absences.sure("default", "there", "u")
+        own.stop("kube-apiserver")
+        assert not absences.sure("default", "nowhere", "u")
+        await until(lambda: not absences._asked)
+        assert not absences.sure("default", "nowhere", "u")
+        own.start("kube-apiserver")
+        await until(lambda: absences.sure("default", "nowhere", "u"))
+        asking.cancel()
+
+    run(own, scene)
+    patch = {"metadata": {"finalizers": None}}
+    assert own.request("PATCH", f"{PODS}/there", patch, "application/merge-patch+json")[0] == 200
+    assert own.request("DELETE", f"{PODS}/there")[0] in (200, 404)

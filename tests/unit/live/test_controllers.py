@@ -86,7 +86,7 @@ def test_nobody_waits_for_pods_of_windows_that_close_before_any_plan_told_of_the
     assert controller._untold == {("default/short", attempt) for attempt in runs["short"]}
 
 
-def test_a_window_without_a_pod_that_closes_is_waited_for_half_a_second_and_no_longer() -> None:
+def test_after_half_a_second_the_api_server_is_asked_for_the_pods_of_closing_windows_that_no_watch_shows() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
     reported(controller, "jobs", "default/long", resource("long"))
     written(controller, "long")  # from now on its pods may be on their way
@@ -99,6 +99,12 @@ def test_a_window_without_a_pod_that_closes_is_waited_for_half_a_second_and_no_l
     controller._step()
     assert runs
     controller._stopwatch = lambda: 100.51
+    controller._step()
+    asked = controller._absences._asked
+    names = {f"long-worker-{run.window.index}-{run.window.attempt}" for run in runs.values()}
+    assert asked == {("default", name, "long") for name in names}
+    controller._absences._absent.update(asked)  # what it answers: there are none
+    controller._look_for_timeouts()
     controller._step()
     assert not runs
 

@@ -1,0 +1,71 @@
+"""Pods that no watch shows: the API server itself is asked before a window without a pod counts as ended.
+
+A watch may lag behind, by seconds after etcd or the API server was away. Its pod may have trained meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tranche.kube.caches import decode_pod
+from tranche.kube.clients import ApiClient, ApiError
+from tranche.kube.identities import owner_uid
+
+logger = logging.getLogger(__name__)
+
+Question = tuple[str, str, str]
+"""Namespace and name of a pod, and the UID of its job."""
+
+
+class Absences:
+    """Questions to the API server, and its answers."""
+
+    def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
+        """Nothing is asked before `run`.
+
+        Args:
+            client: Of the API server.
+            answered: Called when one more pod is known to be absent.
+        """
+        self._client = client
+        self._answered = answered
+        self._questions: asyncio.Queue[Question] = asyncio.Queue()
+        self._asked: set[Question] = set()
+        self._absent: set[Question] = set()
+
+    def sure(self, namespace: str, name: str, job_uid: str) -> bool:
+        """Whether the API server has said that the job has no pod of that name; it is asked if it has not.
+
+        An answer counts once.
+        """
+        question = (namespace, name, job_uid)
+        if question in self._absent:
+            self._absent.remove(question)
+            return True
+        if question not in self._asked:
+            self._asked.add(question)
+            self._questions.put_nowait(question)
+        return False
+
+    async def run(self) -> None:
+        """Ask for ever. What cannot be answered now is left to be asked again."""
+        while True:
+            question = await self._questions.get()
+            try:
+                absent = await self._ask(*question)
+            except ApiError as error:
+                logger.warning("pod %s/%s: not known whether it exists: %s", *question[:2], error)
+                absent = False
+            self._asked.remove(question)
+            if absent:
+                self._absent.add(question)
+                self._answered()
+
+    async def _ask(self, namespace: str, name: str, job_uid: str) -> bool:
+        try:
+            found = decode_pod(await self._client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return True
+        return owner_uid(found.metadata) != job_uid

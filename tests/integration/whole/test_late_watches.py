@@ -1,0 +1,47 @@
+"""A watch of the scheduler lags behind; what its pods did meanwhile still counts."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster, FaultProxy, Faults
+from wholes import API, Whole
+
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+def proxy() -> Iterator[tuple[Whole, FaultProxy]]:
+    with Cluster() as cluster, cluster.proxy() as proxy:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=1)
+        with Stack(cluster, scheduler_options=["--validate"], api_url=proxy.url) as stack:
+            yield Whole(cluster, stack), proxy
+
+
+def test_a_pod_that_the_watch_does_not_show_yet_is_not_taken_for_missing(proxy: tuple[Whole, FaultProxy]) -> None:
+    whole, between = proxy
+    between.faults = Faults(held="/pods")
+    whole.submit("unseen", seconds=20.0)
+    whole.until("its pod runs", lambda: "Running" in phases(whole))
+    time.sleep(2.0)  # real time on the simulated nodes: some batches get done
+    suspend(whole, True)
+    whole.until("its pod has ended", lambda: "Running" not in phases(whole))
+    between.faults = Faults()
+    whole.until("its pod is released", lambda: not whole.pods("unseen"))
+    (saved,) = whole.status("unseen")["progress"]["running"]
+    assert saved["batches"] > 0
+    suspend(whole, False)
+    whole.until("it goes on", lambda: whole.pods("unseen"))
+
+
+def phases(whole: Whole) -> list[str]:
+    return [one["status"]["phase"] for one in whole.pods("unseen")]
+
+
+def suspend(whole: Whole, suspended: bool) -> None:
+    path = f"{API}/namespaces/default/trainingjobs/unseen"
+    status, answer = whole.cluster.request("PATCH", path, {"spec": {"suspend": suspended}}, MERGE)
+    assert status == 200, answer
