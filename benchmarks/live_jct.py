@@ -42,6 +42,8 @@ RESTART_SECONDS = 0.5
 """What their users say that a start costs: about what the control plane needs on a machine of two cores."""
 GRACE_SECONDS = 120.0
 TOLD_SECONDS = 30.0
+POLL_SECONDS = 5.0
+"""Seldom: what is watched shares two cores with who watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def measure(gangs: list[Gang], policy: str, seed: int, directory: Path | None) -
         journal_of(cluster).unlink(missing_ok=True)
         options = ["--seed", str(seed), "--journal", str(journal_of(cluster))]
         with Stack(cluster, policy, scheduler_options=options) as ours:
-            snapshot, submitted = replay(cluster, ours, gangs, limit, show)
+            snapshot, submitted = replay(cluster, ours, gangs, limit, show, POLL_SECONDS)
             return outcome_of(cluster, snapshot, submitted, CHECKPOINT_SECONDS)
 
 

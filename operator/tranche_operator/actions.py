@@ -65,6 +65,16 @@ class UngatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class EmitEvent:
+    """Tell the job's users what happened; equal reason and subject count as the same event again."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckTemplate:
     """Ask the API server by a dry run whether it would accept the job's pods."""
 
@@ -80,16 +90,10 @@ class WriteStatus:
     """Of the job as it was read: a status must not reach a later job of the same name, and the API server does not look
     at the UID when the status subresource is applied."""
     status: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class EmitEvent:
-    """Tell the job's users what happened; equal reason and subject count as the same event again."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
-    subject: str = ""
+    news: tuple[EmitEvent, ...] = ()
+    """What there is to tell when it is written."""
+    in_time: bool = False
+    """It may change again soon, and need not be written before it has been so for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,6 @@ Action = (
     | RequeueAfter
 )
 ORDER: tuple[type[Action], ...] = (
-    ReleasePod,
     EvictPod,
     DeletePod,
     CreateService,
@@ -136,12 +139,13 @@ ORDER: tuple[type[Action], ...] = (
     UngatePod,
     CheckTemplate,
     WriteStatus,
+    ReleasePod,
     EmitEvent,
     TellWait,
     DeleteJob,
     RequeueAfter,
 )
-"""What makes room comes first; what is told of it comes last."""
+"""What makes room comes first, then what uses it; what nobody waits for comes last."""
 
 
 def in_order(actions: list[Action]) -> list[Action]:

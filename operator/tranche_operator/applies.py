@@ -114,6 +114,8 @@ class Applier:
             ApiError: the first failure, when everything has been tried; at once if the API server cannot be reached.
         """
         run = _Pass(observed)
+        if not any(isinstance(action, WriteStatus) for action in actions):
+            self._memory.unwritten.pop(run.key, None)
         for kind, group in itertools.groupby(actions, key=type):
             if kind is CreatePod:
                 created = [action for action in group if isinstance(action, CreatePod)]
@@ -285,6 +287,9 @@ class Applier:
         run.wish(0.0)
 
     async def _write_status(self, run: _Pass, action: WriteStatus) -> None:
+        if action.in_time and (pause := self._memory.pause_of(run.key, self._settings, self._clock())):
+            run.wish(pause)
+            return
         document = {
             "apiVersion": API_VERSION,
             "kind": "TrainingJob",
@@ -302,6 +307,8 @@ class Applier:
                 raise
             run.wish(CHANGED_SECONDS)
             return
+        self._memory.unwritten.pop(run.key, None)
+        run.told += action.news
         before, phase = run.job.status.phase, action.status["phase"]
         if phase != "Waiting":
             self._memory.has_workers(run.key)

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from tranche_operator import endings
 from tranche_operator.applies import Applier
+from tranche_operator.leisures import Leisure, split
 from tranche_operator.memories import Memory
 from tranche_operator.plans import entries_of
 from tranche_operator.readings import Reader
@@ -16,10 +17,17 @@ class Controller:
     """Brings jobs to what their plans say."""
 
     def __init__(
-        self, reader: Reader, applier: Applier, memory: Memory, settings: Settings, clock: Callable[[], datetime]
+        self,
+        reader: Reader,
+        applier: Applier,
+        leisure: Leisure,
+        memory: Memory,
+        settings: Settings,
+        clock: Callable[[], datetime],
     ) -> None:
         self._reader = reader
         self._applier = applier
+        self._leisure = leisure
         self._memory = memory
         self._settings = settings
         self._clock = clock
@@ -44,4 +52,6 @@ class Controller:
         if observed.job is not None:
             unwanted = endings.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
             self._memory.keep_refusals(key, {pod.name for pod in unwanted})
-        return await self._applier.apply(observed, reconcile(observed, self._settings, self._clock()))
+        now, later = split(observed, reconcile(observed, self._settings, self._clock()))
+        self._leisure.put(observed, later)
+        return await self._applier.apply(observed, now)

@@ -15,6 +15,7 @@ import kopf
 from tranche.kube.credentials import Credentials
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import GROUP, VERSION
+from tranche_operator.sieves import Sieve
 
 CONVENTION = f"operator.{GROUP}"
 """Prefix of what Kopf would write on objects; none of our handlers makes it do so."""
@@ -71,7 +72,11 @@ def make_registry(
         on_news: Called with the key of a job that has changed, or one of whose pods has.
         on_listing: Called when a watch begins anew with a list: events may have been missed.
     """
-    registry = kopf.OperatorRegistry()
+    registry, sieve = kopf.OperatorRegistry(), Sieve()
+
+    def list_again() -> None:
+        sieve.clear()
+        on_listing()
 
     @kopf.on.login(registry=registry, backoff=LOGIN_RETRY_SECONDS)
     async def login(**_: Any) -> kopf.AiohttpSession:
@@ -80,15 +85,15 @@ def make_registry(
     @kopf.on.event(GROUP, VERSION, "trainingjobs", registry=registry)
     async def note_job(event: kopf.RawEvent, namespace: str | None, name: str, **_: Any) -> None:
         if event["type"] is None:
-            on_listing()
-        else:
+            list_again()
+        elif sieve.is_news_of_job(event["object"], gone=event["type"] == "DELETED"):
             on_news(f"{namespace}/{name}")
 
     @kopf.on.event("", "v1", "pods", labels={LABEL_JOB: kopf.PRESENT}, registry=registry)
     async def note_pod(event: kopf.RawEvent, namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
         if event["type"] is None:
-            on_listing()
-        else:
+            list_again()
+        elif sieve.is_news_of_pod(event["object"], gone=event["type"] == "DELETED"):
             on_news(f"{namespace}/{labels[LABEL_JOB]}")
 
     return registry

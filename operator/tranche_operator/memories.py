@@ -26,6 +26,8 @@ class Memory:
     services: dict[str, tuple[str, float]] = field(default_factory=dict)
     """UID of the job whose Service was seen, and when on the monotonic clock."""
     waits: dict[str, Wait] = field(default_factory=dict)
+    unwritten: dict[str, datetime] = field(default_factory=dict)
+    """Since when a status may be written that did not have to be at once."""
     next_turn: datetime | None = None
     """When the next event of a waiting job has its place."""
 
@@ -52,6 +54,11 @@ class Memory:
         """Note that a pod could not be evicted; the pause doubles with each time."""
         refusals = self.refusals.setdefault(key, {})
         refusals[pod] = _again(refusals.get(pod), pod, "DisruptionBudget", message, settings, now)
+
+    def pause_of(self, key: str, settings: Settings, now: datetime) -> float:
+        """Seconds until a status that may change again soon is written; 0.0 if it is time."""
+        due = self.unwritten.setdefault(key, now + timedelta(seconds=settings.status_settle))
+        return max(0.0, (due - now).total_seconds())
 
     def keep_refusals(self, key: str, pods: Collection[str]) -> None:
         """No other pods of the job are to be evicted (any more)."""
@@ -88,6 +95,7 @@ class Memory:
         self.refusals.pop(key, None)
         self.services.pop(key, None)
         self.waits.pop(key, None)
+        self.unwritten.pop(key, None)
 
 
 def _again(

@@ -11,6 +11,7 @@ from tranche_operator import paths
 from tranche_operator.applies import Applier
 from tranche_operator.controllers import Controller
 from tranche_operator.events import EventRecorder
+from tranche_operator.leisures import Leisure
 from tranche_operator.memories import Memory
 from tranche_operator.queues import Runner
 from tranche_operator.readings import Reader
@@ -24,6 +25,8 @@ POLL_SECONDS = 2.0
 """Between two looks whether TrainingJobs are served."""
 REMIND_SECONDS = 30.0
 """Between two log lines about the same obstacle."""
+RETRY_SECONDS = 1.0
+"""Before a job is looked at again of which something failed that had time."""
 RESTART_SECONDS = 2.0
 """Pause before the watches start again after they failed."""
 NO_CRD = "the CRD trainingjobs.tranche.dev is not installed (kubectl apply -f manifests/crds)"
@@ -48,7 +51,8 @@ class Operator:
         memory = Memory()
         reader = Reader(client, memory)
         applier = Applier(client, memory, EventRecorder(client, _now), settings, _now)
-        controller = Controller(reader, applier, memory, settings, _now)
+        self._leisure = Leisure(applier.apply, self._look_again, settings.leisure, time.monotonic)
+        controller = Controller(reader, applier, self._leisure, memory, settings, _now)
         self._runner = Runner(
             controller.run,
             clock=time.monotonic,
@@ -67,7 +71,10 @@ class Operator:
 
     async def serve(self) -> None:
         """Run until cancelled; waits, as long as it takes, for the API server and for the CRD."""
-        await run_for_ever(queue=self._runner.serve(), watches=self._follow())
+        await run_for_ever(queue=self._runner.serve(), leisure=self._leisure.serve(), watches=self._follow())
+
+    def _look_again(self, key: str) -> None:
+        self._runner.add(key, RETRY_SECONDS)
 
     async def _follow(self) -> None:
         while True:

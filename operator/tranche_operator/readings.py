@@ -50,13 +50,14 @@ class Reader:
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
-        opening = {entry.site for entry in missing_pods(observed, job, entries).values()}
-        sites = {name: await self._site(name) for name in sorted(opening)}
+        opening = sorted({entry.site for entry in missing_pods(observed, job, entries).values()})
+        service, specs = await asyncio.gather(self._service(job), asyncio.gather(*map(self._site, opening)))
+        sites = dict(zip(opening, specs, strict=True))
         return Observed(
             key,
             job,
             pods,
-            service=await self._service(job),
+            service=service,
             sites={name: found for name, found in sites.items() if found is not None},
             verdict=observed.verdict,
             rejection=observed.rejection,

@@ -24,6 +24,7 @@ from tranche_operator.statuses import (
     condition_of,
     deadline_of,
     judge,
+    may_wait,
     new_status,
     own_status,
 )
@@ -107,10 +108,11 @@ def _report(
     job: TrainingJob, tally: Tally, judgement: Judgement, findings: list[Finding], now: datetime
 ) -> list[Action]:
     """Write the status if it changes, and tell of the change."""
-    status = new_status(job, tally, judgement, findings, now)
-    if status == own_status(job.status):
+    status, before = new_status(job, tally, judgement, findings, now), own_status(job.status)
+    if status == before:
         return []
-    return [WriteStatus(job.metadata.resource_version, status), *transitions.phase_events(job, judgement)]
+    news = tuple(transitions.phase_events(job, judgement))
+    return [WriteStatus(job.metadata.resource_version, status, news, in_time=may_wait(status, before))]
 
 
 def _is_checked(job: TrainingJob) -> bool:

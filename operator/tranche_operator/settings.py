@@ -32,6 +32,10 @@ class Settings:
     thousands begin to wait at once, or the operator starts again, the last is told as many seconds later."""
     wait_settle: float = 2.0
     """How long a job must have waited for something before that is told: most jobs that start at once never do."""
+    status_settle: float = 0.5
+    """How long a phase Waiting or Starting, or the numbers of pods, must have lasted before they are written again."""
+    leisure: float = 1.0
+    """Before pods that are over and counted are let go and deleted: what takes their place has precedence."""
     workers: int = 8
     """Jobs reconciled at the same time; each has one request under way at most, except while it creates pods."""
     settle: float = 0.02

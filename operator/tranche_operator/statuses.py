@@ -4,7 +4,7 @@ The phases Succeeded and Failed are final. Only the operator's own fields and co
 status.progress and condition Planned belong to the planner and stay untouched by server-side apply.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -16,6 +16,8 @@ from tranche.model import parse_chunks
 Phase = Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed"]
 Truth = Literal["True", "False", "Unknown"]
 TERMINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
+_PASSING = frozenset({"Waiting", "Starting"})
+"""A job that is preempted, or that starts, is in one of these for a moment."""
 OWN_CONDITIONS = frozenset(
     {
         names.CONDITION_COMPLETE,
@@ -134,6 +136,24 @@ def own_status(status: TrainingJobStatus) -> dict[str, Any]:
     """The operator's part of a status as it was read, in the form of `new_status`, to see whether it differs."""
     own = [condition for condition in status.conditions if condition.type in OWN_CONDITIONS]
     return _document(status.model_copy(update={"conditions": sorted(own, key=lambda condition: condition.type)}))
+
+
+def may_wait(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether a status differs from what is written only by what a starting or stopping gang changes with every pod.
+
+    Args:
+        status: As from `new_status`.
+        before: As from `own_status`.
+    """
+    passing = before.get("phase") is not None and status["phase"] in _PASSING
+    ignored = {"activeWorkers", "activeParameterServers", "sites", *(("phase",) if passing else ())}
+    return _without(status, ignored, passing) == _without(before, ignored, passing)
+
+
+def _without(status: Mapping[str, Any], fields: Collection[str], passing: bool) -> dict[str, Any]:
+    kept = {field: value for field, value in status.items() if field not in fields}
+    conditions = status.get("conditions", ())
+    return kept | {"conditions": [c for c in conditions if not (passing and c["type"] == names.CONDITION_RUNNING)]}
 
 
 def condition_of(job: TrainingJob, kind: str) -> Condition | None:

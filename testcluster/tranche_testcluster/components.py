@@ -12,6 +12,9 @@ from .errors import ClusterError
 from .tethers import spawn
 
 _READY_SECONDS = 120.0
+_SPARING = {"GOGC": "400"}
+"""Go collects garbage when the heap has grown by so many percent: at its default, 100, that is a fifth of the API
+server's time, and a test cluster is small. One's own GOGC stands."""
 _STOP_SECONDS = 10.0
 _QUOTED_LINES = 15
 
@@ -56,7 +59,7 @@ class Component:
         """
         if self.running:
             raise ClusterError(f"{self.name} runs already")
-        self._process = spawn(self._command, log=self.log, env={**os.environ, **self._env})
+        self._process = spawn(self._command, log=self.log, env={**_SPARING, **os.environ, **self._env})
 
     def wait(self, seconds: float = _READY_SECONDS) -> None:
         """Wait until it is ready.

@@ -46,6 +46,7 @@ def replay(
     jobs: Sequence[Arrival],
     limit_seconds: float,
     show: Callable[[float, Snapshot], None],
+    poll_seconds: float = POLL_SECONDS,
 ) -> tuple[Snapshot, dict[str, float]]:
     """Submit the jobs when they are due, and look now and then, until all have ended.
 
@@ -55,6 +56,7 @@ def replay(
         jobs: In order of arrival.
         limit_seconds: After so long something must be wrong.
         show: Told of each look: seconds since the first moment, and what was seen.
+        poll_seconds: Between two looks: each costs the API server a list of all jobs.
 
     Returns:
         What was seen last, and when each job was submitted, by name, in seconds of this machine's clock.
@@ -72,7 +74,7 @@ def replay(
             submitted[job.name] = time.time()
             _submit(cluster, job)
         if now >= next_look:
-            next_look = now + POLL_SECONDS
+            next_look = now + poll_seconds
             snapshot = observe(cluster, NAMESPACE)
             show(now - begin, snapshot)
             _check(ours)

@@ -148,7 +148,9 @@ class Controller:
         while True:
             self._step()
             wakeup = self.planner.next_wakeup()
-            pause = min(self.settings.tick_seconds, self._next_timeouts - self._stopwatch())
+            pause = min(
+                self.settings.tick_seconds, min(self._next_timeouts, self._forecasts.next_due) - self._stopwatch()
+            )
             if wakeup is not None:
                 pause = min(pause, wakeup - self.clock())
             try:
@@ -235,7 +237,7 @@ class Controller:
             instructions = self.planner.handle_all(events, self.clock())
         self._note_openings(instructions)
         if not all(isinstance(event, Tick) for event in events):
-            self._forecasts.due = True
+            self._forecasts.stir()
         for key in self.planner.changed:
             self._publish(key)
         self._untold.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))

@@ -1,6 +1,7 @@
 """When the plan is played forward: as often as its cost allows, since nothing else happens meanwhile."""
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 from tranche.live.settings import ControllerSettings
 from tranche.planner import Planner
@@ -25,8 +26,25 @@ class Forecasts:
         self._settings = settings
         self._stopwatch = stopwatch
         self._not_before = 0.0
-        self.due = True
-        """Something has happened since the last one."""
+        self._since: float | None = -inf
+        """When something first happened since the last one; None: nothing has."""
+        self._last = -inf
+        """When something last happened."""
+
+    def stir(self) -> None:
+        """Something has happened."""
+        self._last = self._stopwatch()
+        if self._since is None:
+            self._since = self._last
+
+    @property
+    def next_due(self) -> float:
+        """When the next one is due, by the stopwatch: in a quiet moment if there is one; infinite if none is."""
+        if self._since is None:
+            return inf
+        settings = self._settings
+        calm = min(self._last + settings.forecast_quiet_seconds, self._since + settings.forecast_patience_seconds)
+        return max(calm, self._not_before)
 
     def refresh(self, now: float) -> Mapping[str, Estimate]:
         """The estimates of all jobs if they were made anew, else none.
@@ -35,10 +53,10 @@ class Forecasts:
             now: Clock, in seconds.
         """
         began = self._stopwatch()
-        if not self.due or began < self._not_before:
+        if began < self.next_due:
             return {}
         estimates = self._planner.forecast(now)
-        self.due = False
+        self._since = None
         took = max(self._stopwatch() - began, SHORTEST_SECONDS)
         more = self._planner.rehearsals = min(self._planner.rehearsals, int(self._settings.verify_seconds / took))
         self._not_before = began + took * (1 + more) / self._settings.forecast_share

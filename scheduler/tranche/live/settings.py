@@ -24,5 +24,9 @@ class ControllerSettings:
     """A pod that finds no node for this long, besides the longest grace period of a victim there, is planned anew."""
     forecast_share: float = 0.1
     """Share of the time that playing the plan forward may take …"""
+    forecast_quiet_seconds: float = 0.3
+    """It begins when nothing has happened for so long: pods that are about to be placed ask the same process …"""
+    forecast_patience_seconds: float = 2.0
+    """… but no later than so long after something has."""
     verify_seconds: float = 0.1
     """… with so much for making sure of the explanations, between two times: meanwhile nothing else happens."""

@@ -43,10 +43,10 @@ def test_explanations_are_made_sure_of_as_far_as_there_is_time(takes: float, reh
 def test_all_of_it_takes_no_more_than_its_share_of_the_time() -> None:
     watch = Stopwatch(0.018)
     planner = Slow(watch)
-    forecasts = Forecasts(planner, ControllerSettings(forecast_share=0.1), watch)
+    forecasts = Forecasts(planner, ControllerSettings(forecast_share=0.1, forecast_quiet_seconds=0.0), watch)
     while watch.now < 60.0:
         before = planner.made
-        forecasts.due = True
+        forecasts.stir()
         forecasts.refresh(watch.now)
         watch.now += 0.018 * planner.rehearsals if planner.made > before else 0.01
     assert planner.made * 0.018 * (1 + 5) / 60.0 == pytest.approx(0.1, rel=0.02)
@@ -60,3 +60,20 @@ def test_nothing_is_played_when_nothing_has_happened() -> None:
     watch.now = 1000.0
     forecasts.refresh(1000.0)
     assert planner.made == 1
+
+
+def test_it_waits_for_a_quiet_moment_but_not_for_ever() -> None:
+    watch = Stopwatch(0.001)
+    planner = Slow(watch)
+    forecasts = Forecasts(planner, ControllerSettings(forecast_quiet_seconds=0.3, forecast_patience_seconds=2.0), watch)
+    forecasts.refresh(0.0)
+    made = []
+    for tenth in range(100, 160):  # something happens each tenth of a second, for five seconds
+        watch.now = tenth / 10
+        if tenth < 150:
+            forecasts.stir()
+        before = planner.made
+        forecasts.refresh(watch.now)
+        made += [tenth / 10] * (planner.made - before)
+    assert made == pytest.approx([12.0, 14.1, 15.2], abs=0.11)
+    assert forecasts.next_due == float("inf")

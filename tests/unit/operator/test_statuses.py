@@ -7,7 +7,7 @@ import pytest
 
 from operator_objects import NOW, plan, server, training_job
 from tranche.kube.resources import TrainingJob
-from tranche_operator.statuses import Finding, Tally, judge, new_status, own_status
+from tranche_operator.statuses import Finding, Tally, judge, may_wait, new_status, own_status
 
 RUNNING = Tally(active_workers=2, running_workers=1, started=True, sites=("cloud", "edge-a"))
 
@@ -144,3 +144,23 @@ def test_a_gang_is_not_suspended_before_its_chief_has_gone() -> None:
     job = training_job(chunks=None, workers=2, chief=True, spec={"suspend": True})
     assert judge(job, Tally(active_chiefs=1), NOW).phase == "Starting"
     assert judge(job, Tally(), NOW).phase == "Suspended"
+
+
+@pytest.mark.parametrize(
+    ("before", "tally", "waits"),
+    [
+        (Tally(active_workers=2, running_workers=1), Tally(active_workers=1, running_workers=1), True),
+        (Tally(active_workers=2, running_workers=2, sites=("a",)), Tally(active_workers=2), True),
+        (Tally(active_workers=2, running_workers=1), Tally(), True),
+        (Tally(active_workers=2), Tally(active_workers=2, running_workers=2), False),
+    ],
+)
+def test_a_status_that_may_change_again_at_once_may_wait_and_a_job_that_runs_is_told(
+    before: Tally, tally: Tally, waits: bool
+) -> None:
+    job = training_job(status={"plan": plan()})
+    first = status_of(job, before)
+    assert not may_wait(first, own_status(job.status)), "the first one does not wait"
+    now = written(job, first)
+    assert may_wait(status_of(now, tally), own_status(now.status)) is waits
+    assert not may_wait(status_of(now, tally, Finding("PodsRejected", "True", "Quota", "no")), own_status(now.status))

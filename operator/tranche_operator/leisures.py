@@ -1,0 +1,93 @@
+"""What nobody waits for: done a while later, one thing after another, so that it takes nothing from what matters now.
+
+When a gang ends, another one takes its place in the same moment. To let go of the first one's pods, and to delete them,
+costs the API server as much as to create the next ones'.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from tranche.kube.clients import ApiError
+from tranche_operator.actions import Action, DeletePod, ReleasePod
+from tranche_operator.observations import Observed
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 50
+"""For each so many things that wait, one more is done side by side."""
+
+
+def split(observed: Observed, actions: Iterable[Action]) -> tuple[list[Action], list[Action]]:
+    """What is to be done now, and what has time: the pods of a job that goes on, which are over already.
+
+    What a job that is gone leaves behind is removed at once: another one may have its name.
+    """
+    over = {pod.name for pod in observed.pods if pod.over and not _is_going(observed)}
+    now: list[Action] = []
+    later: list[Action] = []
+    for action in actions:
+        has_time = isinstance(action, ReleasePod | DeletePod) and action.name in over
+        (later if has_time else now).append(action)
+    return now, later
+
+
+def _is_going(observed: Observed) -> bool:
+    return observed.job is None or observed.job.metadata.deletion_timestamp is not None
+
+
+class Leisure:
+    """A queue of single actions; each is in it once."""
+
+    def __init__(
+        self,
+        apply: Callable[[Observed, list[Action]], Awaitable[float | None]],
+        again: Callable[[str], None],
+        delay: float,
+        clock: Callable[[], float],
+    ) -> None:
+        """Set up; nothing is done before `serve`.
+
+        Args:
+            apply: Executes actions of a job.
+            again: Called with the key of a job that is to be looked at anew, because an action failed.
+            delay: Seconds between wish and action.
+            clock: Monotonic seconds, the same that the event loop sleeps by.
+        """
+        self._apply = apply
+        self._again = again
+        self._delay = delay
+        self._clock = clock
+        self._waiting: dict[tuple[str, Action], tuple[float, Observed]] = {}
+        self._changed = asyncio.Event()
+
+    def put(self, observed: Observed, actions: Iterable[Action]) -> None:
+        """Have this done; what waits already keeps its place."""
+        due = self._clock() + self._delay
+        for action in actions:
+            self._waiting.setdefault((observed.key, action), (due, observed))
+            self._changed.set()
+
+    async def serve(self) -> None:
+        """Do it for ever, the longest waiting first."""
+        while True:
+            while not self._waiting:
+                self._changed.clear()
+                await self._changed.wait()
+            due, _ = next(iter(self._waiting.values()))
+            await asyncio.sleep(max(0.0, due - self._clock()))
+            await asyncio.gather(*(self._do(*one) for one in self._take(1 + len(self._waiting) // BACKLOG)))
+
+    def _take(self, count: int) -> list[tuple[Observed, Action]]:
+        chosen = [entry for entry, _ in zip(self._waiting, range(count), strict=False)]
+        return [(self._waiting.pop(entry)[1], entry[1]) for entry in chosen]
+
+    async def _do(self, observed: Observed, action: Action) -> None:
+        try:
+            wish = await self._apply(observed, [action])
+        except ApiError as error:
+            logger.warning("%s: not done, the job is looked at again: %s", observed.key, error)
+            self._again(observed.key)
+        else:
+            if wish is not None:
+                self._again(observed.key)

@@ -1,0 +1,75 @@
+"""What nobody waits for is done later, and once."""
+
+import asyncio
+
+from jumping_loops import JumpingLoop, run
+from operator_objects import observed, pod, training_job
+from tranche.kube.clients import ApiError
+from tranche_operator.actions import Action, DeletePod, EvictPod, ReleasePod
+from tranche_operator.leisures import Leisure, split
+from tranche_operator.observations import Observed
+
+OVER, RUNS = pod(0, 1, phase="Succeeded"), pod(1, 2)
+RELEASE = ReleasePod(OVER.name, OVER.uid, OVER.finalizers)
+
+
+def test_pods_that_are_over_have_time_and_those_that_run_or_whose_job_is_gone_have_not() -> None:
+    actions: list[Action] = [EvictPod(RUNS.name, RUNS.uid, 1, "w"), DeletePod(RUNS.name, RUNS.uid)]
+    idle: list[Action] = [RELEASE, DeletePod(OVER.name, OVER.uid)]
+    assert split(observed(training_job(), OVER, RUNS), [*actions, *idle]) == (actions, idle)
+    assert split(observed(None, OVER, RUNS), [*actions, *idle]) == ([*actions, *idle], [])
+    assert split(observed(training_job(deleting=True), OVER), idle) == (idle, [])
+
+
+def test_each_is_done_once_after_the_delay_one_after_another_and_a_failure_has_the_job_looked_at_again() -> None:
+    done: list[tuple[float, str]] = []
+    again: list[str] = []
+
+    async def main(loop: JumpingLoop) -> None:
+        async def apply(seen: Observed, actions: list[Action]) -> float | None:
+            (action,) = actions
+            assert isinstance(action, ReleasePod)
+            done.append((loop.time(), action.name))
+            await asyncio.sleep(0.1)
+            if action.name == "b":
+                raise ApiError(500, "InternalError", "no")
+            return 0.5 if action.name == "c" else None
+
+        leisure = Leisure(apply, again.append, 1.0, loop.time)
+        serving = asyncio.ensure_future(leisure.serve())
+        for name in ("a", "b", "a", "c"):
+            leisure.put(observed(training_job()), [ReleasePod(name, "u", ())])
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(5.0)
+        assert [name for _, name in done] == ["a", "b", "c"]
+        assert [round(at, 2) for at, _ in done] == [1.0, 1.1, 1.2]
+        assert again == ["lab/cats", "lab/cats"], "one failed, one found another object than it was meant for"
+        leisure.put(observed(training_job()), [RELEASE])
+        await asyncio.sleep(2.0)
+        assert done[-1][1] == OVER.name
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    run(main)
+
+
+def test_much_of_it_is_done_side_by_side() -> None:
+    async def main(loop: JumpingLoop) -> None:
+        at: list[float] = []
+        again: list[str] = []
+
+        async def apply(seen: Observed, actions: list[Action]) -> float | None:
+            await asyncio.sleep(0.1)
+            at.append(loop.time())
+            return None
+
+        leisure = Leisure(apply, again.append, 1.0, loop.time)
+        serving = asyncio.ensure_future(leisure.serve())
+        leisure.put(observed(training_job()), [ReleasePod(str(number), "u", ()) for number in range(1000)])
+        await asyncio.sleep(60.0)
+        assert len(at) == 1000
+        assert max(at) < 20.0
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    run(main)
