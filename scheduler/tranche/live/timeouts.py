@@ -84,7 +84,7 @@ class Timeouts:
             return self._missing_seconds, lost if server.closing else None
         if self._silences.lost(pod.spec.node_name, now):
             return 0.0, lost
-        if server.closing or not state.job.rigid or pod.spec.node_name:
+        if server.closing or pod.spec.node_name:
             return 0.0, None
         return self._unschedulable_seconds + self._longest_grace(planned.node), WorkerUnschedulable(
             state.job.key, planned.attempt, unschedulable_message(pod)

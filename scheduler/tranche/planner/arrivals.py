@@ -47,6 +47,8 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
         lessons.begin(planner, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(planner, state, event.plan, now)
+    if job.suspended or state.unplannable or state.failed:  # nobody may have been there to stop it
+        changes.stop(planner, state)
     planner.touch(state)
     planner.publish(job.key)
 

@@ -126,7 +126,7 @@ def _worker(
     state = planner.cluster.jobs.get(event.job)
     run = state.runs.get(event.attempt) if state is not None else None
     if state is not None and run is None and isinstance(event, WorkerUnschedulable):
-        gangs.found_no_place(planner, state, event, now)
+        releases.found_no_place(planner, event, now)
     if state is None or run is None:
         return  # an attempt that is closed and counted: nothing of it counts any more
     match event:
@@ -195,6 +195,7 @@ def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: 
         state.idle_since = now
         _count_busy(state, now)
         releases.watch(planner, state)
+        releases.follow(planner, state)
 
 
 def finish(planner: Planner, state: JobState) -> None:
@@ -215,16 +216,19 @@ def _count_busy(state: JobState, now: float) -> None:
 def stop(planner: Planner, state: JobState) -> None:
     """The job goes no further: its windows close, its servers and queue places are given back.
 
-    What starts with a gang stops with it, if the gang may start again: a pod has the same host name in every attempt.
+    If the job may go on later, its servers stop with a gang, since a pod has the same host name in every attempt, and
+    else when the last worker has ended, which may still tell them something. If not, nobody waits for them.
     """
     for run in list(state.runs.values()):
         planner.close(state, run)
     stagings.halt(state)
     unbind(planner, state, list(state.entries))
-    if state.job.rigid and not (state.finished or state.failed):
+    if state.finished or state.failed:
+        _drop_servers(planner, state)
+    elif state.job.rigid:
         releases.close(planner, state)
     else:
-        _drop_servers(planner, state)
+        releases.follow(planner, state)
 
 
 def _drop_servers(planner: Planner, state: JobState) -> None:
@@ -316,6 +320,7 @@ def _job_removed(planner: Planner, key: str) -> None:
     del planner.cluster.jobs[key]
     planner.cluster.lessons.forget_job(key)
     planner.estimates.pop(key, None)
+    planner.unhosted.discard(key)
     planner.rejections.pop(key, None)
 
 

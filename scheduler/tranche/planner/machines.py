@@ -100,6 +100,8 @@ class Planner:
         """Jobs to publish, in order."""
         self.unbound: set[str] = set()
         """Jobs with chunks that found no place; tried again when nodes or sites change."""
+        self.unhosted: set[str] = set()
+        """Jobs whose parameter servers found no place; tried again when there is room."""
         self.unstaged: dict[str, None] = {}
         """Jobs with data to bring to a site, and perhaps no pod that does."""
         self.rejections: dict[str, int] = {}
@@ -229,7 +231,10 @@ class Planner:
         """Somebody may find room now, on that node or anywhere."""
         if node is not None:
             self.dirty_nodes.add(node)
-        if self.queue is not None:
+        if self.queue is None:
+            for key in self.unhosted & self.cluster.jobs.keys():
+                self.touch(self.cluster.jobs[key])
+        else:
             known = self.cluster.nodes.get(node or "")
             self.queue.grown.add(known.node.site if known is not None else "")
 
@@ -318,7 +323,9 @@ class Planner:
         placed = place_servers(self.cluster, state, self.policy, self.settings.seed, self._now)
         state.unhosted = placed is None
         if placed is None:
+            self.unhosted.add(state.job.key)
             return False
+        self.unhosted.discard(state.job.key)
         self.install(state, placed)
         return True
 

@@ -243,6 +243,10 @@ class JobState:
         """Whether the job may have windows at all."""
         return not (self.finished or self.failed or self.job.suspended or self.unplannable)
 
+    def avoids(self, node: str | None, now: float) -> bool:
+        """Whether no pod of the job is to be sent to that node now."""
+        return bool(self.avoided) and self.avoided.get(node or "", 0.0) > now
+
     @property
     def job_gpus(self) -> int:
         """GPUs of all these workers together."""

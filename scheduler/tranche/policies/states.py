@@ -158,6 +158,6 @@ def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now
     """Whether a dispatch rule may bind chunks of the job to the (eligible) node."""
     return (
         (sites is None or node.node.site in sites)
-        and state.avoided.get(node.node.name, 0.0) <= now
+        and not state.avoids(node.node.name, now)
         and 0 < state.job.gpus <= len(node.queues)
     )
