@@ -114,6 +114,7 @@ def detach(planner: Planner, state: JobState, run: Run) -> None:
         if not run.closing:
             node.reserved = node.reserved - state.job.worker.requests
         planner.room_grew(node.node.name)
+        refusals.forgive(planner, node.node.name, state.job.key)
     if not run.closing:
         planner.count_share(state, -1)
     planner.cluster.quotas.give(state.job.key, run.window.attempt)
@@ -303,6 +304,7 @@ def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
     if job.suspended or state.unplannable or state.failed:
         stop(planner, state)
     elif replace(old, generation=job.generation) != job:
+        planner.rank_fell(state)
         unbind(planner, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
     planner.touch(state)
     planner.publish(job.key)

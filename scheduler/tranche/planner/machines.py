@@ -105,6 +105,8 @@ class Planner:
         self.unstaged: dict[str, None] = {}
         """Jobs with data to bring to a site, and perhaps no pod that does."""
         self.rejections: dict[str, int] = {}
+        self.avoiding: dict[str, set[str]] = {}
+        """Jobs whose pods a node has refused, by node."""
         self.timers = Timers()
         self._cause: Event = Tick()
         self._now = 0.0
@@ -203,6 +205,11 @@ class Planner:
         """The event that is handled."""
         return self._cause
 
+    @property
+    def now(self) -> float:
+        """Clock at that event."""
+        return self._now
+
     def publish(self, key: str) -> None:
         """Have the job's status written at the end of this event."""
         self.changed[key] = None
@@ -237,6 +244,12 @@ class Planner:
         else:
             known = self.cluster.nodes.get(node or "")
             self.queue.grown.add(known.node.site if known is not None else "")
+
+    def rank_fell(self, state: JobState) -> None:
+        """The job's windows may have to make way for somebody for whom they had not before."""
+        self.room_grew(None)
+        if self.queue is not None:
+            self.queue.fall({run.home.site for run in state.runs.values()})
 
     def quota_grew(self, namespace: str) -> None:
         """Less counts against the quotas of a namespace: those whom they held back may start, at any site."""

@@ -151,5 +151,6 @@ def give_back(planner: Planner, state: JobState, servers: Iterable[Server]) -> N
     """Parameter servers are over: nothing is held for them any more."""
     release_servers(planner.cluster, list(servers))
     for server in servers:
+        refusals.forgive(planner, server.planned.node or "", state.job.key)
         planner.cluster.quotas.give(state.job.key, server.planned.attempt)
     planner.quota_grew(state.job.namespace)

@@ -135,6 +135,8 @@ class JobState:
     """CamelCase reason and a sentence, if the job cannot be planned."""
     avoided: dict[str, float] = field(default_factory=dict)
     """Nodes that refused a pod of this job, until when."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """How often each has, since a pod of the job last started there."""
     first_started: float | None = None
     """When a worker of the job first trained."""
     idle_since: float = 0.0
