@@ -100,7 +100,7 @@ class GangMachine(RuleBasedStateMachine):
         chosen = [pod for pod in sorted(pods) if pod[0] == key] if several else [(key, attempt)]
         state = self.planner.cluster.jobs[key]
         before, counted = self.planner.rejections.get(key, 0), bool(self._waits(key, chosen))
-        events = [WorkerUnschedulable(*pod, "no disk") for pod in chosen]
+        events = [WorkerUnschedulable(name, one, "no disk") for name, one in chosen]
         for batch in [events] if together else [[event] for event in events]:
             self.tell(*batch)
         after = self.planner.rejections.get(key, 0)

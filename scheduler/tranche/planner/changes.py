@@ -139,6 +139,7 @@ def _worker(
             if run.started is None:
                 run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
                 state.windows_changed()
+                lessons.note_start(state, run)
                 if state.first_started is None:
                     state.first_started = at
                 if planner.queue is not None and planner.policy.preemptive:
@@ -189,6 +190,7 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
 
 def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
     """Enter the end of a window into the ledger, and strike it from the books."""
+    lessons.note_stop(state, run, event)
     batches = ledgers.count_end(state, run, event)
     lessons.learn(planner, state, run, event, batches)
     detach(planner, state, run)

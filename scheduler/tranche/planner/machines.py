@@ -277,7 +277,7 @@ class Planner:
             releases.close(self, state)
 
     def _close(self, state: JobState, run: Run) -> None:
-        run.window = replace(run.window, state=WindowState.CLOSING)
+        run.window, run.closed = replace(run.window, state=WindowState.CLOSING), self._now
         node = self.cluster.nodes.get(run.home.node or "")
         if node is not None:
             node.leaving[(state.job.key, run.window.attempt)] = run

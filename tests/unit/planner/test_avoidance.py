@@ -99,13 +99,10 @@ def test_that_one_of_ours_has_left_the_node_counts_and_its_own_pods_do_not(polic
     assert opened(p.handle(WorkerEnded(other.key, 1, "Succeeded", 60.0), 60.0)) == [KEY]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"foreign": Resources(cpu=200, pods=2)}, {"foreign": GUEST}],
-)
-def test_a_node_that_becomes_fuller_is_not_tried(change: dict[str, Resources]) -> None:
+@pytest.mark.parametrize("foreign", [Resources(cpu=200, pods=2), GUEST])
+def test_a_node_that_becomes_fuller_is_not_tried(foreign: Resources) -> None:
     p = refused()
-    assert not opened(p.handle(NodeChanged(node("n1", gpus=2, **change)), 100.0))
+    assert not opened(p.handle(NodeChanged(node("n1", gpus=2, foreign=foreign)), 100.0))
 
 
 def test_a_node_whose_labels_change_is_tried() -> None:
