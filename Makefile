@@ -68,6 +68,7 @@ bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/worker_losses.py --picture
 	$(BIN)/python benchmarks/framework_examples.py
 	$(BIN)/python benchmarks/report_rate.py
+	$(BIN)/python benchmarks/filter_latency.py
 
 chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=); failed ones leave build/chaos/SEED
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
@@ -76,7 +77,7 @@ fuzz: binaries  ## any request and any object, FUZZ= times as many as in make te
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
 		tests/property/test_any_objects.py tests/integration/whole/test_fuzz.py
 
-mutations: binaries  ## take out what docs/enactment.md promises and see tests turn red (half an hour; ONLY=: points or words)
+mutations: binaries  ## take out what docs/enactment.md promises and see tests turn red (an hour; ONLY=: points or words)
 	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)",--write)
 
 bench-live: control-plane  ## completion times on a real control plane, beside those of other schedulers (five minutes)
