@@ -7,7 +7,7 @@ SIDE_BY_SIDE ?= 3
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live chaos fuzz results generate lock clean
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -68,6 +68,7 @@ bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/worker_losses.py --picture
 	$(BIN)/python benchmarks/framework_examples.py
 	$(BIN)/python benchmarks/report_rate.py
+	$(BIN)/python benchmarks/filter_latency.py
 
 chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=); failed ones leave build/chaos/SEED
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
@@ -75,6 +76,9 @@ chaos: binaries  ## rounds of faults on a real control plane, about a minute eac
 fuzz: binaries  ## any request and any object, FUZZ= times as many as in make test (SEED=)
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
 		tests/property/test_any_objects.py tests/integration/whole/test_fuzz.py
+
+mutations: binaries  ## take out what docs/enactment.md promises and see tests turn red (an hour; ONLY=: points or words)
+	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)",--write)
 
 bench-live: control-plane  ## completion times on a real control plane, beside those of other schedulers (five minutes)
 	$(BIN)/python benchmarks/live_jct.py

@@ -87,7 +87,11 @@ _CANDIDATES = _object("Pod", "NodeNameToMetaVictims", Pod=_POD, NodeNameToMetaVi
 _BINDING = _object(
     "PodName", "PodNamespace", "PodUID", "Node", PodName=_TEXT, PodNamespace=_among("ns"), PodUID=_TEXT, Node=_NODE
 )
-_BATCHES: Schema = {"type": "object", "additionalProperties": {"type": "number"}, "propertyNames": _among("0", "1")}
+_BATCHES: Schema = {
+    "type": "object",
+    "additionalProperties": {"type": "number"},
+    "propertyNames": _among("0", "1", "-1", "4294967296"),
+}
 _SECONDS: Schema = {"type": "number"}
 _REPORT = _object(
     "attempt",

@@ -1,10 +1,14 @@
 """Whatever is sent to any route, it is answered, and never with a fault of ours (drawn by schemathesis)."""
 
 import json
+import re
+from math import inf
 from typing import Any
 
 import schemathesis
-from hypothesis import HealthCheck, Phase, seed, settings
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, Phase, example, given, seed, settings
+from hypothesis import strategies as st
 from starlette.routing import Route
 
 from any_requests import document, report_document
@@ -16,6 +20,7 @@ from tranche.extender.reports import create_report_app
 from tranche.extender.tokens import TokenReviewer
 from tranche.kube.clients import ApiError
 from tranche.kube.metrics import Metrics
+from tranche.kube.resources import MAX_CHUNKS
 from tranche.model import Allotment, ChunkRequest, Report
 
 BOUNDED = settings(
@@ -110,3 +115,72 @@ def test_any_request_is_answered(case: "schemathesis.Case[Any]") -> None:
 def test_any_report_is_answered(case: "schemathesis.Case[Any]") -> None:
     answer = case.call()
     assert answer.status_code in (200, 204, 400, 401, 403, 404, 405, 409, 422, 429, 503), answer.text
+
+
+AMOUNTS = (
+    st.floats(0, 1e6) | st.integers(0, 100) | st.floats() | st.integers(-5, 10**30) | st.none() | st.text(max_size=2)
+)
+VECTORS = st.dictionaries(
+    st.sampled_from(["0", "1", "1999", "2000", "-1", "x", "1.5", "4294967296"]), AMOUNTS, max_size=3
+)
+REPORT_BODIES = st.fixed_dictionaries(
+    {"attempt": st.just(7) | st.integers() | AMOUNTS},
+    optional={
+        "applied": VECTORS | AMOUNTS,
+        "durable": VECTORS,
+        **dict.fromkeys(("batchSeconds", "fetchSeconds", "computeSeconds"), AMOUNTS),
+    },
+)
+
+
+class Notes(Desk):
+    """A desk that keeps what it takes."""
+
+    def __init__(self) -> None:
+        self.taken: list[Report] = []
+
+    def take(self, report: Report) -> bool:
+        self.taken.append(report)
+        return True
+
+
+def sensible(body: Any) -> bool:
+    """Whether a report says what can be true, of the pod that sends it: an oracle beside the route's own checks."""
+    if not isinstance(body, dict) or type(body.get("attempt")) is not int or body["attempt"] != 7:
+        return False
+    for vector in (body.get("applied", {}), body.get("durable", {})):
+        if not isinstance(vector, dict) or not all(re.fullmatch("0|[1-9][0-9]{0,3}", chunk) for chunk in vector):
+            return False
+        if not all(is_amount(batches) and int(chunk) < MAX_CHUNKS for chunk, batches in vector.items()):
+            return False
+    times = (body.get(name) for name in ("batchSeconds", "fetchSeconds", "computeSeconds"))
+    return all(seconds is None or is_amount(seconds) for seconds in times)
+
+
+def is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < inf
+
+
+@seed(SEED)
+@settings(BOUNDED, max_examples=300 * FUZZ)
+@given(REPORT_BODIES)
+@example({"attempt": 7, "applied": {"0": 20, "1999": 3.5}, "durable": {"0": 15}, "batchSeconds": 2.5})
+@example({"attempt": 7, "applied": {"0": -1}})
+@example({"attempt": 7, "durable": {"0": -0.5}})
+@example({"attempt": 7, "applied": {"-1": 1}})
+@example({"attempt": 7, "durable": {"4294967296": 1}})
+@example({"attempt": 7, "batchSeconds": -1.0})
+@example({"attempt": 8})
+def test_a_report_that_is_taken_makes_sense(body: Any) -> None:
+    """And one that makes sense is taken, from the pod that may send it."""
+    desk = Notes()
+    stores_ = (STORES.pods.store, STORES.jobs.store)
+    app = create_report_app(*stores_, desk, Questions(), TokenReviewer(Api()), Metrics())
+    with TestClient(app) as client:
+        headers = {"Authorization": "Bearer ns/cats-ps-0-7/u7"}
+        answer = client.post("/v1/jobs/ns/cats/progress", content=json.dumps(body), headers=headers)
+    assert answer.status_code in (204, 409, 422), answer.text
+    assert bool(desk.taken) == (answer.status_code == 204) == sensible(body)
+    for report in desk.taken:
+        assert {**report.applied, **report.durable}.keys() <= set(range(MAX_CHUNKS))
+        assert all(is_amount(batches) for batches in (*report.applied.values(), *report.durable.values()))

@@ -220,6 +220,13 @@ class PlannerMachine(RuleBasedStateMachine):
         if picked := self._pick(data):
             self.planner.handle(WorkerUnschedulable(*picked, "no disk"), self.now)
 
+    @rule(data=st.data())
+    def find_no_place_for_a_server(self, data: st.DataObject) -> None:
+        jobs = self.planner.cluster.jobs
+        found = [(key, one.planned.attempt) for key, state in jobs.items() for one in state.servers]
+        if found:
+            self.planner.handle(WorkerUnschedulable(*data.draw(st.sampled_from(found)), "no disk"), self.now)
+
     @rule(data=st.data(), foreign=st.integers(0, 4), cordoned=st.booleans(), ready=st.booleans())
     def change_node(self, data: st.DataObject, foreign: int, cordoned: bool, ready: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.nodes)))

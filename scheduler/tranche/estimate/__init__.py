@@ -1,6 +1,7 @@
 """Predictions: how long a mini-batch, a chunk or an upload takes, how fast workers are, how much work a job needs."""
 
 from tranche.estimate.lessons import Lessons
+from tranche.estimate.restarts import Restarts
 from tranche.estimate.sizes import OVERRUN, Sizes, believed_total
 from tranche.estimate.speeds import (
     NetworkPrior,
@@ -16,6 +17,7 @@ __all__ = [
     "Ends",
     "Lessons",
     "NetworkPrior",
+    "Restarts",
     "Sizes",
     "Uploads",
     "batch_seconds",

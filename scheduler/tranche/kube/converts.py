@@ -85,6 +85,7 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         preemption=Preemption(spec.preemption.policy),
         durable=_durable(spec.checkpoint) if spec.checkpoint else None,
         restart_seconds=parse_duration(spec.preemption.restart_overhead or "0s"),
+        restart_told=spec.preemption.restart_overhead is not None,
         suspended=spec.suspend,
         backoff_limit=spec.run_policy.backoff_limit,
         sized=bool((spec.model and spec.model.step_time) or spec.estimated_duration),

@@ -110,7 +110,7 @@ class Timeouts:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
         if self._silences.lost(pod.spec.node_name, now):
             return _Wait(0.0, lost)
-        if server.closing or not state.job.rigid or pod.spec.node_name:
+        if server.closing or pod.spec.node_name:
             return None
         return self._unplaced(state, planned.attempt, planned.node, pod)
 

@@ -74,6 +74,8 @@ class Job:
     """Whether a later pod finds what an earlier one saved, wherever it runs; None: nobody has said."""
     restart_seconds: float = 0.0
     """ρ_j: lost at every pod start."""
+    restart_told: bool = True
+    """Whether the user says so; else what preemption costs is learnt."""
     suspended: bool = False
     backoff_limit: int = 6
     order: int = 0

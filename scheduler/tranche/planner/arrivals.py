@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
 from tranche.planner import changes, ledgers, lessons, releases, stagings
 from tranche.policies import BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
@@ -35,7 +36,9 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
 def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     """Make the job known, with its ledger and its running windows; dispatch follows when all are known."""
     job = event.job
-    state = planner.cluster.jobs[job.key] = JobState(job, idle_since=job.submitted, level_since=now)
+    state = planner.cluster.jobs[job.key] = JobState(
+        job, idle_since=job.submitted, level_since=now, restarts=Restarts(planner.cluster.restarts)
+    )
     state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
     state.unplannable = objection(planner.policy, job)
     if event.progress is not None:
@@ -47,6 +50,8 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
         lessons.begin(planner, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(planner, state, event.plan, now)
+    if job.suspended or state.unplannable or state.failed:  # nobody may have been there to stop it
+        changes.stop(planner, state)
     planner.touch(state)
     planner.publish(job.key)
 
@@ -78,7 +83,8 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         if any(c in state.chunk_runs or c in state.done or c >= state.job.chunks for c in window.chunks):
             continue
         state.attempts = max(state.attempts, window.attempt)
-        run = Run(window, Home(window.site, window.node), now, planner.cluster.batch_seconds(state, window.site))
+        pace = planner.cluster.batch_seconds(state, window.site)
+        run = Run(window, Home(window.site, window.node), now, pace, adopted=True)
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)

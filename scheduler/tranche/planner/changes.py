@@ -114,6 +114,7 @@ def detach(planner: Planner, state: JobState, run: Run) -> None:
         if not run.closing:
             node.reserved = node.reserved - state.job.worker.requests
         planner.room_grew(node.node.name)
+        refusals.forgive(planner, node.node.name, state.job.key)
     if not run.closing:
         planner.count_share(state, -1)
     planner.cluster.quotas.give(state.job.key, run.window.attempt)
@@ -126,7 +127,7 @@ def _worker(
     state = planner.cluster.jobs.get(event.job)
     run = state.runs.get(event.attempt) if state is not None else None
     if state is not None and run is None and isinstance(event, WorkerUnschedulable):
-        gangs.found_no_place(planner, state, event, now)
+        releases.found_no_place(planner, event, now)
     if state is None or run is None:
         return  # an attempt that is closed and counted: nothing of it counts any more
     match event:
@@ -138,6 +139,7 @@ def _worker(
             if run.started is None:
                 run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
                 state.windows_changed()
+                lessons.note_start(state, run)
                 if state.first_started is None:
                     state.first_started = at
                 if planner.queue is not None and planner.policy.preemptive:
@@ -188,6 +190,7 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
 
 def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
     """Enter the end of a window into the ledger, and strike it from the books."""
+    lessons.note_stop(state, run, event)
     batches = ledgers.count_end(state, run, event)
     lessons.learn(planner, state, run, event, batches)
     detach(planner, state, run)
@@ -195,6 +198,7 @@ def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: 
         state.idle_since = now
         _count_busy(state, now)
         releases.watch(planner, state)
+        releases.follow(planner, state)
 
 
 def finish(planner: Planner, state: JobState) -> None:
@@ -215,16 +219,19 @@ def _count_busy(state: JobState, now: float) -> None:
 def stop(planner: Planner, state: JobState) -> None:
     """The job goes no further: its windows close, its servers and queue places are given back.
 
-    What starts with a gang stops with it, if the gang may start again: a pod has the same host name in every attempt.
+    If the job may go on later, its servers stop with a gang, since a pod has the same host name in every attempt, and
+    else when the last worker has ended, which may still tell them something. If not, nobody waits for them.
     """
     for run in list(state.runs.values()):
         planner.close(state, run)
     stagings.halt(state)
     unbind(planner, state, list(state.entries))
-    if state.job.rigid and not (state.finished or state.failed):
+    if state.finished or state.failed:
+        _drop_servers(planner, state)
+    elif state.job.rigid:
         releases.close(planner, state)
     else:
-        _drop_servers(planner, state)
+        releases.follow(planner, state)
 
 
 def _drop_servers(planner: Planner, state: JobState) -> None:
@@ -299,6 +306,7 @@ def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
     if job.suspended or state.unplannable or state.failed:
         stop(planner, state)
     elif replace(old, generation=job.generation) != job:
+        planner.rank_fell(state)
         unbind(planner, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
     planner.touch(state)
     planner.publish(job.key)
@@ -316,6 +324,7 @@ def _job_removed(planner: Planner, key: str) -> None:
     del planner.cluster.jobs[key]
     planner.cluster.lessons.forget_job(key)
     planner.estimates.pop(key, None)
+    planner.unhosted.discard(key)
     planner.rejections.pop(key, None)
 
 

@@ -187,7 +187,7 @@ def _servers_bind(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
 ) -> bool:
     """Whether parameter servers find no room although a worker would, as far as is known."""
-    if len(state.servers) >= state.job.helpers or room_for_servers(cluster, state, policy):
+    if len(state.servers) >= state.job.helpers or room_for_servers(cluster, state, policy, now):
         return False
     sites = state.waiting_by_site(now) if state.copies else ("",)
     nodes = [node for site in sites for node in free_hosts(cluster, state, site, now)]

@@ -126,7 +126,7 @@ class WorkerEnded:
 
 @dataclass(frozen=True, slots=True)
 class WorkerUnschedulable:
-    """The pod of a window, or of a gang's parameter server or chief, found no node for too long."""
+    """The pod of a window, parameter server or chief found no node for too long."""
 
     job: str
     attempt: int

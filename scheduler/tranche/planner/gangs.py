@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tranche.model import AttemptRecord, PlannedServer
 from tranche.planner import changes, ledgers, refusals, releases, reports
-from tranche.planner.events import ChiefEnded, WorkerEnded, WorkerUnschedulable
+from tranche.planner.events import ChiefEnded, WorkerEnded
 from tranche.planner.rooms import Trial, free_nodes
 from tranche.planner.servers import missing_servers
 from tranche.policies import ClusterState, JobState, NodeState, Server
@@ -92,14 +92,10 @@ def start_again(planner: Planner, state: JobState) -> None:
     releases.close(planner, state)
 
 
-def found_no_place(planner: Planner, state: JobState, event: WorkerUnschedulable, now: float) -> None:
+def found_no_place(planner: Planner, state: JobState, server: Server, message: str, now: float) -> None:
     """The pod of a gang's parameter server or chief has waited for a node for too long."""
-    server = next((one for one in state.servers if one.planned.attempt == event.attempt and not one.closing), None)
-    if server is None or not state.job.rigid:
-        return
     what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
-    refusals.avoid(planner, state, server.planned.node, now)
-    refusals.pause(planner, state, f"{what} found no place: {event.message}", now)
+    refusals.pause(planner, state, f"{what} found no place: {message}", now)
     start_again(planner, state)
 
 

@@ -68,6 +68,19 @@ def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batch
             node.learnt = cluster.lessons.node_factor(node.node.name)
 
 
+def note_start(state: JobState, run: Run) -> None:
+    """A worker has begun to train: what starting it took, unless its slot was not free or its pod there already."""
+    known = not (run.adopted or run.handover or run.window.renewed)
+    if known and run.started is not None and run.started >= run.opened:
+        state.restarts.started(run.started - run.opened)
+
+
+def note_stop(state: JobState, run: Run, event: WorkerEnded) -> None:
+    """A worker that was told to stop has ended: how long it took to save."""
+    if run.closed is not None and run.started is not None and event.outcome == "Preempted":
+        state.restarts.saved(max(0.0, event.at - max(run.closed, run.started)))
+
+
 def restate(planner: Planner, state: JobState) -> None:
     """The user says something else about its speed: what was learnt was relative to that."""
     planner.cluster.lessons.forget_job(state.job.key)

@@ -100,9 +100,13 @@ class Planner:
         """Jobs to publish, in order."""
         self.unbound: set[str] = set()
         """Jobs with chunks that found no place; tried again when nodes or sites change."""
+        self.unhosted: set[str] = set()
+        """Jobs whose parameter servers found no place; tried again when there is room."""
         self.unstaged: dict[str, None] = {}
         """Jobs with data to bring to a site, and perhaps no pod that does."""
         self.rejections: dict[str, int] = {}
+        self.avoiding: dict[str, set[str]] = {}
+        """Jobs whose pods a node has refused, by node."""
         self.timers = Timers()
         self._cause: Event = Tick()
         self._now = 0.0
@@ -201,6 +205,11 @@ class Planner:
         """The event that is handled."""
         return self._cause
 
+    @property
+    def now(self) -> float:
+        """Clock at that event."""
+        return self._now
+
     def publish(self, key: str) -> None:
         """Have the job's status written at the end of this event."""
         self.changed[key] = None
@@ -229,9 +238,18 @@ class Planner:
         """Somebody may find room now, on that node or anywhere."""
         if node is not None:
             self.dirty_nodes.add(node)
-        if self.queue is not None:
+        if self.queue is None:
+            for key in self.unhosted & self.cluster.jobs.keys():
+                self.touch(self.cluster.jobs[key])
+        else:
             known = self.cluster.nodes.get(node or "")
             self.queue.grown.add(known.node.site if known is not None else "")
+
+    def rank_fell(self, state: JobState) -> None:
+        """The job's windows may have to make way for somebody for whom they had not before."""
+        self.room_grew(None)
+        if self.queue is not None:
+            self.queue.fall({run.home.site for run in state.runs.values()})
 
     def quota_grew(self, namespace: str) -> None:
         """Less counts against the quotas of a namespace: those whom they held back may start, at any site."""
@@ -259,7 +277,7 @@ class Planner:
             releases.close(self, state)
 
     def _close(self, state: JobState, run: Run) -> None:
-        run.window = replace(run.window, state=WindowState.CLOSING)
+        run.window, run.closed = replace(run.window, state=WindowState.CLOSING), self._now
         node = self.cluster.nodes.get(run.home.node or "")
         if node is not None:
             node.leaving[(state.job.key, run.window.attempt)] = run
@@ -318,7 +336,9 @@ class Planner:
         placed = place_servers(self.cluster, state, self.policy, self.settings.seed, self._now)
         state.unhosted = placed is None
         if placed is None:
+            self.unhosted.add(state.job.key)
             return False
+        self.unhosted.discard(state.job.key)
         self.install(state, placed)
         return True
 

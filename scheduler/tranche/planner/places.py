@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tranche.model import Node, Site
@@ -34,7 +35,10 @@ def _node_changed(planner: Planner, node: Node) -> None:
         known = cluster.nodes[node.name] = NodeState(node)
         _readopt(planner, known)
     moved = known.node.site != node.site
+    before = known.node
     known.set_node(node)
+    if replace(before, foreign=node.foreign) != node or not before.foreign.fits(node.foreign):
+        refusals.forgive(planner, node.name)  # it has not just become fuller
     cluster.nodes_changed()
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]

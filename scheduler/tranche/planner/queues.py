@@ -123,7 +123,7 @@ class JobQueue:
         revision = self.policy.revision(self.cluster)
         if revision != self._revision:
             self._revision = revision
-            self._fall(("",))
+            self.fall(("",))
             waiting = () if self.policy.grouped else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
@@ -193,7 +193,7 @@ class JobQueue:
         self.preempting = before
         return heap
 
-    def _fall(self, sites: Collection[str]) -> None:
+    def fall(self, sites: Collection[str]) -> None:
         """Jobs that run at these sites ("": anywhere) rank further behind, and may have to make way for anybody."""
         if "" in sites or not self.policy.sited:
             self.grown.add("")
@@ -298,7 +298,7 @@ class JobQueue:
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
-            self._fall({run.home.site for run in state.runs.values()})
+            self.fall({run.home.site for run in state.runs.values()})
         if policy.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()

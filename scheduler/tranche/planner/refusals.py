@@ -48,25 +48,59 @@ def expire(planner: Planner, now: float) -> None:
         if state is not None:
             state.spared = False
             planner.touch(state)
-            planner.room_grew(None)
+            planner.rank_fell(state)
 
 
 def found_no_place(planner: Planner, state: JobState, run: Run, message: str, now: float) -> None:
     """A pod has waited for a node for too long: it is not tried there again for a while.
 
-    A gang lets go of everything and pauses, longer each time, so that another one gets its turn.
+    A gang lets go of everything and pauses, longer each time, so that another one gets its turn; that several of its
+    pods have waited in vain counts once.
     """
     avoid(planner, state, run.window.node, now)
+    if run.closing:
+        return
     if state.job.together > 1 or (state.job.rigid and state.job.helpers):
         pause(planner, state, f"worker {run.window.index} found no place: {message}", now)
     planner.close(state, run)
 
 
 def avoid(planner: Planner, state: JobState, node: str | None, now: float) -> None:
-    """Pods of the job are not sent there again for a while."""
-    if node is not None:
-        state.avoided[node] = now + planner.settings.avoid_seconds
-        planner.wake(state.avoided[node], state.job.key)
+    """Pods of the job are not sent there again for a while, or until something leaves the node."""
+    if node is None:
+        return
+    if not state.avoids(node, now):
+        state.refused[node] = state.refused.get(node, 0) + 1
+    state.avoided[node] = now + planner.settings.avoid_seconds
+    planner.avoiding.setdefault(node, set()).add(state.job.key)
+    planner.wake(state.avoided[node], state.job.key)
+
+
+def forgive(planner: Planner, node: str, left: str | None = None) -> None:
+    """What has left a node, or changed about it, may have been the reason why it refused pods: they try it again.
+
+    Not at once where it has just refused them, and after a longer pause each time: it may have been something else.
+
+    Args:
+        planner: Whose jobs avoid nodes.
+        node: The node.
+        left: Job of the pod that has left: that this one is gone is no news for its own job.
+    """
+    settings, keys = planner.settings, planner.avoiding.get(node, set())
+    for key in sorted(keys - {left}):
+        state = planner.cluster.jobs.get(key)
+        if state is None or not state.avoids(node, planner.now):
+            keys.discard(key)
+            continue
+        since = state.avoided[node] - settings.avoid_seconds
+        pause = settings.backoff_seconds(settings.failure_backoff_seconds, state.refused.get(node, 1) - 1)
+        again = max(planner.now, since + pause)
+        if again < state.avoided[node]:
+            keys.discard(key)
+            state.avoided[node] = again
+            if again > planner.now:
+                planner.wake(again, key)
+            planner.touch(state)
 
 
 def pause(planner: Planner, state: JobState, reason: str, now: float) -> None:
@@ -87,6 +121,8 @@ def has_started(planner: Planner, state: JobState) -> None:
     """A worker has started; a gang, whose others may still find no place, only with the last of its members."""
     if not state.job.rigid or all(run.started is not None for run in state.runs.values()):
         planner.rejections.pop(state.job.key, None)
+        for run in state.runs.values():
+            state.refused.pop(run.home.node or "", None)
 
 
 def failed(planner: Planner, state: JobState, reason: str, now: float) -> None:
@@ -118,7 +154,7 @@ def _unbound(node: NodeState) -> list[tuple[JobState, Run]]:
 
 
 def _reopen(planner: Planner, state: JobState, run: Run) -> None:
-    run.window = replace(run.window, state=WindowState.OPEN)
+    run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None:
         node.leaving.pop((state.job.key, run.window.attempt), None)

@@ -268,7 +268,8 @@ def paper_copy(planner: Planner, chosen: set[str], now: float) -> Planner:
 def _copy_job(paper: Planner, state: JobState) -> None:
     twin = paper.cluster.jobs[state.job.key] = copy(state)
     twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
-    twin.applied = dict(state.applied)
+    twin.applied, twin.refused = dict(state.applied), dict(state.refused)
+    twin.restarts = state.restarts.on_paper()
     twin.entries, twin.data_sites = {}, dict(state.data_sites)
     if state.job.staged:  # on paper pods need what is expected
         twin.job = replace(state.job, staged=False)

@@ -8,8 +8,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tranche.model import PlannedServer, WindowState
-from tranche.planner import gangs, reports
-from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost
+from tranche.planner import gangs, refusals, reports
+from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerUnschedulable
 from tranche.planner.servers import release_servers
 from tranche.policies import JobState, Server
 
@@ -61,8 +61,44 @@ def close(planner: Planner, state: JobState) -> None:
     """Have the job's parameter servers stopped; each end comes back as `ParameterServerLost`."""
     for server in state.servers:
         if not server.closing:
-            server.planned = replace(server.planned, state=WindowState.CLOSING)
-            planner.stop_server(state, server)
+            _close(planner, state, server)
+
+
+def _close(planner: Planner, state: JobState, server: Server) -> None:
+    server.planned = replace(server.planned, state=WindowState.CLOSING)
+    planner.stop_server(state, server)
+
+
+def found_no_place(planner: Planner, event: WorkerUnschedulable, now: float) -> None:
+    """The pod of a parameter server or chief has waited for a node for too long: it is not tried there for a while.
+
+    Nobody trains without it, so that the workers of a chunked job let go of their GPUs; its other servers stay.
+    """
+    state = planner.cluster.jobs[event.job]
+    server = next((one for one in state.servers if one.planned.attempt == event.attempt and not one.closing), None)
+    if server is None:
+        return
+    refusals.avoid(planner, state, server.planned.node, now)
+    server.homeless = True
+    if state.job.rigid:
+        gangs.found_no_place(planner, state, server, event.message, now)
+        return
+    close_workers(planner, state)
+    _close(planner, state, server)
+
+
+def close_workers(planner: Planner, state: JobState) -> None:
+    """Have the windows of a chunked job closed that cannot go on."""
+    for run in list(state.runs.values()):
+        if not run.closing:
+            planner.close(state, run)
+
+
+def follow(planner: Planner, state: JobState) -> None:
+    """The servers of a job that is suspended, or cannot be planned, save and stop when its last worker has."""
+    halted = state.job.suspended or state.unplannable is not None
+    if halted and not (state.runs or state.finished or state.failed):
+        close(planner, state)
 
 
 def keep(planner: Planner, state: JobState, attempts: Collection[int], now: float) -> None:
@@ -94,7 +130,10 @@ def ended(planner: Planner, event: HelperEnd, now: float) -> None:
         gangs.helper_ended(planner, state, lost[0], event, now)
     elif not lost[0].closing:
         reports.server_lost(planner, state)
-        planner.place_servers(state)
+        if state.active and not planner.place_servers(state):
+            close_workers(planner, state)
+    elif lost[0].homeless:
+        pass
     elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
         reports.server_lost(planner, state)
     planner.touch(state)
@@ -112,5 +151,6 @@ def give_back(planner: Planner, state: JobState, servers: Iterable[Server]) -> N
     """Parameter servers are over: nothing is held for them any more."""
     release_servers(planner.cluster, list(servers))
     for server in servers:
+        refusals.forgive(planner, server.planned.node or "", state.job.key)
         planner.cluster.quotas.give(state.job.key, server.planned.attempt)
     planner.quota_grew(state.job.namespace)

@@ -106,7 +106,7 @@ def count(planner: Planner, event: ProgressReported) -> None:
 
 def server_lost(planner: Planner, state: JobState) -> None:
     """What the lost parameter server had not saved is lost; of one that reported nothing that is not known."""
-    if state.checkpoint is not None and state.active:
+    if state.checkpoint is not None and not (state.finished or state.failed):
         ledgers.roll_back(state, range(state.job.chunks), state.checkpoint.batches, {})
         planner.touch(state)
 

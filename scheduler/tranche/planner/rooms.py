@@ -46,7 +46,7 @@ def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) ->
     """
     nodes = cluster.free.of(cluster.hosts(state), site)
     if state.avoided:
-        nodes = [node for node in nodes if state.avoided.get(node.node.name, 0.0) <= now]
+        nodes = [node for node in nodes if not state.avoids(node.node.name, now)]
     return nodes
 
 
@@ -248,7 +248,7 @@ class Trial:
 
     def _usable(self, name: str, hosts: Hosts) -> NodeState | None:
         """The node, if it is one of these and the job may use it."""
-        return None if self.state.avoided.get(name, 0.0) > self.now else hosts.by_name.get(name)
+        return None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
 
     def _preempting(self, request: Resources, hosts: Hosts) -> NodeState | None:
         """Go up the ranks until the request would fit somewhere; those on that node make way."""

@@ -90,7 +90,7 @@ def _may_start(
         and entry.chunk not in state.chunk_runs
         and entry.ready_at <= now
         and state.held_until <= now
-        and state.avoided.get(entry.home.node or "", 0.0) <= now
+        and not state.avoids(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
         and planner.cluster.quotas.shortage(state.job, 1, missing_requests(state), besides=kinds) is None
         and planner.place_servers(state)

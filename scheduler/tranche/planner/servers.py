@@ -71,7 +71,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     return [min(homes, key=lambda site: (-homes[site], site)) if homes else None]
 
 
-def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy) -> bool:
+def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now: float) -> bool:
     """Whether all that the job lacks beside its workers would find a host now."""
     rooms: dict[str, Resources] = {}
     for one in missing_servers(state):
@@ -79,7 +79,8 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy) -> 
         for site in server_sites(cluster, state, policy, one.shape):
             if site in cluster.sites and cluster.sites[site].unlimited:
                 break
-            nodes = cluster.eligible(one.shape).at(site or "")
+            hosts = cluster.eligible(one.shape).at(site or "")
+            nodes = (node for node in hosts if not state.avoids(node.node.name, now))
             open_rooms = ((n.node.name, rooms.get(n.node.name) or n.capacity - n.reserved) for n in nodes)
             host, room = next(((name, room) for name, room in open_rooms if request.fits(room)), ("", None))
             if room is not None:
@@ -96,7 +97,7 @@ def place_servers(cluster: ClusterState, state: JobState, policy: Policy, seed: 
     missing = missing_servers(state)
     sites = server_sites(cluster, state, policy, missing[0].shape) if missing else []
     for one in missing:
-        found = _place(cluster, state, policy, sites, one, seed)
+        found = _place(cluster, state, policy, sites, one, seed, now)
         if found is None:
             release_servers(cluster, placed)
             return None
@@ -106,13 +107,14 @@ def place_servers(cluster: ClusterState, state: JobState, policy: Policy, seed: 
 
 
 def _place(
-    cluster: ClusterState, state: JobState, policy: Policy, sites: list[str | None], one: Missing, seed: int
+    cluster: ClusterState, state: JobState, policy: Policy, sites: list[str | None], one: Missing, seed: int, now: float
 ) -> tuple[str, str | None] | None:
     """Site and node of one parameter server, with its room reserved; None if there is none."""
     for site in sites:
         if site is not None and site in cluster.sites and cluster.sites[site].unlimited:
             return site, None
-        feasible = [node for node in cluster.eligible(one.shape).at(site or "") if node.has_room(one.shape.requests)]
+        nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
+        feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
             node = policy.server_host(cluster, state, one.number, feasible, seed)
             node.reserved = node.reserved + one.shape.requests

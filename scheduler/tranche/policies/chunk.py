@@ -109,7 +109,7 @@ class Chunk(QueuePolicy):
         challenger, running = self._work(state, now), self._work(victim, now)
         if victim.job.whole:
             return -inf if running > challenger + _start_cost(victim) + _start_cost(state) else inf
-        return (seconds + victim.job.restart_seconds) * challenger / running if running else inf
+        return (seconds + victim.restart_seconds) * challenger / running if running else inf
 
     def _work(self, state: JobState, now: float) -> float:
         return rest_gpu_seconds(state, now) / self._divisor(state, now)
@@ -134,4 +134,4 @@ def _ideal_seconds(state: JobState) -> float:
 def _start_cost(state: JobState) -> float:
     """GPU-seconds that starting the job's workers takes, all of a gang or one, over its weight."""
     job = state.job
-    return job.restart_seconds * job.gpus * job.together / job.weight
+    return state.restart_seconds * job.gpus * job.together / job.weight

@@ -14,8 +14,9 @@ from heapq import heapify, heapreplace
 from typing import ClassVar
 
 from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.jobs import Home, JobState, Key
+from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
+from tranche.policies.runs import Home, Key
 from tranche.policies.states import ClusterState, allowed
 
 

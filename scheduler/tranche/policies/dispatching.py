@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.jobs import Home, JobState, Key
+from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
+from tranche.policies.runs import Home, Key
 from tranche.policies.states import ClusterState, allowed
 
 SlotOrder = Literal["arrival", "density"]

@@ -7,8 +7,9 @@ from math import inf
 from typing import ClassVar
 
 from tranche.policies.choices import choose
-from tranche.policies.jobs import Home, JobState, Key
+from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
+from tranche.policies.runs import Home, Key
 from tranche.policies.states import ClusterState
 
 Rank = tuple[float, float]

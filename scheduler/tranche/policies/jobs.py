@@ -1,89 +1,16 @@
-"""Jobs as the planner knows them: ledgers, windows, bound chunks, copies of data."""
+"""Jobs as the planner knows them: ledgers, windows, copies of data."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
 
-from tranche.model import AttemptRecord, Checkpoint, Job, Timings, Window, WindowState
+from tranche.estimate import Restarts
+from tranche.model import AttemptRecord, Checkpoint, Job, Timings
 from tranche.policies.hosts import Hosts
+from tranche.policies.runs import Entry, Pace, Run
 from tranche.policies.servers import Server
 from tranche.policies.stagings import Staging
-
-Key = tuple[float, float, str, int]
-"""Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
-
-
-class Home(NamedTuple):
-    """Where a chunk is bound to train."""
-
-    site: str
-    node: str | None
-    """None on an unlimited site."""
-    slots: tuple[int, ...] = ()
-    """Ordinals of the node's GPUs, in the planner's own count."""
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """An unfinished chunk in the queues of the slots that it is bound to."""
-
-    key: Key
-    state: "JobState"
-    chunk: int
-    home: Home
-    ready_at: float
-    batch_seconds: float
-
-    def remaining_seconds(self, now: float) -> float:
-        """p̂: the rest of the chunk at its home, in seconds."""
-        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """A window that is open or closing, with what is known of its pod."""
-
-    window: Window
-    home: Home
-    opened: float
-    batch_seconds: float
-    handover: bool = False
-    """Its slots were still in use by a worker that is to stop when the window opened."""
-    started: float | None = None
-    """When the worker began to train; None until its pod runs."""
-    since: float | None = None
-    """From when on its progress is estimated by its pace: `started`, or its last report."""
-    counted: float = 0.0
-    """Mini-batches that reports have told of while it ran …"""
-    first_report: tuple[float, float] | None = None
-    """… and of those, when and how many the first one had: between it and the last, the pace is measured."""
-    bound: bool = False
-    """Its pod has a node."""
-    obsolete: bool = False
-    """Its pod asks for what the job's template said before it was changed, so it has to go."""
-    dismissed: bool = False
-    """Its worker has asked for more chunks and was told to exit."""
-    left: float | None = None
-    """Mini-batches of its chunks that nobody has told of; None until `JobState.left_of` is asked."""
-
-    @property
-    def closing(self) -> bool:
-        """Whether the pod is to stop."""
-        return self.window.state is WindowState.CLOSING
-
-
-class Pace(NamedTuple):
-    """How the windows of a job train while nothing about them changes."""
-
-    at: float
-    done: float
-    """Worker seconds trained then, beyond the ledger."""
-    rate: float
-    """By how much `done` rises per second …"""
-    until: float
-    """… until a window's chunks are probably through, or another window begins."""
 
 
 @dataclass(slots=True, eq=False)
@@ -135,6 +62,8 @@ class JobState:
     """CamelCase reason and a sentence, if the job cannot be planned."""
     avoided: dict[str, float] = field(default_factory=dict)
     """Nodes that refused a pod of this job, until when."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """How often each has, since a pod of the job last started there."""
     first_started: float | None = None
     """When a worker of the job first trained."""
     idle_since: float = 0.0
@@ -152,6 +81,8 @@ class JobState:
     """Time of a mini-batch where nothing is known of the node."""
     assumed: bool = False
     """Nothing is known of the job's size but its attained service: what was told is an assumption."""
+    restarts: Restarts = field(default_factory=Restarts)
+    """What stopping and starting its workers was seen to cost."""
     arrival: tuple[float, int, str] = (0.0, 0, "")
     """Order of submission."""
     hosts: tuple[int, Hosts] = field(default_factory=lambda: (-1, Hosts(())))
@@ -242,6 +173,15 @@ class JobState:
     def active(self) -> bool:
         """Whether the job may have windows at all."""
         return not (self.finished or self.failed or self.job.suspended or self.unplannable)
+
+    @property
+    def restart_seconds(self) -> float:
+        """What it costs to stop one of its workers and start it again: as the user says, else as was measured."""
+        return self.job.restart_seconds if self.job.restart_told else self.restarts.seconds
+
+    def avoids(self, node: str | None, now: float) -> bool:
+        """Whether no pod of the job is to be sent to that node now."""
+        return bool(self.avoided) and self.avoided.get(node or "", 0.0) > now
 
     @property
     def job_gpus(self) -> int:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from tranche.model import Node, PodShape, Resources
-from tranche.policies.jobs import Entry, JobState, Run
+from tranche.policies.jobs import JobState
+from tranche.policies.runs import Entry, Run
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,8 @@ class Server:
     requests: Resources
     since: float = 0.0
     """When it got its place, or was taken over with it."""
+    homeless: bool = False
+    """Its pod found no node, so it has never held anything that could be lost."""
 
     @property
     def closing(self) -> bool:

@@ -4,12 +4,22 @@ from bisect import insort
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tranche.estimate import Ends, Lessons, NetworkPrior, Uploads, batch_seconds, bits_per_second, link_between
+from tranche.estimate import (
+    Ends,
+    Lessons,
+    NetworkPrior,
+    Restarts,
+    Uploads,
+    batch_seconds,
+    bits_per_second,
+    link_between,
+)
 from tranche.model import Link, PodShape, Resources, Site
 from tranche.policies.hosts import FreeNodes, Hosts
-from tranche.policies.jobs import Entry, JobState
+from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import Quotas
+from tranche.policies.runs import Entry
 from tranche.policies.shares import History, Shares
 
 
@@ -29,6 +39,8 @@ class ClusterState:
     quotas: Quotas = field(default_factory=Quotas)
     lessons: Lessons = field(default_factory=Lessons)
     """Stays empty unless the policy learns."""
+    restarts: Restarts = field(default_factory=Restarts)
+    """What stopping and starting workers was seen to cost."""
     spared: dict[str, float] = field(default_factory=dict)
     """Until when jobs are spared whose pods could not be evicted."""
     dispatched: int = 0
@@ -158,6 +170,6 @@ def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now
     """Whether a dispatch rule may bind chunks of the job to the (eligible) node."""
     return (
         (sites is None or node.node.site in sites)
-        and state.avoided.get(node.node.name, 0.0) <= now
+        and not state.avoids(node.node.name, now)
         and 0 < state.job.gpus <= len(node.queues)
     )

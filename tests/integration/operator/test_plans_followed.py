@@ -1,5 +1,6 @@
 """The operator does what a hand-written plan says."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from operator_lab import SITE, TEMPLATE, Lab, Process, eventually, server, window
 
 pytestmark = pytest.mark.usefixtures("operator")
+
+GONE = {"metadata": {"deletionTimestamp": "long ago"}}
 
 
 def service_is_collected(lab: Lab) -> None:
@@ -105,6 +108,22 @@ def test_a_finished_job_is_complete_and_cleaned_up(lab: Lab) -> None:
     lab.has_pods()
     eventually(lambda: lab.cluster.request("GET", lab.path("cats"))[0] == 404)
     service_is_collected(lab)
+
+
+@pytest.mark.parametrize("policy", ["Running", "All", "None"])
+def test_what_still_runs_of_a_finished_job_goes_unless_its_user_wants_to_keep_it(lab: Lab, policy: str) -> None:
+    lab.create(parameterServers={"replicas": 1, "template": TEMPLATE}, runPolicy={"cleanPodPolicy": policy})
+    lab.plan(window(0, 2), servers=[server(0, 1)])
+    lab.has_pods("cats-ps-0-1", "cats-worker-0-2")
+    lab.bind("cats-ps-0-1")
+    lab.plan(window(0, 2, "Closing"), servers=[server(0, 1)], progress={"done": "0-3"})
+    eventually(lambda: lab.condition("Complete").get("status") == "True")
+    lab.plan(progress={"done": "0-3"})
+    if policy == "None":
+        time.sleep(1.0)
+        assert "deletionTimestamp" not in lab.pods()["cats-ps-0-1"]["metadata"]
+    else:
+        eventually(lambda: "deletionTimestamp" in lab.pods().get("cats-ps-0-1", GONE)["metadata"])
 
 
 def test_a_deleted_job_leaves_nothing(lab: Lab) -> None:

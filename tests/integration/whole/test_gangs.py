@@ -36,7 +36,12 @@ def test_a_gang_that_does_not_fit_costs_no_pods(whole: Whole) -> None:
     plan = whole.until("a plan", lambda: whole.status("three").get("plan"))
     assert not plan.get("workers")
     assert not whole.pods("three")
-    whole.delete("three")
+    wide: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "60s"}
+    whole.submit("wide", chunks=2, seconds=50.0, gpus=5, **wide)  # ten GPUs are free, but not five and five
+    plan = whole.until("a plan", lambda: whole.status("wide").get("plan"))
+    assert not plan.get("workers")
+    assert not whole.pods("wide")
+    whole.delete("three", "wide")
 
 
 def test_a_gang_with_a_member_that_finds_no_place_lets_go_of_everything_and_another_gang_runs(whole: Whole) -> None:

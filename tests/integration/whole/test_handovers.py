@@ -24,7 +24,7 @@ def test_the_beneficiary_starts_when_the_victim_has_saved_long_before_its_grace_
     """The grace period is 5 s."""
     with History(str(whole.cluster.kubeconfig), PODS) as history:
         whole.submit("saving", seconds=60.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS)
-        whole.submit("beside", seconds=20.0, zone="edge-a", preemption={"policy": "Never"})
+        whole.submit("beside", seconds=120.0, zone="edge-a", preemption={"policy": "Never"})  # the most work left
         whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("saving", "beside")} == {"Running"})
         whole.submit("urgent", seconds=1.0, zone="edge-a")
         whole.until_phase("urgent", "Succeeded")

@@ -74,3 +74,34 @@ def test_a_server_whose_state_would_be_lost_stays(whole: Whole) -> None:
     assert before
     assert servers(whole, "owls").keys() == before
     whole.delete("owls", "dogs")
+
+
+def going(whole: Whole, name: str) -> list[str]:
+    """Roles of the job's pods that have been told to stop and have not ended, sorted."""
+    live = [pod for pod in whole.pods(name) if pod["status"]["phase"] in ("Pending", "Running")]
+    told = [pod for pod in live if "deletionTimestamp" in pod["metadata"]]
+    return sorted(pod["metadata"]["labels"]["tranche.dev/role"] for pod in told)
+
+
+def suspend(whole: Whole, name: str, *, suspended: bool) -> None:
+    path = f"/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/{name}"
+    body = {"spec": {"suspend": suspended}}
+    assert whole.cluster.request("PATCH", path, body, "application/merge-patch+json")[0] == 200
+
+
+def test_a_suspended_job_stops_its_workers_first_and_its_server_when_they_have_saved(whole: Whole) -> None:
+    whole.submit("hens", seconds=30.0, checkpoint_seconds=2.0, parameterServers=servers_of(SAVING_SECONDS))
+    whole.until_phase("hens", "Running")
+    (old,) = whole.until("its server runs", lambda: list(servers(whole, "hens")))
+    suspend(whole, "hens", suspended=True)
+    assert whole.until("somebody is told to stop", lambda: going(whole, "hens")) == ["worker"]
+    whole.until("the server is told", lambda: "ps" in going(whole, "hens"))
+    assert going(whole, "hens") == ["ps"], "the workers had gone before"
+    assert [state for _, state in planned(whole, "hens")] == ["Closing"]
+    whole.until_phase("hens", "Suspended")
+    assert planned(whole, "hens") == []
+    suspend(whole, "hens", suspended=False)
+    new = whole.until("another server starts", lambda: list(servers(whole, "hens")))
+    assert [int(name.rpartition("-")[2]) > int(old.rpartition("-")[2]) for name in new] == [True]
+    whole.until_phase("hens", "Running")
+    whole.delete("hens")

@@ -244,6 +244,18 @@ def test_a_chief_that_finds_no_place_and_one_that_is_to_stop_and_has_no_pod_are_
     assert ChiefEnded("default/a", 1) in told
 
 
+def test_a_parameter_server_of_a_chunked_job_that_finds_no_place_is_told_in_time() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a", servers=1, server=worker(0))), NOW)
+    known = {"default/a-ps-0-1": pod("a-ps-0-1", role="ps", phase="Pending")}
+    known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Running", spec={"nodeName": "n1"})
+    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.due(states, NOW + 29, 29.0) == []
+    assert timeouts.due(states, NOW + 30, 30.0) == [WorkerUnschedulable("default/a", 1, "")]
+
+
 def test_the_pod_of_a_deleted_namesake_is_not_the_pod_of_a_window() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)

@@ -1,5 +1,6 @@
 """Idle parameter servers: asked to save and stop, and placed again when the next window opens."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,12 +9,15 @@ from builders import job, node, of_type, planner, worker
 from tranche.model import Report, Resources, WindowState
 from tranche.planner import (
     CloseParameterServer,
+    CloseWindow,
     Event,
     EvictionRefused,
     Instruction,
+    JobChanged,
     JobRemoved,
     JobSubmitted,
     NodeChanged,
+    NodeRemoved,
     OpenWindow,
     ParameterServerLost,
     PlaceParameterServer,
@@ -21,6 +25,8 @@ from tranche.planner import (
     ProgressReported,
     Tick,
     WorkerEnded,
+    WorkerRejected,
+    WorkerUnschedulable,
 )
 from tranche.policies import JobState
 
@@ -177,3 +183,117 @@ def test_a_job_that_waits_for_its_server_to_stop_has_an_estimate_and_can_be_remo
     assert p.plan_of(KEY, IDLE_AT + 1).explanation
     p.handle(JobRemoved(KEY), IDLE_AT + 2)
     assert not p.cluster.nodes["n2"].reserved.cpu
+
+
+def suspend(p: Planner, at: float, *, suspended: bool = True) -> list[Instruction]:
+    old = state_of(p).job
+    return p.handle(JobChanged(replace(old, suspended=suspended, generation=old.generation + 1)), at)
+
+
+def trains(policy: str = "chunk", **changes: Any) -> Planner:
+    """A planner with a job of one worker on n1 and a parameter server on n2."""
+    p = planner(policy, [node("n1"), node("n2", gpus=0)])
+    p.handle(JobSubmitted(job("cats", servers=1, server=worker(0, cpu=63_500), **changes)), 0.0)
+    assert state_of(p).servers[0].planned.node == "n2"
+    return p
+
+
+def worker_ends(p: Planner, at: float) -> list[Instruction]:
+    (attempt,) = state_of(p).runs
+    return p.handle(WorkerEnded(KEY, attempt, "Preempted", at), at)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("durable", [True, None, False])
+def test_the_server_of_a_suspended_job_outlives_its_workers_and_then_saves_and_stops(
+    policy: str, durable: bool | None
+) -> None:
+    p = trains(policy, durable=durable)
+    out = suspend(p, 10.0)
+    assert len(of_type(CloseWindow, out)) == 1
+    assert not of_type(CloseParameterServer, out)
+    assert [s.state for s in p.plan_of(KEY, 10.0).servers] == [WindowState.OPEN]
+    assert len(of_type(CloseParameterServer, worker_ends(p, 12.0))) == 1
+    assert p.cluster.nodes["n2"].reserved.cpu, "it saves there"
+    p.handle(ended(server(p)), 14.0)
+    assert not state_of(p).servers
+    assert not p.cluster.nodes["n2"].reserved.cpu
+
+
+def test_a_job_that_goes_on_before_its_workers_have_stopped_keeps_its_server_and_waits_for_one_that_stops() -> None:
+    p = trains()
+    attempt = server(p)
+    suspend(p, 10.0)
+    suspend(p, 11.0, suspended=False)
+    worker_ends(p, 12.0)
+    assert (server(p), len(state_of(p).runs)) == (attempt, 1)
+    suspend(p, 20.0)
+    worker_ends(p, 21.0)
+    assert not of_type(OpenWindow, suspend(p, 22.0, suspended=False))
+    assert of_type(OpenWindow, p.handle(ended(attempt), 23.0))
+    assert server(p) > attempt
+
+
+def test_a_job_whose_pods_are_refused_for_good_lets_its_server_save_too() -> None:
+    p = trains()
+    assert not of_type(CloseParameterServer, p.handle(WorkerRejected(KEY, "Invalid", "no", permanent=True), 5.0))
+    assert of_type(CloseParameterServer, worker_ends(p, 6.0))
+
+
+def test_a_server_of_a_suspended_job_that_dies_takes_back_what_it_had_not_saved() -> None:
+    p = trains()
+    p.handle(ProgressReported(Report(KEY, server(p), {0: 40}, {0: 40}), 5.0), 5.0)
+    state_of(p).partial[0] = 60.0
+    state_of(p).ledger_changed()
+    suspend(p, 10.0)
+    p.handle(ended(server(p), "Failed", 137), 11.0)
+    assert state_of(p).partial == {0: 40.0}
+    assert not state_of(p).servers, "and none takes its place"
+
+
+def test_what_was_suspended_while_no_scheduler_was_there_is_stopped_by_the_next_one() -> None:
+    p = trains()
+    q = planner("chunk", [node("n1"), node("n2", gpus=0)])
+    halted = replace(state_of(p).job, suspended=True, generation=2)
+    out = q.restore([JobSubmitted(halted, p.plan_of(KEY, 50.0), p.progress_of(KEY))], 50.0)
+    assert len(of_type(CloseWindow, out)) == 1
+    assert of_type(CloseParameterServer, worker_ends(q, 51.0))
+    r = planner("chunk", [node("n1"), node("n2", gpus=0)])
+    q.handle(EvictionRefused(KEY, (server(q),), "budget"), 52.0)
+    out = r.restore([JobSubmitted(halted, replace(q.plan_of(KEY, 52.0)), q.progress_of(KEY))], 53.0)
+    assert [s.state for s in r.plan_of(KEY, 53.0).servers] == [WindowState.CLOSING]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_server_that_finds_no_node_goes_with_the_workers_and_is_tried_elsewhere(policy: str) -> None:
+    p = trains(policy)
+    p.handle(NodeChanged(node("n3", gpus=0)), 1.0)
+    lost = server(p)
+    out = p.handle(WorkerUnschedulable(KEY, lost, "no free ports"), 31.0)
+    assert (len(of_type(CloseWindow, out)), len(of_type(CloseParameterServer, out))) == (1, 1)
+    p.handle(WorkerUnschedulable(KEY, lost, "no free ports"), 31.5)
+    worker_ends(p, 32.0)
+    placed = of_type(PlaceParameterServer, p.handle(ended(lost, "Lost", None), 33.0))
+    assert [one.server.node for one in placed] == ["n3"]
+    assert len(state_of(p).runs) == 1
+
+
+def test_a_server_that_never_had_a_node_has_lost_nothing() -> None:
+    p = idle(saved=30.0)
+    state_of(p).partial[0] = 60.0
+    state_of(p).ledger_changed()
+    p.handle(WorkerUnschedulable(KEY, server(p), "no free ports"), 31.0)
+    p.handle(ended(server(p), "Lost", None), 33.0)
+    assert state_of(p).partial == {0: 60.0}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_workers_whose_lost_server_finds_no_place_let_go_of_their_gpus(policy: str) -> None:
+    p = trains(policy)
+    p.handle(NodeRemoved("n2"), 5.0)
+    p.handle(NodeChanged(node("n1", foreign=Resources(cpu=60_000))), 6.0)
+    out = p.handle(ended(server(p), "Lost", None), 7.0)
+    assert len(of_type(CloseWindow, out)) == 1
+    assert not of_type(PlaceParameterServer, worker_ends(p, 8.0))
+    out = p.handle(NodeChanged(node("n2", gpus=0)), 9.0)
+    assert len(of_type(PlaceParameterServer, out)) == len(of_type(OpenWindow, out)) == 1

@@ -144,3 +144,30 @@ def test_a_pod_that_does_not_report_for_its_job_sends_nothing(tmp_path: Path) ->
 
     with Reporter(assigned(tmp_path, ""), progress) as reporter:
         assert not reporter._thread.is_alive()
+
+
+class Pauses(threading.Event):
+    """Notes how long somebody would wait, a hundred times, and then has them stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.noted.append(timeout or 0.0)
+        if len(self.noted) == 100:
+            self.set()
+        return self.is_set()
+
+
+def test_reports_go_out_every_15_to_30_seconds_and_not_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRANCHE_REPORT_SECONDS", raising=False)
+    reporter, pauses = Reporter(assigned(tmp_path, "http://127.0.0.1:9"), halfway), Pauses()
+    monkeypatch.setattr(reporter, "_send", lambda timeout: None)
+    monkeypatch.setattr(reporter, "_stop", pauses)
+    reporter._run()
+    assert min(pauses.noted) >= 15.0
+    assert max(pauses.noted) <= 30.0
+    assert len(set(pauses.noted)) > 50

@@ -1,0 +1,89 @@
+"""Chunks in queues, and windows, as the planner knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from tranche.model import Window, WindowState
+
+if TYPE_CHECKING:
+    from tranche.policies.jobs import JobState
+
+Key = tuple[float, float, str, int]
+"""Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
+
+
+class Home(NamedTuple):
+    """Where a chunk is bound to train."""
+
+    site: str
+    node: str | None
+    """None on an unlimited site."""
+    slots: tuple[int, ...] = ()
+    """Ordinals of the node's GPUs, in the planner's own count."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An unfinished chunk in the queues of the slots that it is bound to."""
+
+    key: Key
+    state: JobState
+    chunk: int
+    home: Home
+    ready_at: float
+    batch_seconds: float
+
+    def remaining_seconds(self, now: float) -> float:
+        """p̂: the rest of the chunk at its home, in seconds."""
+        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A window that is open or closing, with what is known of its pod."""
+
+    window: Window
+    home: Home
+    opened: float
+    batch_seconds: float
+    handover: bool = False
+    """Its slots were still in use by a worker that is to stop when the window opened."""
+    started: float | None = None
+    """When the worker began to train; None until its pod runs."""
+    since: float | None = None
+    """From when on its progress is estimated by its pace: `started`, or its last report."""
+    counted: float = 0.0
+    """Mini-batches that reports have told of while it ran …"""
+    first_report: tuple[float, float] | None = None
+    """… and of those, when and how many the first one had: between it and the last, the pace is measured."""
+    bound: bool = False
+    """Its pod has a node."""
+    obsolete: bool = False
+    """Its pod asks for what the job's template said before it was changed, so it has to go."""
+    dismissed: bool = False
+    """Its worker has asked for more chunks and was told to exit."""
+    adopted: bool = False
+    """An earlier planner opened it, so nobody knows when."""
+    closed: float | None = None
+    """When it was told to stop."""
+    left: float | None = None
+    """Mini-batches of its chunks that nobody has told of; None until `JobState.left_of` is asked."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether the pod is to stop."""
+        return self.window.state is WindowState.CLOSING
+
+
+class Pace(NamedTuple):
+    """How the windows of a job train while nothing about them changes."""
+
+    at: float
+    done: float
+    """Worker seconds trained then, beyond the ledger."""
+    rate: float
+    """By how much `done` rises per second …"""
+    until: float
+    """… until a window's chunks are probably through, or another window begins."""

@@ -1,0 +1,84 @@
+"""What stopping and starting workers costs, learnt where users do not say, and weighed before anybody is preempted."""
+
+import pytest
+
+from builders import job, node, of_type, planner
+from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
+from tranche.policies import JobState
+
+
+def untold(name: str, at: float = 0.0, **changes: object) -> JobSubmitted:
+    return JobSubmitted(job(name, at, restart_told=False, **changes))  # type: ignore[arg-type]
+
+
+def start(p: Planner, event: JobSubmitted, seconds: float) -> JobState:
+    """The job comes, and its worker trains so long after."""
+    at = event.job.submitted
+    (opened,) = of_type(OpenWindow, p.handle(event, at))
+    p.handle(WorkerStarted(event.job.key, opened.window.attempt, at + seconds), at + seconds)
+    return p.cluster.jobs[event.job.key]
+
+
+def finish(p: Planner, name: str, at: float) -> None:
+    (attempt,) = p.cluster.jobs[f"default/{name}"].runs
+    p.handle(WorkerEnded(f"default/{name}", attempt, "Succeeded", at), at)
+
+
+def test_a_job_costs_what_its_starts_took_and_another_one_what_all_took() -> None:
+    p = planner("chunk", [node("n1", gpus=2)])
+    first = start(p, untold("first"), 20.0)
+    assert first.restart_seconds == 20.0
+    second = start(p, untold("second", 30.0), 4.0)
+    assert second.restart_seconds == 4.0
+    finish(p, "first", 130.0)
+    third = start(p, untold("third", 150.0), 0.0)
+    assert third.restart_seconds == 0.0
+    p.handle(untold("fourth", 160.0), 160.0)
+    assert 0.0 < p.cluster.jobs["default/fourth"].restart_seconds < 20.0
+
+
+def test_the_time_to_save_counts_and_the_wait_for_a_victim_does_not() -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    large = start(p, untold("large", seconds=1e5), 10.0)
+    out = p.handle(untold("small", 20.0, seconds=1.0), 20.0)
+    assert [one.job for one in of_type(CloseWindow, out)] == ["default/large"]
+    p.handle(WorkerEnded("default/large", 1, "Preempted", 26.0), 26.0)
+    assert large.restart_seconds == 16.0
+    p.handle(WorkerStarted("default/small", 1, 27.0), 27.0)
+    assert p.cluster.jobs["default/small"].restart_seconds == 16.0, "as all: its pod had to wait for the other one"
+
+
+def test_what_the_user_says_wins() -> None:
+    p = planner("chunk", [node("n1")])
+    told = start(p, JobSubmitted(job("told", restart_seconds=7.0)), 30.0)
+    assert told.restart_seconds == 7.0
+    nothing = start(planner("chunk", [node("n1")]), JobSubmitted(job("nothing")), 30.0)
+    assert nothing.restart_seconds == 0.0
+
+
+@pytest.mark.parametrize(("seconds", "stopped"), [(1.0, True), (60.0, False)])
+def test_nobody_is_stopped_for_less_than_it_costs(seconds: float, stopped: bool) -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    start(p, untold("running", seconds=100.0), seconds)
+    out = p.handle(untold("waiting", 70.0, seconds=20.0), 70.0)
+    assert bool(of_type(CloseWindow, out)) is stopped
+
+
+def test_a_planner_that_takes_over_knows_nothing_and_learns_again() -> None:
+    p = planner("chunk", [node("n1"), node("n2")])
+    state = start(p, untold("first", seconds=1e4), 20.0)
+    q = planner("chunk", [node("n1"), node("n2")])
+    q.restore([JobSubmitted(state.job, p.plan_of(state.job.key, 50.0), p.progress_of(state.job.key))], 50.0)
+    q.handle(WorkerStarted(state.job.key, 1, 51.0), 51.0)
+    assert q.cluster.jobs[state.job.key].restart_seconds == 0.0, "nobody knows when its window was opened"
+    start(q, untold("second", 60.0), 12.0)
+    assert q.cluster.jobs[state.job.key].restart_seconds == 12.0
+
+
+def test_a_rehearsal_teaches_nothing() -> None:
+    p = planner("chunk", [node("n1")])
+    start(p, untold("first"), 20.0)
+    p.handle(untold("second", 30.0), 30.0)
+    p.forecast(31.0)
+    p.handle(Tick(), 32.0)
+    assert p.cluster.restarts.seconds == 20.0
