@@ -25,11 +25,10 @@ from tranche.kube.leases import DeposedError, Leadership
 from tranche.kube.metrics import Metrics
 from tranche.kube.names import GPU_RESOURCE
 from tranche.live import Controller, ControllerSettings
+from tranche.live.choices import PlannerChoice
 from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
-from tranche.planner import Planner, PlannerSettings
-from tranche.planner.journals import Fact, JournaledPlanner
-from tranche.policies import get_live_policy
+from tranche.planner.journals import Fact
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +52,12 @@ class Options:
     bind: bool
     validate: bool
     journal: Path | None
+
+    def choice(self) -> PlannerChoice:
+        """Which planner is asked for."""
+        return PlannerChoice(
+            self.policy, self.seed, self.gpu_resource, self.server_idle_seconds, dict(self.share_weights)
+        )
 
 
 def _weights(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -125,14 +130,8 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
     async with ApiClient.connect(options.kubeconfig) as client:
         watches = Watches(client)
         metrics = Metrics()
-        settings = PlannerSettings(
-            seed=options.seed,
-            validate=options.validate,
-            server_idle_seconds=options.server_idle_seconds,
-            share_weights=options.share_weights,
-        )
-        policy = get_live_policy(options.policy)
-        planner = JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
+        choice = options.choice()
+        planner = choice.planner(note, validate=options.validate)
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )
@@ -141,7 +140,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
         if options.bind:
             add_bind(app, client, metrics)
         identity = f"{socket.gethostname()}_{os.getpid()}"
-        leadership = Leadership(client, options.lease_namespace, identity)
+        leadership = Leadership(client, options.lease_namespace, identity, annotations=choice.annotations())
         logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
         async with asyncio.TaskGroup() as group:
             tasks = [
