@@ -15,6 +15,7 @@ import msgspec
 import tranche
 from tranche.cli.columns import attempts_text, event_text, plan_text, queue_text, whatif_text
 from tranche.cli.errors import InputError, OneLineCommand
+from tranche.kube.names import GPU_RESOURCE
 
 if TYPE_CHECKING:
     from tranche.client import Client
@@ -124,6 +125,27 @@ def history(job: str, log_lines: int, **values: Any) -> None:
     with opened(values) as client:
         known = client.history(job, log_lines=log_lines)
     answer(values, known, "\n".join(part for part in (attempts_text(known), event_text(known)) if part))
+
+
+@main.command(cls=OneLineCommand)
+@click.option("-A", "--all-namespaces", is_flag=True)
+@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the devices.")
+@click.option("-n", "--namespace", help="Of jobs and pods [default: that of the context].")
+@click.option("--context", help="Of the kubeconfig [default: its current one].")
+@click.option("--kubeconfig", help="File [default: $KUBECONFIG, else ~/.kube/config].")
+def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
+    """Print a snapshot that tranche simulate and tranche replay read: jobs, pods with GPUs, nodes and Sites.
+
+    Environment variables, volumes, annotations and messages are left out.
+    """
+    from tranche.client.snapshots import snapshot
+
+    with opened(values) as client:
+        namespace = "" if all_namespaces else client.namespace
+        taken, notes = client.call(snapshot(client.session, namespace, gpu_resource))
+    click.echo(msgspec.json.format(msgspec.json.encode(taken), indent=1))
+    for note in notes:
+        click.echo(note, err=True)
 
 
 @main.command(cls=OneLineCommand)
