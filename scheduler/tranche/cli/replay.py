@@ -56,7 +56,7 @@ def replay(
     have never seen tranche.
     """
     from tranche.kube.exports import scan_export
-    from tranche.shadow.replays import ReplaySettings
+    from tranche.shadow.replays import ReplaySettings, facts_of
     from tranche.shadow.replays import replay as replayed
 
     settings = ReplaySettings(policies, restart_seconds, never_preempt, seed)
@@ -65,7 +65,7 @@ def replay(
         cluster = chosen_cluster(known, export, values["gpus"], values["cluster"])
         with progress_bar("simulations", quiet=quiet) as on_progress:
             result = replayed(known, cluster, settings, on_progress)
-    facts = _facts(result, known, cluster.name, command_line(context))
+    facts = facts_of(result, known, cluster.name) | {"command": command_line(context), "version": tranche.__version__}
     if form == "json":
         print_json(facts)
     elif form == "csv":
@@ -93,32 +93,6 @@ def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | 
         raise InputError(f"{path} says nothing of nodes: add --gpus N or --cluster FILE, or export nodes too")
     total = sum(node.allocatable.gpus for node in export.nodes)
     return ClusterSpec(f"{total} GPUs on {len(export.nodes)} nodes", export.nodes, export.sites)
-
-
-def _facts(result: "Replay", export: "Export", cluster: str, command: str) -> dict[str, Any]:
-    """The keys of the JSON output."""
-    rows = [
-        {
-            "label": row.label,
-            "policy": row.policy,
-            "durations_told": row.told,
-            **row.summary.as_dict(),
-            "gpu_hours": row.gpu_hours,
-        }
-        for row in result.rows
-    ]
-    return {
-        "rows": rows,
-        "counted": result.counted,
-        "running": result.running,
-        "waiting": export.waiting,
-        "unfit": list(result.unfit),
-        "span_seconds": result.span_seconds,
-        "problems": list(export.problems),
-        "cluster": cluster,
-        "command": command,
-        "version": tranche.__version__,
-    }
 
 
 def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[str]:

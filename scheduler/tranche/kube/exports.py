@@ -95,6 +95,18 @@ def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
     return pile.export(_exported_at(document))
 
 
+def export_of(
+    pods: list[Pod], nodes: list[NodeObject], sites: dict[str, SiteObject], at: float, gpu_resource: str = GPU_RESOURCE
+) -> Export | None:
+    """The same of objects that are at hand, at that time (seconds since the epoch); None if no pod has run."""
+    pile = _Pile("the cluster", gpu_resource)
+    pile.pods, pile.nodes, pile.sites = pods, nodes, sites
+    try:
+        return pile.export(at)
+    except ExportError:
+        return None
+
+
 class _Pile:
     """Items of an export, sorted by kind."""
 

@@ -32,14 +32,17 @@ class PlannerChoice(msgspec.Struct, frozen=True, rename="camel"):
         Raises:
             ValueError: there is no such policy here.
         """
-        settings = PlannerSettings(
+        policy, settings = get_live_policy(self.policy), self.settings(validate=validate)
+        return JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
+
+    def settings(self, *, validate: bool = False) -> PlannerSettings:
+        """Of the planner."""
+        return PlannerSettings(
             seed=self.seed,
             validate=validate,
             server_idle_seconds=self.server_idle_seconds,
             share_weights=self.share_weights,
         )
-        policy = get_live_policy(self.policy)
-        return JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
 
     def annotations(self) -> dict[str, str]:
         """Of the Lease."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tranche.kube.exports import Export
 from tranche.kube.histories import Past
@@ -140,3 +141,27 @@ def _row(label: str, policy: str, jobs: Sequence[JobResult], told: bool, gpus: i
     summary = summarize(SimulationResult(jobs=tuple(jobs), capacity_gpus=gpus))
     hours = sum(job.attained_gpu_seconds + job.lost_gpu_seconds for job in jobs) / 3600
     return Row(label, policy, told, summary, hours)
+
+
+def facts_of(result: Replay, export: Export, cluster: str) -> dict[str, Any]:
+    """The comparison as the command line and the read API give it; these names are an interface."""
+    rows = [
+        {
+            "label": row.label,
+            "policy": row.policy,
+            "durations_told": row.told,
+            **row.summary.as_dict(),
+            "gpu_hours": row.gpu_hours,
+        }
+        for row in result.rows
+    ]
+    return {
+        "rows": rows,
+        "counted": result.counted,
+        "running": result.running,
+        "waiting": export.waiting,
+        "unfit": list(result.unfit),
+        "span_seconds": result.span_seconds,
+        "problems": list(export.problems),
+        "cluster": cluster,
+    }
