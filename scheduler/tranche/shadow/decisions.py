@@ -64,15 +64,8 @@ def decide(watches: Watches, choice: PlannerChoice, now: float) -> list[Decision
     settings = ControllerSettings(choice.gpu_resource)
     Controller(nobody, still, planner, Metrics(), settings, clock=lambda: now).restore()
     running = {event.job.key: event.plan.windows for event in others if event.plan is not None}
-    planner.handle_all(
-        [
-            WorkerStarted(key, one.attempt, one.start)
-            for key, windows in running.items()
-            for one in windows
-            if one.start
-        ],
-        now,
-    )
+    windows = ((key, window) for key, opened in running.items() for window in opened if window.start)
+    planner.handle_all([WorkerStarted(key, window.attempt, window.start) for key, window in windows], now)
     planner.forecast(now)
     states = planner.cluster.jobs.items()
     begun = {key for key, state in states if any(run.started is not None for run in state.runs.values())}
