@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from integration.client.conftest import Run
+from tranche.live.pods import FRESH_SECONDS
 from wholes import API, Whole
 
-CLOSE_SECONDS = 3.0
-"""A plan has whole seconds, and some pass between question and submission."""
+CLOSE_SECONDS = FRESH_SECONDS + 2.0
+"""A plan has whole seconds, and a pod that started less than `FRESH_SECONDS` ago counts as started now."""
 
 
 def moment(text: str) -> float:
