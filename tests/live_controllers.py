@@ -63,7 +63,7 @@ async def taken_over(
     planner = Planner(get_policy(policy), PlannerSettings(validate=True))
     controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW)  # type: ignore[arg-type]
     controller.term = term
-    controller._restore()
+    controller.restore()
     return controller
 
 

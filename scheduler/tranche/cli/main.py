@@ -6,6 +6,7 @@ import tranche
 from tranche.cli.compare import compare
 from tranche.cli.demo import demo
 from tranche.cli.policies import policies
+from tranche.cli.replay import replay
 from tranche.cli.scheduler import scheduler
 from tranche.cli.simulate import simulate
 
@@ -19,5 +20,6 @@ def main() -> None:
 main.add_command(compare)
 main.add_command(demo)
 main.add_command(policies)
+main.add_command(replay)
 main.add_command(scheduler)
 main.add_command(simulate)

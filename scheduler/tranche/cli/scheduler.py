@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from tranche.cli.numbers import LIVE_POLICY, Finite
+from tranche.cli.shadows import run_shadow
 from tranche.extender.apps import create_app
 from tranche.extender.binds import add_bind
 from tranche.extender.reports import create_report_app
@@ -25,11 +26,11 @@ from tranche.kube.leases import DeposedError, Leadership
 from tranche.kube.metrics import Metrics
 from tranche.kube.names import GPU_RESOURCE
 from tranche.live import Controller, ControllerSettings
+from tranche.live.choices import PlannerChoice
 from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
-from tranche.planner import Planner, PlannerSettings
-from tranche.planner.journals import Fact, JournaledPlanner
-from tranche.policies import get_live_policy
+from tranche.planner.journals import Fact
+from tranche.shadow.records import RecordError
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,16 @@ class Options:
     bind: bool
     validate: bool
     journal: Path | None
+    shadow: bool
+    shadow_dir: Path | None
+    shadow_decide_seconds: float
+    shadow_replay_seconds: float
+
+    def choice(self) -> PlannerChoice:
+        """Which planner is asked for."""
+        return PlannerChoice(
+            self.policy, self.seed, self.gpu_resource, self.server_idle_seconds, dict(self.share_weights)
+        )
 
 
 def _weights(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -99,6 +110,20 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append what becomes of every window to this file, a line of JSON each.",
 )
+@click.option("--shadow", is_flag=True, help="Write nothing: record what other schedulers do, and what we would have.")
+@click.option(
+    "--shadow-dir",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    help="Of the records of shadow mode [default: in memory].",
+)
+@click.option("--shadow-decide-seconds", default=60.0, show_default=True, type=Finite(0.1, 1e6), hidden=True)
+@click.option(
+    "--shadow-replay-seconds",
+    default=3600.0,
+    show_default=True,
+    type=Finite(0.1, 1e7),
+    help="Between two comparisons of shadow mode.",
+)
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
 def scheduler(log_level: str, **options: object) -> None:
     """Plan TrainingJobs and answer kube-scheduler as its extender."""
@@ -113,7 +138,7 @@ def scheduler(log_level: str, **options: object) -> None:
             asyncio.run(_main(chosen, note))
     except* DeposedError as group:
         raise click.ClickException(f"another scheduler has taken over: {group.exceptions[0]}") from None
-    except* (ApiError, JournalError) as group:
+    except* (ApiError, JournalError, RecordError) as group:
         raise click.ClickException(str(group.exceptions[0])) from None
 
 
@@ -123,16 +148,16 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with ApiClient.connect(options.kubeconfig) as client:
+        if options.shadow:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(_shadow(client, options))
+                await _first(stopping, [watching])
+                watching.cancel()
+            return
         watches = Watches(client)
         metrics = Metrics()
-        settings = PlannerSettings(
-            seed=options.seed,
-            validate=options.validate,
-            server_idle_seconds=options.server_idle_seconds,
-            share_weights=options.share_weights,
-        )
-        policy = get_live_policy(options.policy)
-        planner = JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
+        choice = options.choice()
+        planner = choice.planner(note, validate=options.validate)
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )
@@ -141,7 +166,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
         if options.bind:
             add_bind(app, client, metrics)
         identity = f"{socket.gethostname()}_{os.getpid()}"
-        leadership = Leadership(client, options.lease_namespace, identity)
+        leadership = Leadership(client, options.lease_namespace, identity, annotations=choice.annotations())
         logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -158,6 +183,11 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
             await _first(stopping, tasks)
             for task in (freezing, *tasks):
                 task.cancel()
+
+
+async def _shadow(client: ApiClient, options: Options) -> None:
+    intervals = options.shadow_decide_seconds, options.shadow_replay_seconds
+    await run_shadow(client, options.choice(), options.host, options.port, options.shadow_dir, intervals)
 
 
 async def _freeze(watches: Watches) -> None:

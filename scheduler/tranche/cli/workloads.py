@@ -12,7 +12,7 @@ from tranche.cli.errors import InputError, input_errors
 from tranche.cli.numbers import SECONDS, SHARE, SIGMA, SIZE, Finite
 
 if TYPE_CHECKING:
-    from tranche.simulation.clusters import ClusterSpec
+    from tranche.kube.exports import Export
     from tranche.simulation.recipes import Cluster, Log, Recipe, Workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -138,10 +138,11 @@ def setting(options: WorkloadOptions) -> Setting:
     """
     from tranche.simulation.recipes import Recipe
 
-    _contradictions(options)
     with input_errors():
-        cluster, cluster_name = _cluster(options)
-        workload, skipped, mode, load = _workload(options)
+        export = _export(options)
+        _contradictions(options, bare=not (export and export.nodes))
+        cluster, cluster_name = _cluster(options, export)
+        workload, skipped, mode, load = _workload(options, export)
     recipe = Recipe(
         workload,
         cluster,
@@ -156,12 +157,25 @@ def setting(options: WorkloadOptions) -> Setting:
     return Setting(recipe, str(source), cluster_name, mode, load, skipped)
 
 
-def _contradictions(options: WorkloadOptions) -> None:
+def _export(options: WorkloadOptions) -> "Export | None":
+    """The history of a cluster, if that is what is given."""
+    from tranche.kube.exports import scan_export
+
+    if options.trace is None or options.layout != "auto" or not _is_json(options.trace):
+        return None
+    export = scan_export(options.trace)
+    if export.problems and options.on_error == "stop":
+        more = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
+        raise InputError(f"{export.problems[0]}{more}")
+    return export
+
+
+def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
     """One sentence for the first thing that does not go together."""
     clusters = [f"--{name}" for name in ("gpus", "cluster", "preset") if getattr(options, name) is not None]
     drawn = [f"--{name.replace('_', '-')}" for name in ("jobs", "chunk_scale") if getattr(options, name) is not None]
     refused = [
-        (not clusters, "no cluster is given: add --gpus N, --cluster FILE or --preset NAME"),
+        (not clusters and bare, "no cluster is given: add --gpus N, --cluster FILE or --preset NAME"),
         (len(clusters) > 1, f"{' and '.join(clusters)} contradict each other: one cluster at a time"),
         (
             options.arrivals is None and options.trace is None,
@@ -200,8 +214,8 @@ def _contradictions(options: WorkloadOptions) -> None:
             raise InputError(sentence)
 
 
-def _cluster(options: WorkloadOptions) -> "tuple[Cluster, str]":
-    from tranche.simulation.clusters import pool, read_cluster
+def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluster, str]":
+    from tranche.simulation.clusters import ClusterSpec, pool, read_cluster
     from tranche.simulation.presets import PRESETS
     from tranche.simulation.recipes import FixedCluster, PresetCluster
 
@@ -210,12 +224,16 @@ def _cluster(options: WorkloadOptions) -> "tuple[Cluster, str]":
             raise InputError(f"unknown preset {options.preset!r}; choose one of: {', '.join(sorted(PRESETS))}")
         return PresetCluster(options.preset), options.preset
     if options.cluster is not None:
-        spec: ClusterSpec = read_cluster(options.cluster)
-        return FixedCluster(spec), str(options.cluster)
+        return FixedCluster(read_cluster(options.cluster)), str(options.cluster)
+    if options.gpus is None and export is not None:
+        name = f"the {len(export.nodes)} nodes of the export"
+        return FixedCluster(ClusterSpec(name, export.nodes, export.sites)), name
     return FixedCluster(pool(options.gpus or 0)), f"{options.gpus} GPUs"
 
 
-def _workload(options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
+def _workload(
+    options: WorkloadOptions, export: "Export | None"
+) -> "tuple[Workload, tuple[str, ...], str, float | None]":
     """The jobs, what could not be read, the mode and the load if none is given."""
     from tranche.simulation.recipes import DrawnJobs, LoggedJobs
 
@@ -224,8 +242,8 @@ def _workload(options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str
         drawn = DrawnJobs(log, options.jobs or min(DRAWN_JOBS, len(log.rows())), options.chunk_scale or 1.0)
         return drawn, skipped, "elastic", DRAWN_LOAD
     trace = options.trace or Path()
-    if options.layout == "auto" and _is_json(trace):
-        return _recorded(trace, options)
+    if export is not None:
+        return _recorded(export, options)
     log, skipped = _log(trace, options)
     mode = options.mode or "gang"
     workload = LoggedJobs(
@@ -240,17 +258,14 @@ def _workload(options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str
     return workload, skipped, mode, None
 
 
-def _recorded(path: Path, options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
+def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
     """The history of a cluster."""
-    from tranche.kube.exports import read_export, scan_export
     from tranche.simulation.recipes import GivenJobs
 
     for name in ("mode", "chunks_per_gpu", "resample"):
         if getattr(options, name):
-            raise InputError(f"--{name.replace('_', '-')} concerns a log; {path} is a cluster's history, as it was")
-    if options.on_error == "stop":
-        return GivenJobs(tuple(read_export(path)), options.limit), (), "recorded", None
-    export = scan_export(path)
+            what = f"--{name.replace('_', '-')} concerns a log"
+            raise InputError(f"{what}; {options.trace} is a cluster's history, as it was")
     return GivenJobs(export.jobs, options.limit), export.problems, "recorded", None
 
 

@@ -8,11 +8,15 @@ import msgspec
 
 from tranche.extender.views import View
 from tranche.kube.memberships import DEFAULT_SITE
+from tranche.kube.names import CONDITION_PLANNED
 from tranche.kube.resources import Resource, TrainingJob
 from tranche.model import Resources
 
 Progress = Callable[[str], Any]
 """From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""
+
+
+NOT_PLANNED = "not planned yet: tranche's scheduler has not seen it, or does not run"
 
 
 def not_planning(key: str) -> None:
@@ -73,7 +77,7 @@ def list_jobs(view: View, namespace: str = "", phase: str = "", after: str = "",
     for key in sorted(key for key in view.jobs if key > after):
         job = view.jobs[key]
         if namespace in ("", job.metadata.namespace) and phase in ("", _phase(job)):
-            found.append(JobSummary(**_summary(job)))
+            found.append(summary(job))
             if len(found) == limit:
                 break
     return found
@@ -82,8 +86,21 @@ def list_jobs(view: View, namespace: str = "", phase: str = "", after: str = "",
 def read_job(view: View, namespace: str, name: str, progress: Progress = not_planning) -> JobDetail | None:
     """One job; None if there is none. Its progress is the planner's, or else what was written last."""
     job = view.jobs.get(f"{namespace}/{name}")
-    if job is None:
-        return None
+    return None if job is None else detail(job, progress(job.key))
+
+
+def summary(job: TrainingJob) -> JobSummary:
+    """One job in a list, by what the API server has of it."""
+    return JobSummary(**_summary(job))
+
+
+def detail(job: TrainingJob, known: Any = None) -> JobDetail:
+    """One job alone.
+
+    Args:
+        job: As the API server has it.
+        known: How far it is by the planner's word; None: what was written last.
+    """
     plan, ledger = job.status.plan, job.status.progress
     return JobDetail(
         **_summary(job),
@@ -93,13 +110,23 @@ def read_job(view: View, namespace: str, name: str, progress: Progress = not_pla
         plan=f"{plan.term}.{plan.revision}" if plan else "",
         preemptions=ledger.preemptions if ledger else 0,
         failures=ledger.failures if ledger else 0,
-        trained=_trained(progress(job.key), job),
+        trained=_trained(known, job),
         homes=dict(plan.homes) if plan else {},
         windows=_dumped(plan.workers if plan else ()),
         parameter_servers=_dumped(plan.parameter_servers if plan else ()),
         chief=next(iter(_dumped([plan.chief])), None) if plan and plan.chief else None,
         conditions=_dumped(job.status.conditions),
     )
+
+
+def sentence(job: TrainingJob) -> str:
+    """What the job does, or what it waits for; never empty."""
+    if job.status.plan is not None and job.status.plan.explanation:
+        return job.status.plan.explanation
+    refused = next(
+        (c.message for c in job.status.conditions if c.type == CONDITION_PLANNED and c.status == "False"), ""
+    )
+    return refused or NOT_PLANNED
 
 
 def list_sites(view: View) -> list[SiteSummary]:

@@ -45,13 +45,13 @@ class ApiClient:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, kubeconfig: str | None = None) -> AsyncIterator[Self]:
+    async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator[Self]:
         """Open a session with the credentials that `Credentials.load` finds; no request is made yet.
 
         Raises:
             Unreachable: if there are no usable credentials.
         """
-        credentials = await Credentials.load(kubeconfig)
+        credentials = await Credentials.load(kubeconfig, context)
         # Compression costs both ends more than the bytes that it saves within a cluster.
         headers = {"User-Agent": f"tranche/{__version__}", "Accept": "application/json", "Accept-Encoding": "identity"}
         connector = aiohttp.TCPConnector(limit=CONNECTIONS)

@@ -22,8 +22,11 @@ log = logging.getLogger(__name__)
 class Credentials:
     """One cluster's address, TLS context and headers; everything that blocks runs in a thread."""
 
-    def __init__(self, kubeconfig: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, kubeconfig: str | None, clock: Callable[[], float] = time.monotonic, context: str | None = None
+    ) -> None:
         self._kubeconfig = kubeconfig
+        self._context_name = context
         self._clock = clock
         self._lock = asyncio.Lock()
         self._configuration: Any = None
@@ -32,13 +35,17 @@ class Credentials:
         self._read_at = 0.0
 
     @classmethod
-    async def load(cls, kubeconfig: str | None = None) -> Self:
+    async def load(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
         """Read the given kubeconfig, else ``$KUBECONFIG``, else the pod's service account, else ``~/.kube/config``.
 
+        Args:
+            kubeconfig: File, or files with colons between them.
+            context: Of the kubeconfig; default: its current one.
+
         Raises:
-            Unreachable: if none of them can be read.
+            Unreachable: if none of them can be read, or there is no such context.
         """
-        credentials = cls(kubeconfig)
+        credentials = cls(kubeconfig, context=context)
         await credentials.renew()
         return credentials
 
@@ -76,7 +83,7 @@ class Credentials:
         """
         async with self._lock:
             try:
-                self._configuration = await asyncio.to_thread(_configure, self._kubeconfig)
+                self._configuration = await asyncio.to_thread(_configure, self._kubeconfig, self._context_name)
                 self._context = await asyncio.to_thread(_context, self._configuration)
                 await self._refresh()
             except (config.ConfigException, OSError, ValueError) as error:
@@ -97,16 +104,29 @@ class Credentials:
         self._headers = {"Authorization": key.strip()} if key else {}
 
 
-def _configure(kubeconfig: str | None) -> Any:
-    configuration = client.Configuration()
+def uses_service_account(kubeconfig: str | None, context: str | None) -> bool:
+    """Whether nobody names a kubeconfig and we are a pod."""
     in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and os.path.exists(
         config.incluster_config.SERVICE_TOKEN_FILENAME
     )
-    if kubeconfig is None and "KUBECONFIG" not in os.environ and in_cluster:
+    return kubeconfig is None and context is None and "KUBECONFIG" not in os.environ and in_cluster
+
+
+def chosen_file(kubeconfig: str | None) -> str | None:
+    """The file that is named, by the caller or the environment, now: the package looks when it is imported."""
+    return kubeconfig or os.environ.get("KUBECONFIG")
+
+
+def _configure(kubeconfig: str | None, context: str | None = None) -> Any:
+    configuration = client.Configuration()
+    if uses_service_account(kubeconfig, context):
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     else:
         config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=kubeconfig, client_configuration=configuration, persist_config=False
+            config_file=chosen_file(kubeconfig),
+            context=context,
+            client_configuration=configuration,
+            persist_config=False,
         )
     return configuration
 

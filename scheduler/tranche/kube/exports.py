@@ -1,23 +1,36 @@
-"""A cluster's history as jobs for the simulator: what ``kubectl get trainingjobs -A -o json`` prints."""
+"""A cluster's history as jobs for the simulator: what ``kubectl tranche export`` or ``kubectl get … -o json`` prints.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+TrainingJobs tell of themselves; other training is put together from its pods (`tranche.kube.histories`); nodes and
+Sites say what it all ran on.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from math import inf, isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from pydantic import ValidationError
 
-from tranche.kube.converts import to_job
+from tranche.kube.converts import to_job, to_site
+from tranche.kube.histories import WORKLOADS, Past, histories, is_foreign, latest
+from tranche.kube.memberships import site_of
 from tranche.kube.names import GPU_RESOURCE
-from tranche.kube.resources import TrainingJob
-from tranche.model import Job
+from tranche.kube.objects import NodeObject, Pod, node_of
+from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.structs import Metadata
+from tranche.model import Job, Node, Resources, Site
 
 MAX_BYTES = 2**30
 """Largest export that is read, unlike a log at once: some 200,000 jobs."""
 _KIND = "TrainingJob"
 _COMMAND = "kubectl get trainingjobs -A -o json"
+_WHOLE = "kubectl get pods,nodes,jobs -A -o json"
+ANNOTATION_EXPORTED = "tranche.dev/exported-at"
+"""Of a List: when it was made; what runs has run until then."""
 
 
 class ExportError(ValueError):
@@ -32,6 +45,13 @@ class Export:
     """By submission, then by key; `Job.submitted` counts seconds from the earliest of them."""
     problems: tuple[str, ...]
     """Items that are no job for the simulator: one line each with file, item and reason."""
+    pasts: Mapping[str, Past] = field(default_factory=lambda: MappingProxyType({}))
+    """How those that have begun fared, by key, on the same clock."""
+    nodes: tuple[Node, ...] = ()
+    """Empty: the export says nothing of them. All are taken for healthy and free of other pods."""
+    sites: tuple[Site, ...] = ()
+    waiting: int = 0
+    """Jobs of other schedulers that have not begun; they are left out."""
 
 
 def read_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> list[Job]:
@@ -61,36 +81,136 @@ def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
     been timed, would be an invention here.
 
     Args:
-        path: A List of TrainingJobs, or one TrainingJob.
+        path: A List of TrainingJobs, pods, nodes, Sites and workloads of other kinds, or one TrainingJob.
         gpu_resource: Name of the GPUs' resource.
 
     Raises:
         ExportError: one line, if the file as a whole cannot be read or no item is a job for the simulator.
     """
     name = str(path) if str(path).isprintable() else ascii(str(path))
-    jobs: list[Job] = []
-    problems: list[str] = []
-    keys: set[str] = set()
-    for index, item in enumerate(_items(path, name)):
-        try:
-            job = _job(item, gpu_resource)
-            if job.key in keys:
-                raise ValueError("is there twice")
-        except ValueError as error:
-            problems.append(f"{name}: {_title(item, index)}: {_one_line(error)}")
-        else:
-            keys.add(job.key)
-            jobs.append(job)
-    if not jobs:
-        more = f": {problems[0]}" if problems else f": make it with {_COMMAND}"
-        raise ExportError(f"{name}: holds no {_KIND} that can be simulated{more}")
-    first = min(job.submitted for job in jobs)
-    moved = (replace(job, submitted=job.submitted - first) for job in jobs)
-    return Export(tuple(sorted(moved, key=lambda job: (job.submitted, job.key))), tuple(problems))
-
-
-def _items(path: Path, name: str) -> list[Any]:
+    pile = _Pile(name, gpu_resource)
     document = _document(path, name)
+    for index, item in enumerate(_items(document, name)):
+        pile.sort(item, index)
+    return pile.export(_exported_at(document))
+
+
+def export_of(
+    pods: list[Pod], nodes: list[NodeObject], sites: dict[str, SiteObject], at: float, gpu_resource: str = GPU_RESOURCE
+) -> Export | None:
+    """The same of objects that are at hand, at that time (seconds since the epoch); None if no pod has run."""
+    pile = _Pile("the cluster", gpu_resource)
+    pile.pods, pile.nodes, pile.sites = pods, nodes, sites
+    try:
+        return pile.export(at)
+    except ExportError:
+        return None
+
+
+class _Pile:
+    """Items of an export, sorted by kind."""
+
+    def __init__(self, name: str, gpu_resource: str) -> None:
+        self.name = name
+        self.gpu_resource = gpu_resource
+        self.jobs: dict[str, Job] = {}
+        self.pasts: dict[str, Past] = {}
+        self.problems: list[str] = []
+        self.pods: list[Pod] = []
+        self.nodes: list[NodeObject] = []
+        self.sites: dict[str, SiteObject] = {}
+        self.submissions: dict[str, float] = {}
+
+    def sort(self, item: object, index: int) -> None:
+        """Take one item in; what cannot be used becomes a problem."""
+        try:
+            self._take(item)
+        except ValueError as error:
+            self.problems.append(f"{self.name}: {_title(item, index)}: {_one_line(error)}")
+
+    def _take(self, item: object) -> None:
+        kind = item.get("kind", _KIND) if isinstance(item, Mapping) else None
+        if kind == "Pod":
+            pod = msgspec.convert(item, Pod)
+            if is_foreign(pod, self.gpu_resource):
+                self.pods.append(pod)
+        elif kind == "Node":
+            self.nodes.append(msgspec.convert(item, NodeObject))
+        elif kind == "Site":
+            site = SiteObject.model_validate(item)
+            self.sites[site.metadata.name] = site
+        elif kind in WORKLOADS:
+            metadata = msgspec.convert(item, _Workload).metadata
+            if metadata.creation_timestamp is not None:
+                self.submissions[f"{metadata.namespace}/{metadata.name}"] = metadata.creation_timestamp.timestamp()
+        else:
+            job, past = _job(item, self.gpu_resource)
+            if job.key in self.jobs:
+                raise ValueError("is there twice")
+            self.jobs[job.key] = job
+            if past is not None:
+                self.pasts[job.key] = past
+
+    def export(self, exported_at: float | None) -> Export:
+        """Everything put together.
+
+        Raises:
+            ExportError: there is no job.
+        """
+        ended = latest(self.pods, (past.completed for past in self.pasts.values()))
+        others, waiting = histories(
+            self.pods, ended if exported_at is None else exported_at, self.submissions, self.gpu_resource
+        )
+        for job, past in others:
+            if job.key in self.jobs:
+                self.problems.append(f"{self.name}: {job.key}: is a TrainingJob and a job of other pods: left out")
+                continue
+            self.jobs[job.key], self.pasts[job.key] = job, past
+        if not self.jobs:
+            more = f": {self.problems[0]}" if self.problems else f": make it with {_COMMAND}, or {_WHOLE}"
+            raise ExportError(f"{self.name}: holds no {_KIND} that can be simulated, nor pods that used GPUs{more}")
+        first = min(job.submitted for job in self.jobs.values())
+        jobs = (replace(job, submitted=job.submitted - first) for job in self.jobs.values())
+        return Export(
+            tuple(sorted(jobs, key=lambda job: (job.submitted, job.key))),
+            tuple(self.problems),
+            {key: past.moved(first) for key, past in self.pasts.items()},
+            tuple(self._nodes()),
+            tuple(to_site(site) for site in self.sites.values()),
+            waiting,
+        )
+
+    def _nodes(self) -> Iterator[Node]:
+        for observed in sorted(self.nodes, key=lambda node: node.metadata.name):
+            site = site_of(observed.metadata.labels, self.sites)
+            if site is None:
+                continue
+            try:
+                node = node_of(observed, site, Resources(), self.gpu_resource)
+            except ValueError as error:
+                self.problems.append(f"{self.name}: node {observed.metadata.name}: {_one_line(error)}")
+                continue
+            yield replace(node, ready=True, unschedulable=False)
+
+
+class _Workload(msgspec.Struct):
+    """An object that had pods."""
+
+    metadata: Metadata
+
+
+def _exported_at(document: Any) -> float | None:
+    """When the export was made, if it says so."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    text = annotations.get(ANNOTATION_EXPORTED) if isinstance(annotations, dict) else None
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _items(document: Any, name: str) -> list[Any]:
     if isinstance(document, dict) and document.get("kind") == _KIND:
         return [document]
     items = document.get("items") if isinstance(document, dict) else None
@@ -115,8 +235,8 @@ def _document(path: Path, name: str) -> Any:
         raise ExportError(f"{name}: is no JSON: {_one_line(error)}: make it with {_COMMAND}") from None
 
 
-def _job(item: object, gpu_resource: str) -> Job:
-    """One item as a job; a ValueError says why it is none."""
+def _job(item: object, gpu_resource: str) -> tuple[Job, Past | None]:
+    """One item as a job, and how it fared if it is over; a ValueError says why it is none."""
     if not isinstance(item, Mapping) or item.get("kind", _KIND) != _KIND:
         kind = item.get("kind") if isinstance(item, Mapping) else type(item).__name__
         raise ValueError(f"is a {str(kind)[:40]}, not a {_KIND}: make the export with {_COMMAND}")
@@ -126,7 +246,7 @@ def _job(item: object, gpu_resource: str) -> Job:
     job = replace(to_job(resource, gpu_resource), staged=False)  # nothing simulates its staging pods
     measured = _measured_step_seconds(resource, job)
     if measured is not None:
-        return replace(job, step_seconds=measured, gradient_bits=0.0, suspended=False)
+        return replace(job, step_seconds=measured, gradient_bits=0.0, suspended=False), _past(resource, job)
     spec = resource.spec
     if not (spec.estimated_duration or (spec.model and spec.model.step_time)):
         phase = resource.status.phase or "not planned yet"
@@ -136,7 +256,23 @@ def _job(item: object, gpu_resource: str) -> Job:
         )
     if not 0 < job.step_seconds < inf:
         raise ValueError("has an estimate of no time at all, or of no finite one: correct it in the export")
-    return job
+    return job, None
+
+
+def _past(resource: TrainingJob, job: Job) -> Past | None:
+    """How a TrainingJob that has succeeded fared; None if it does not say when."""
+    status = resource.status
+    if status.start_time is None or status.completion_time is None or status.progress is None:
+        return None
+    return Past(
+        key=job.key,
+        submitted=job.submitted,
+        started=status.start_time.timestamp(),
+        completed=status.completion_time.timestamp(),
+        gpus=job.gpus * job.width,
+        gpu_seconds=status.progress.attained_seconds,
+        end="Succeeded",
+    )
 
 
 def _measured_step_seconds(resource: TrainingJob, job: Job) -> float | None:

@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from tranche.kube.clients import ApiClient
@@ -54,6 +55,7 @@ class Leadership:
         identity: str,
         settings: LeaseSettings | None = None,
         *,
+        annotations: Mapping[str, str] = MappingProxyType({}),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -64,6 +66,7 @@ class Leadership:
             namespace: Of the Lease.
             identity: Who we are: the pod's name. A process that finds itself as the holder is its own successor.
             settings: Name and times.
+            annotations: Of the Lease while it is ours.
             clock: Monotonic seconds; goes on while the process is stopped.
             sleep: Waits by that clock.
         """
@@ -72,6 +75,7 @@ class Leadership:
         self._namespace = namespace
         self._identity = identity
         self._settings = settings or LeaseSettings()
+        self._annotations = annotations
         self._clock = clock
         self._sleep = sleep
         self._lease: dict[str, Any] = {}
@@ -171,7 +175,10 @@ class Leadership:
         }
         exists = "resourceVersion" in lease["metadata"]
         method, path = ("PUT", f"{self._collection}/{name}") if exists else ("POST", self._collection)
-        body, timeout = {**lease, "spec": spec}, self._settings.duration / 2
+        metadata = lease["metadata"]
+        if self._annotations:
+            metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **self._annotations}}
+        body, timeout = {**lease, "metadata": metadata, "spec": spec}, self._settings.duration / 2
         try:
             answer = await self._client.request(method, path, body=body, timeout=timeout)
         except ApiError as error:

@@ -26,6 +26,7 @@ __all__ = [
     "started_at",
     "template_shape",
     "termination_progress",
+    "trainer",
 ]
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -159,20 +160,20 @@ def outcome(pod: Pod) -> Literal["Succeeded", "Preempted", "Failed"]:
 
 def exit_code(pod: Pod) -> int | None:
     """Of the training container; None while it has not ended."""
-    terminated = _trainer(pod).terminated
+    terminated = trainer(pod).terminated
     return terminated.exit_code if terminated else None
 
 
 def started_at(pod: Pod) -> float | None:
     """When the training container started, in seconds since the epoch (whole ones); None if it has not."""
-    state = _trainer(pod)
+    state = trainer(pod)
     at = state.running.started_at if state.running else state.terminated.started_at if state.terminated else None
     return at.timestamp() if at else None
 
 
 def run_seconds(pod: Pod) -> float:
     """How long the first container of a pod that is over ran (whole seconds); 0 if it never did."""
-    terminated = _trainer(pod).terminated
+    terminated = trainer(pod).terminated
     if terminated is None or terminated.started_at is None or terminated.finished_at is None:
         return 0.0
     return (terminated.finished_at - terminated.started_at).total_seconds()
@@ -185,7 +186,7 @@ def termination_progress(pod: Pod) -> dict[int, float] | None:
 
     None without such a message: the text is the container's, so anything may stand there.
     """
-    terminated = _trainer(pod).terminated
+    terminated = trainer(pod).terminated
     if terminated is None:
         return None
     try:
@@ -194,7 +195,7 @@ def termination_progress(pod: Pod) -> dict[int, float] | None:
         return None
 
 
-def _trainer(pod: Pod) -> ContainerState:
+def trainer(pod: Pod) -> ContainerState:
     """State of the container that trains: the first one of the specification."""
     first = pod.spec.containers[0].name if pod.spec.containers else ""
     statuses = pod.status.container_statuses

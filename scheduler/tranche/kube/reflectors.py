@@ -166,6 +166,14 @@ class Reflector(Generic[T]):
             await self._sleep(max(pause * (0.5 + self._jitter()), asked or 0.0))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
+    async def read(self) -> None:
+        """Bring the store up to date once, without following what changes.
+
+        Raises:
+            ApiError: if the API server refuses.
+        """
+        await self._list()
+
     async def _round(self) -> Exception | None:
         """One watch, after a list if one is due; returns what ended it, None if the server did in the ordinary way."""
         try:

@@ -127,7 +127,7 @@ class Controller:
         logger.info("ready; waiting for the lease")
         self.term = await leadership.take(self._largest_term)
         try:
-            self._restore()
+            self.restore()
             writing = self.writer.run(lambda: leadership.held)
             await run_for_ever(
                 lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
@@ -161,7 +161,7 @@ class Controller:
 
     # ---- events in
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
         """Build the planner's state from the API server: sites, nodes, jobs with their plans, then pods."""
         self._changes.clear()
         now = self._since = self.clock()

@@ -1,7 +1,7 @@
 """The watches that planner and extender share."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,8 +20,8 @@ API = "/apis/tranche.dev/v1alpha1"
 class Watches:
     """Reflectors of pods, nodes, TrainingJobs, Sites and ResourceQuotas."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", decode_pod)
+    def __init__(self, client: ApiClient, decode: Callable[[bytes], Pod] = decode_pod) -> None:
+        self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", decode)
         self.nodes: Reflector[NodeObject] = Reflector(client, "/api/v1/nodes", msgspec.json.Decoder(NodeObject).decode)
         self.jobs: Reflector[TrainingJob] = Reflector(client, f"{API}/trainingjobs", TrainingJob.model_validate_json)
         self.sites: Reflector[SiteObject] = Reflector(client, f"{API}/sites", SiteObject.model_validate_json)
@@ -36,6 +36,14 @@ class Watches:
     def __iter__(self) -> Iterator[tuple[str, Reflector[Any]]]:
         yield from (("pods", self.pods), ("nodes", self.nodes), ("jobs", self.jobs), ("sites", self.sites))
         yield ("quotas", self.quotas)
+
+    def still(self) -> "Watches":
+        """What is known now, without what comes; for planners on paper, which are never told of changes."""
+        nobody: Any = None  # nothing is asked for
+        copy = Watches(nobody)
+        for kind, reflector in self:
+            copy.by_kind(kind).store.update(reflector.store)
+        return copy
 
     def unsynced(self) -> list[str]:
         """Which watches are not in step yet."""

@@ -136,7 +136,7 @@ def test_only_a_job_that_is_not_over_stays_suspended(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": "Pod"}, "default/job-1650: is a Pod, not a TrainingJob: make the export with kubectl get"),
+        ({"kind": "Secret"}, "default/job-1650: is a Secret, not a TrainingJob: make the export with kubectl get"),
         ({"metadata": {"name": "x"}}, "/x: has no metadata.creationTimestamp"),
         ({"metadata": {}}, "items[0]: metadata.name: Field required"),
         ({"metadata": {"name": "a\nb"}}, "'/a\\nb': has no metadata.creationTimestamp"),
@@ -187,7 +187,10 @@ def test_several_problems_are_counted_and_a_job_that_is_there_twice_is_one(path:
         (b"[]", "is no List of objects: make it with kubectl get trainingjobs -A -o json"),
         (b"5", "is no List of objects"),
         (b'{"kind": "List", "items": {}}', "is no List of objects"),
-        (b'{"kind": "List", "items": []}', "holds no TrainingJob that can be simulated: make it with"),
+        (
+            b'{"kind": "List", "items": []}',
+            "can be simulated, nor pods that used GPUs: make it with",
+        ),
         (b'{"kind": "List", "items": [5]}', "items[0]: is a int, not a TrainingJob"),
     ],
 )

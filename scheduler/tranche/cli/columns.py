@@ -1,0 +1,104 @@
+"""Columns as kubectl prints them: plain text, as wide as need be."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tranche.client.attempts import Attempt, History
+from tranche.client.whatifs import WhatIf
+from tranche.extender.reads import JobDetail, JobSummary
+
+GAP = "   "
+NONE = "-"
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with its headings; nothing is cut, and the last column is not filled up."""
+    lines = [list(heads), *([cell or NONE for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines)
+    return "\n".join(GAP.join(line).rstrip() for line in padded) + "\n"
+
+
+def moment(at: datetime | str | None) -> str:
+    """In UTC, such as ``2026-11-22 14:20:00Z``; "" without one."""
+    known = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return known.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if known else ""
+
+
+def queue_text(jobs: Sequence[JobSummary], namespace: str) -> str:
+    """Of all namespaces if that one is empty."""
+    if not jobs:
+        return f"no TrainingJob runs or waits in {f'namespace {namespace}' if namespace else 'any namespace'}"
+    heads = ["NAME", "PHASE", "DONE", "START", "COMPLETION", "WHY"]
+    rows = [
+        [job.name, job.phase, job.chunks, moment(job.planned_start), moment(job.planned_completion), job.explanation]
+        for job in jobs
+    ]
+    if not namespace:
+        heads = ["NAMESPACE", *heads]
+        rows = [[job.namespace, *row] for job, row in zip(jobs, rows, strict=True)]
+    return columns(heads, rows)
+
+
+def plan_text(job: JobDetail) -> str:
+    """Facts, then windows and helpers."""
+    facts = [
+        ("job", f"{job.namespace}/{job.name}"),
+        ("phase", job.phase),
+        ("why", job.explanation),
+        ("done", job.chunks),
+        ("planned start", moment(job.planned_start)),
+        ("planned completion", moment(job.planned_completion)),
+        ("started", moment(job.started)),
+        ("completed", moment(job.completed)),
+        ("preemptions", str(job.preemptions)),
+        ("failures", str(job.failures)),
+    ]
+    text = "".join(f"{name:<20}{value}\n" for name, value in facts if value)
+    helpers = [("ps", one) for one in job.parameter_servers] + ([("chief", job.chief)] if job.chief else [])
+    rows = [_row(role, one) for role, one in [*helpers, *(("worker", one) for one in job.windows)]]
+    if rows:
+        text += "\n" + columns(["ROLE", "INDEX", "ATTEMPT", "STATE", "SITE", "NODE", "CHUNKS", "START", "END"], rows)
+    return text
+
+
+def whatif_text(told: WhatIf) -> str:
+    """What would be planned."""
+    facts = [
+        ("job", f"{told.namespace}/{told.name}"),
+        ("planned start", moment(told.planned_start) or "never"),
+        ("planned completion", moment(told.planned_completion) or "never"),
+        ("why", told.explanation),
+        ("policy", told.policy),
+    ]
+    return "".join(f"{name:<20}{value}\n" for name, value in facts)
+
+
+def _row(role: str, one: dict[str, Any]) -> list[str]:
+    chunks = ",".join(map(str, one.get("chunks", ())))
+    numbers = [str(one["index"]), str(one["attempt"]), one["state"], one["site"], one.get("node", "")]
+    return [role, *numbers, chunks, moment(one.get("start")), moment(one.get("end"))]
+
+
+def attempts_text(history: History) -> str:
+    """Attempts, then the last lines of their logs."""
+    if not history.attempts:
+        return f"TrainingJob {history.name} has had no pod yet\n"
+    heads = ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
+    text = columns(heads, map(_attempt, history.attempts))
+    for one in history.attempts:
+        if one.log:
+            text += f"\nlog of {one.pod}:\n" + "".join(f"  {line}\n" for line in one.log)
+    return text
+
+
+def _attempt(one: Attempt) -> list[str]:
+    code = "" if one.exit_code is None else str(one.exit_code)
+    return [str(one.attempt), one.pod, one.node, moment(one.started), moment(one.ended), one.outcome, code, one.why]
+
+
+def event_text(history: History) -> str:
+    """What was said about the job; "" if nothing was, or Kubernetes has forgotten it."""
+    rows = [[moment(one.at), one.reason, str(one.count), one.message] for one in history.events]
+    return columns(["SEEN", "EVENT", "COUNT", "MESSAGE"], rows) if rows else ""

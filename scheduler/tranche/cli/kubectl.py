@@ -1,0 +1,167 @@
+"""``kubectl tranche``: what is planned, why a job waits, and what it went through, from the API server alone.
+
+kubectl finds a plugin by its name: the console script ``kubectl-tranche`` on the PATH.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+import tranche
+from tranche.cli.columns import attempts_text, event_text, plan_text, queue_text, whatif_text
+from tranche.cli.errors import InputError, OneLineCommand
+from tranche.kube.names import GPU_RESOURCE
+
+if TYPE_CHECKING:
+    from tranche.client import Client
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+EXIT_STATUS = """
+\b
+Exit status:
+  0  answered
+  1  the API server cannot be reached, or refuses
+  2  the command line or a file is wrong
+  3  there is no such TrainingJob
+"""
+
+
+class NoSuchJobError(click.ClickException):
+    """There is no TrainingJob of that name."""
+
+    exit_code = 3
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)
+@click.version_option(tranche.__version__, prog_name="kubectl-tranche")
+def main() -> None:
+    """Ask tranche what it plans: kubectl tranche COMMAND."""
+
+
+_CLUSTER_OPTIONS = (
+    click.option("-n", "--namespace", help="Of jobs [default: that of the context]."),
+    click.option("--context", help="Of the kubeconfig [default: its current one]."),
+    click.option("--kubeconfig", help="File [default: $KUBECONFIG, else ~/.kube/config]."),
+    click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
+)
+
+
+def cluster_options(command: Command) -> Command:
+    """Add kubectl's flags to a command."""
+    for option in reversed(_CLUSTER_OPTIONS):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def opened(values: dict[str, Any]) -> "Iterator[Client]":
+    """A client by the flags; what goes wrong with it ends the command with one line.
+
+    Raises:
+        click.ClickException: with the exit status that is documented.
+    """
+    from tranche.client import Client, ClientError, ManifestError, NoSuchJob
+
+    try:
+        with Client(values["namespace"], kubeconfig=values["kubeconfig"], context=values["context"]) as client:
+            yield client
+    except ManifestError as error:
+        raise InputError(str(error)) from None
+    except ClientError as error:
+        raise (NoSuchJobError if isinstance(error, NoSuchJob) else click.ClickException)(str(error)) from None
+
+
+def answer(values: dict[str, Any], value: Any, text: str) -> None:
+    """Print the value as it is asked for: `text`, or the whole value as JSON."""
+    if values["output"] == "json":
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(text.rstrip("\n"))
+
+
+@main.command(cls=OneLineCommand)
+@click.option("-A", "--all-namespaces", is_flag=True)
+@click.option("--over", is_flag=True, help="Also jobs that have ended.")
+@cluster_options
+def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
+    """Jobs that run and wait, as they are planned to complete, and why."""
+    with opened(values) as client:
+        jobs = client.queue(all_namespaces=all_namespaces, over=over)
+        place = "" if all_namespaces else client.namespace
+    answer(values, jobs, queue_text(jobs, place))
+
+
+@main.command(cls=OneLineCommand)
+@click.argument("job")
+@cluster_options
+def why(job: str, **values: Any) -> None:
+    """What JOB does or waits for, in one sentence."""
+    with opened(values) as client:
+        sentence = client.why(job)
+        told = {"namespace": client.namespace, "name": job, "explanation": sentence}
+    answer(values, told, sentence)
+
+
+@main.command(cls=OneLineCommand)
+@click.argument("job")
+@cluster_options
+def plan(job: str, **values: Any) -> None:
+    """Planned start, completion and windows of JOB, and how far it is."""
+    with opened(values) as client:
+        detail = client.plan(job)
+    answer(values, detail, plan_text(detail))
+
+
+@main.command(cls=OneLineCommand)
+@click.argument("job")
+@click.option("--log-lines", default=5, show_default=True, type=click.IntRange(0, 1000), help="Of each attempt's log.")
+@cluster_options
+def history(job: str, log_lines: int, **values: Any) -> None:
+    """Attempts of JOB: when, where, why they ended, exit codes, last log lines; and its events."""
+    with opened(values) as client:
+        known = client.history(job, log_lines=log_lines)
+    answer(values, known, "\n".join(part for part in (attempts_text(known), event_text(known)) if part))
+
+
+@main.command(cls=OneLineCommand)
+@click.option("-A", "--all-namespaces", is_flag=True)
+@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the devices.")
+@click.option("-n", "--namespace", help="Of jobs and pods [default: that of the context].")
+@click.option("--context", help="Of the kubeconfig [default: its current one].")
+@click.option("--kubeconfig", help="File [default: $KUBECONFIG, else ~/.kube/config].")
+def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
+    """Print a snapshot that tranche simulate and tranche replay read: jobs, pods with GPUs, nodes and Sites.
+
+    Environment variables, volumes, annotations and messages are left out.
+    """
+    from tranche.client.snapshots import snapshot
+
+    with opened(values) as client:
+        namespace = "" if all_namespaces else client.namespace
+        taken, notes = client.call(snapshot(client.session, namespace, gpu_resource))
+    click.echo(msgspec.json.format(msgspec.json.encode(taken), indent=1))
+    for note in notes:
+        click.echo(note, err=True)
+
+
+@main.command(cls=OneLineCommand)
+@click.option("-f", "--filename", required=True, metavar="FILE", help="With the TrainingJob; - is stdin.")
+@click.option("--system-namespace", default="tranche-system", show_default=True, help="Of the scheduler.")
+@cluster_options
+def whatif(filename: str, system_namespace: str, **values: Any) -> None:
+    """When the job of FILE would start and complete if it were submitted now; nothing is created.
+
+    Planned on paper by the planner of this command, with what it reads of the whole cluster.
+    """
+    from tranche.client.manifests import read_manifest
+
+    with opened(values) as client:
+        manifest = read_manifest(sys.stdin.read() + "\n", "stdin") if filename == "-" else None
+        told = client.what_if(manifest or Path(filename), values["namespace"], system_namespace=system_namespace)
+    answer(values, told, whatif_text(told))
+    if told.note and values["output"] == "table":
+        click.echo(told.note, err=True)

@@ -1,0 +1,125 @@
+"""A job's attempts: what the ledger and the pods that are still there say of each."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from tranche.kube.identities import Identity, identity, owner_uid
+from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
+from tranche.kube.objects import exit_code, is_over, outcome, trainer
+from tranche.kube.resources import EndedAttempt, TrainingJob
+from tranche.kube.structs import Pod
+
+_REASONS = {
+    "Preempted": "stopped by the plan: another job, a change of capacity or of the specification",
+    "Lost": "its pod or node is gone",
+    "Succeeded": "",
+    "Failed": "",
+}
+
+
+class Attempt(msgspec.Struct, frozen=True, rename="camel"):
+    """One pod of the job."""
+
+    attempt: int
+    role: str
+    """worker, ps or chief."""
+    index: int
+    pod: str
+    node: str
+    """Empty: it has none yet."""
+    started: datetime | None
+    """When its container started; None: it has not, or the pod is gone."""
+    ended: datetime | None
+    outcome: str
+    """Succeeded, Preempted, Failed or Lost; of one that is not over Starting, Running or Closing."""
+    why: str
+    """Why it ended, as far as anybody says."""
+    exit_code: int | None
+    log: list[str] | None = None
+    """Last lines; None: there are none to be had."""
+
+
+class JobEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """What tranche has said about the job."""
+
+    at: datetime | None
+    reason: str
+    message: str
+    count: int = 1
+
+
+class History(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything that a job went through."""
+
+    namespace: str
+    name: str
+    phase: str
+    attempts: list[Attempt]
+    """By number; the ledger remembers the last 256 that ended."""
+    events: list[JobEvent]
+    """Oldest first; Kubernetes forgets them after an hour."""
+
+
+def attempts_of(job: TrainingJob, pods: Iterable[Pod]) -> list[Attempt]:
+    """Attempts by number: those of the ledger, and pods of this job (not of a namesake that was deleted)."""
+    ledger = job.status.progress.attempts if job.status.progress else []
+    gone = {one.attempt: _of_ledger(job.metadata.name, one) for one in ledger}
+    found: list[Attempt] = []
+    for pod in pods:
+        who = identity(pod)
+        if who is None or who.job != job.key or owner_uid(pod.metadata) != job.metadata.uid:
+            continue
+        if who.role in (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF):
+            found.append(_of_pod(pod, who, gone.pop(who.attempt, None)))
+    return sorted([*gone.values(), *found], key=lambda one: (one.attempt, one.role, one.index))
+
+
+def _of_ledger(job: str, one: EndedAttempt) -> Attempt:
+    return Attempt(
+        attempt=one.attempt,
+        role=ROLE_WORKER,
+        index=one.index,
+        pod=pod_name(job, ROLE_WORKER, one.index, one.attempt),
+        node=one.node,
+        started=None,
+        ended=None,
+        outcome=one.reason,
+        why=_REASONS.get(one.reason, ""),
+        exit_code=one.exit_code,
+    )
+
+
+def _of_pod(pod: Pod, who: Identity, counted: Attempt | None) -> Attempt:
+    state = trainer(pod)
+    ended, running = state.terminated, state.running
+    result = counted.outcome if counted else _outcome(pod)
+    return Attempt(
+        attempt=who.attempt,
+        role=who.role,
+        index=who.index,
+        pod=pod.metadata.name,
+        node=pod.spec.node_name,
+        started=ended.started_at if ended else running.started_at if running else None,
+        ended=ended.finished_at if ended else None,
+        outcome=result,
+        why=_why(pod, result, ended.reason if ended else "") if is_over(pod) or counted else "",
+        exit_code=counted.exit_code if counted else exit_code(pod),
+    )
+
+
+def _outcome(pod: Pod) -> str:
+    if is_over(pod):
+        return outcome(pod)
+    if pod.metadata.deletion_timestamp is not None:
+        return "Closing"
+    return "Running" if pod.status.phase == "Running" else "Starting"
+
+
+def _why(pod: Pod, result: str, container: str) -> str:
+    if result == "Succeeded":
+        return ""
+    refused = f"{pod.status.reason}: {pod.status.message}".strip(": ")
+    said = container if container not in ("", "Completed", "Error") else ""
+    return refused or _REASONS.get(result) or said or "its container failed"

@@ -1,0 +1,63 @@
+"""A progress bar of one job, on a terminal and in a notebook."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from tranche.kube.resources import TrainingJob
+
+
+class JobBar:
+    """Shows how far a job is, and when it is planned to complete."""
+
+    def __init__(self, name: str, *, shown: bool | None = None) -> None:
+        """Nothing is drawn yet.
+
+        Args:
+            name: Of the job.
+            shown: Whether to draw; None: if there is a terminal or a notebook.
+        """
+        console = Console(stderr=True)
+        notebook = Console().is_jupyter
+        wanted = (console.is_terminal or notebook) if shown is None else shown
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        more = TextColumn("{task.fields[state]}", markup=False)
+        self._progress = Progress(*columns, more, console=Console() if notebook else console, disable=not wanted)
+        self._task = self._progress.add_task(name, total=1.0, state="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def show(self, job: TrainingJob) -> None:
+        """Draw its present state."""
+        self._progress.update(self._task, completed=done_share(job), state=state_of(job))
+
+
+def done_share(job: TrainingJob) -> float:
+    """How much of the job is trained, 0 … 1."""
+    spec, progress = job.spec, job.status.progress
+    if job.status.phase == "Succeeded":
+        return 1.0
+    if progress is None:
+        return 0.0
+    data = spec.data
+    total = data.chunks * data.epochs * data.batches_per_chunk if data else spec.workers.max_replicas
+    return min(1.0, progress.batches / total)
+
+
+def state_of(job: TrainingJob) -> str:
+    """Phase, and when it is planned to complete or, while it waits, to start; such as ``Running, done 14:20:00Z``."""
+    phase, plan = job.status.phase or "Waiting", job.status.plan
+    if phase == "Waiting" and plan is not None and plan.estimated_start is not None:
+        return f"Waiting, starts {plan.estimated_start:%H:%M:%SZ}"
+    if phase in ("Starting", "Running") and plan is not None and plan.estimated_completion is not None:
+        return f"{phase}, done {plan.estimated_completion:%H:%M:%SZ}"
+    return phase

@@ -1,0 +1,59 @@
+"""What users hand in: one TrainingJob, as a file, as YAML or as an object."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tranche.client.errors import ManifestError
+from tranche.kube.resources import API_VERSION
+
+Manifest = Mapping[str, Any] | str | Path
+"""An object, YAML or JSON text (of several lines), or the path of a file with it."""
+
+
+def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
+    """The object, which says that it is a TrainingJob; the API server looks at the rest.
+
+    Args:
+        manifest: An object, text, or the path of a file.
+        source: What errors call it; default: the path.
+
+    Raises:
+        ManifestError: it is not one TrainingJob.
+    """
+    if isinstance(manifest, Mapping):
+        return _checked([dict(manifest)], source or "the manifest")
+    if isinstance(manifest, str) and ("\n" in manifest or manifest.lstrip().startswith("{")):
+        return _parsed(manifest, source or "the manifest")
+    path = Path(manifest)
+    try:
+        return _parsed(path.read_text(encoding="utf-8"), source or str(path))
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ManifestError(f"{path}: this is not text in UTF-8") from None
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        found = [one for one in yaml.safe_load_all(text) if one is not None]
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ManifestError(f"{source}: this is not YAML: {' '.join(str(error).split())}") from None
+    return _checked(found, source)
+
+
+def _checked(found: list[Any], source: str) -> dict[str, Any]:
+    if len(found) != 1:
+        raise ManifestError(f"{source}: holds {len(found)} objects: give one TrainingJob")
+    (one,) = found
+    kind = one.get("kind") if isinstance(one, dict) else type(one).__name__
+    if kind != "TrainingJob":
+        raise ManifestError(f"{source}: this is a {str(kind)[:40]}, not a TrainingJob")
+    if one.get("apiVersion") != API_VERSION:
+        raise ManifestError(f"{source}: apiVersion is {one.get('apiVersion')!r}, not {API_VERSION}")
+    if not isinstance(one.get("metadata"), dict):
+        raise ManifestError(f"{source}: the TrainingJob has no metadata")
+    checked: dict[str, Any] = one
+    return checked

@@ -1,0 +1,261 @@
+"""Requests to the API server on a user's behalf: jobs with their plans, pods, events and logs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from tranche.client.attempts import History, JobEvent, attempts_of
+from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
+from tranche.extender import reads
+from tranche.kube.clients import ApiClient
+from tranche.kube.errors import ApiError, Unreachable
+from tranche.kube.names import CONDITION_FAILED, LABEL_JOB
+from tranche.kube.resources import GROUP, VERSION, TrainingJob
+from tranche.kube.structs import Pod
+
+API = f"/apis/{GROUP}/{VERSION}"
+PAGE = 500
+AGAIN_SECONDS = 1.0
+"""Before a watch that has broken is opened again."""
+LOG_PODS = 20
+"""Logs are read of the last so many attempts."""
+OVER = ("Succeeded", "Failed")
+OnChange = Callable[[TrainingJob], None]
+
+
+class _Meta(msgspec.Struct):
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Items(msgspec.Struct):
+    metadata: _Meta
+    items: list[msgspec.Raw] | None = None
+
+
+class _PodList(msgspec.Struct):
+    items: list[Pod] | None = None
+
+
+class _Change(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class Session:
+    """One cluster, asked by one user."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self.api = api
+
+    async def items(self, path: str, what: str) -> list[bytes]:
+        """All objects of a collection as JSON, page by page.
+
+        Raises:
+            ClusterError: the API server refuses.
+        """
+        found: list[bytes] = []
+        params: dict[str, str | int] = {"limit": PAGE}
+        with refusals(f"list {what}"):
+            while True:
+                page = msgspec.json.decode(await self.api.get(path, **params), type=_Items)
+                found += [bytes(raw) for raw in page.items or ()]
+                if not page.metadata.continue_:
+                    return found
+                params["continue"] = page.metadata.continue_
+
+    async def jobs(self, namespace: str) -> list[TrainingJob]:
+        """TrainingJobs of a namespace, or of all if it is empty, as far as they can be read."""
+        path = f"{API}/namespaces/{quote(namespace, '')}/trainingjobs" if namespace else f"{API}/trainingjobs"
+        return [TrainingJob.model_validate_json(raw) for raw in await self.items(path, "TrainingJobs")]
+
+    async def job(self, namespace: str, name: str) -> TrainingJob:
+        """One TrainingJob.
+
+        Raises:
+            NoSuchJob: there is none.
+            ClusterError: the API server refuses.
+        """
+        with refusals("read TrainingJobs"):
+            try:
+                return TrainingJob.model_validate_json(await self.api.get(job_path(namespace, name)))
+            except ApiError as error:
+                if error.status == 404 and name in error.message:
+                    raise NoSuchJob(namespace, name) from None
+                raise
+
+    async def create(self, namespace: str, manifest: dict[str, Any], *, dry_run: bool = False) -> TrainingJob:
+        """Have a TrainingJob created, or only looked at by the API server, with its defaults and rules.
+
+        Raises:
+            ManifestError: it is for another namespace, or the API server does not take it.
+            ClusterError: the API server refuses for another reason.
+        """
+        metadata = manifest["metadata"]
+        named = metadata.get("name") or metadata.get("generateName") or ""
+        if metadata.get("namespace", namespace) != namespace:
+            raise ManifestError(f"{named}: is for namespace {metadata['namespace']}, not {namespace}: name that one")
+        path = f"{API}/namespaces/{quote(namespace, '')}/trainingjobs"
+        params = {"dryRun": "All"} if dry_run else {}
+        with refusals("create TrainingJobs"):
+            try:
+                return TrainingJob.model_validate(await self.api.request("POST", path, body=manifest, params=params))
+            except ApiError as error:
+                text = " ".join(error.message.split())
+                if error.status == 409:
+                    raise ManifestError(
+                        f"there is a TrainingJob {named} in namespace {namespace} already: take another name"
+                    ) from None
+                if error.status in (400, 422):
+                    raise ManifestError(text) from None
+                raise
+
+    async def wait(
+        self, namespace: str, name: str, on_change: OnChange | None = None, timeout: float | None = None
+    ) -> TrainingJob:
+        """Follow a job until it is over, through broken connections.
+
+        Args:
+            namespace: Of the job.
+            name: Of the job.
+            on_change: Told each of its states.
+            timeout: Seconds; None: for ever.
+
+        Raises:
+            JobFailed: it has ended otherwise than with success.
+            NoSuchJob: there is none, or it was deleted meanwhile.
+            WaitedTooLong: it is not over in time.
+            ClusterError: the API server refuses.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                job = await self._until_over(namespace, name, on_change or _nothing)
+        except TimeoutError:
+            raise WaitedTooLong(
+                f"TrainingJob {name} in namespace {namespace} is not over after {timeout:g} s; it goes on"
+            ) from None
+        if job.status.phase != "Succeeded":
+            raise JobFailed(f"TrainingJob {name} in namespace {namespace} has failed: {failure_of(job)}")
+        return job
+
+    async def _until_over(self, namespace: str, name: str, on_change: OnChange) -> TrainingJob:
+        with refusals("watch TrainingJobs"):
+            while True:
+                try:
+                    job = await self.job(namespace, name)
+                    on_change(job)
+                    uid = job.metadata.uid
+                    if job.status.phase in OVER:
+                        return job
+                    async for changed in self._changes(job):
+                        if changed is None or changed.metadata.uid != uid:
+                            raise NoSuchJob(namespace, name)
+                        on_change(changed)
+                        if changed.status.phase in OVER:
+                            return changed
+                except (Unreachable, ApiError) as error:
+                    if not (error.status in (0, 410, 429) or error.status >= 500):
+                        raise
+                except ClusterError as error:
+                    if not isinstance(error.__cause__, Unreachable):
+                        raise
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _changes(self, job: TrainingJob) -> AsyncIterator[TrainingJob | None]:
+        """States of the job after this one, None when it is deleted; ends when the server ends the watch."""
+        path = f"{API}/namespaces/{quote(job.metadata.namespace, '')}/trainingjobs"
+        params: dict[str, str | int] = {
+            "watch": "true",
+            "fieldSelector": f"metadata.name={job.metadata.name}",
+            "resourceVersion": job.metadata.resource_version,
+            "allowWatchBookmarks": "true",
+        }
+        async with self.api.stream(path, params) as lines:
+            async for line in lines:
+                change = msgspec.json.decode(line, type=_Change)
+                if change.type in ("ADDED", "MODIFIED"):
+                    yield TrainingJob.model_validate_json(bytes(change.object))
+                elif change.type == "DELETED":
+                    yield None
+                elif change.type == "ERROR":
+                    return
+
+    async def history(self, namespace: str, name: str, lines: int) -> History:
+        """Attempts with the last lines of their logs, and what was said about the job.
+
+        Args:
+            namespace: Of the job.
+            name: Of the job.
+            lines: Of each log; 0: none.
+
+        Raises:
+            NoSuchJob: there is none.
+            ClusterError: the API server refuses.
+        """
+        job = await self.job(namespace, name)
+        core = f"/api/v1/namespaces/{quote(namespace, '')}"
+        with refusals("list pods"):
+            raw = await self.api.get(f"{core}/pods", labelSelector=f"{LABEL_JOB}={name}")
+        attempts = attempts_of(job, msgspec.json.decode(raw, type=_PodList).items or ())
+        present = [one for one in attempts if one.started is not None][-LOG_PODS:] if lines else []
+        logs = await asyncio.gather(*(self._log(core, one.pod, lines) for one in present))
+        texts = dict(zip((one.pod for one in present), logs, strict=True))
+        with_logs = [msgspec.structs.replace(one, log=texts.get(one.pod)) for one in attempts]
+        events = await self._events(core, job)
+        summary = reads.summary(job)
+        return History(summary.namespace, summary.name, summary.phase, with_logs, events)
+
+    async def _log(self, core: str, pod: str, lines: int) -> list[str] | None:
+        """The last lines; None if they cannot be had: the pod's kubelet is away, or nobody may read them."""
+        try:
+            raw = await self.api.get(f"{core}/pods/{quote(pod, '')}/log", tailLines=lines, limitBytes=64 * 1024)
+        except ApiError:
+            return None
+        return raw.decode(errors="replace").splitlines()[-lines:]
+
+    async def _events(self, core: str, job: TrainingJob) -> list[JobEvent]:
+        selector = f"involvedObject.kind=TrainingJob,involvedObject.name={job.metadata.name}"
+        with refusals("list events"):
+            raw = await self.api.get(f"{core}/events", fieldSelector=selector)
+        items = msgspec.json.decode(raw, type=dict[str, Any]).get("items") or []
+        events = [
+            msgspec.convert(
+                {
+                    "at": item.get("lastTimestamp") or item.get("eventTime"),
+                    "reason": item.get("reason") or "",
+                    "message": item.get("message") or "",
+                    "count": item.get("count") or 1,
+                },
+                JobEvent,
+            )
+            for item in items
+            if item.get("involvedObject", {}).get("uid") == job.metadata.uid
+        ]
+        return sorted(events, key=lambda event: (event.at is not None, event.at))
+
+
+def _nothing(job: TrainingJob) -> None:
+    """Nobody watches."""
+
+
+def job_path(namespace: str, name: str) -> str:
+    """Of one TrainingJob."""
+    return f"{API}/namespaces/{quote(namespace, '')}/trainingjobs/{quote(name, '')}"
+
+
+def failure_of(job: TrainingJob) -> str:
+    """Why it failed: by its condition, else by its plan."""
+    told = next((c.message for c in job.status.conditions if c.type == CONDITION_FAILED and c.status == "True"), "")
+    return told or reads.summary(job).explanation or "nobody has said why"
+
+
+@contextmanager
+def refusals(doing: str) -> Iterator[None]:
+    """Whatever the API server refuses is a `ClusterError` that says what was tried."""
+    try:
+        yield
+    except ApiError as error:
+        raise refusal(doing, error) from error

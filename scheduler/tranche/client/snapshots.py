@@ -1,0 +1,94 @@
+"""What ``tranche simulate`` and ``tranche replay`` need of a cluster, and no more: no environment, no messages."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tranche.client.errors import ClusterError
+from tranche.client.sessions import API, Session
+from tranche.kube.exports import ANNOTATION_EXPORTED
+from tranche.kube.histories import is_foreign
+from tranche.kube.structs import Metadata, NodeObject, Pod
+
+_CORE = "/api/v1"
+_SECRETIVE = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_FORGOTTEN = ("managedFields", "annotations", "finalizers")
+
+
+async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple[dict[str, Any], list[str]]:
+    """A List of TrainingJobs, Sites, nodes, and pods that train under other schedulers.
+
+    Args:
+        session: Of the cluster.
+        namespace: Of jobs and pods; empty: all.
+        gpu_resource: Name of the GPUs' resource.
+
+    Returns:
+        The List, and a line for everything that may not be read and is left out.
+
+    Raises:
+        ClusterError: neither jobs nor pods can be read.
+    """
+    place = f"/namespaces/{namespace}" if namespace else ""
+    notes: list[str] = []
+    items: list[dict[str, Any]] = []
+    readable = 0
+    for path, what in (
+        (f"{API}{place}/trainingjobs", "TrainingJobs"),
+        (f"{_CORE}{place}/pods", "pods"),
+        (f"{_CORE}/nodes", "nodes"),
+        (f"{API}/sites", "Sites"),
+    ):
+        try:
+            found = await session.items(path, what)
+        except ClusterError as error:
+            notes.append(f"left out: {error}")
+            continue
+        readable += what in ("TrainingJobs", "pods")
+        items += [item for raw in found if (item := _item(raw, what, gpu_resource)) is not None]
+    if not readable:
+        raise ClusterError(notes[0].removeprefix("left out: "))
+    exported = {ANNOTATION_EXPORTED: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": exported}, "items": items}, notes
+
+
+def _item(raw: bytes, what: str, gpu_resource: str) -> dict[str, Any] | None:
+    """One object without what the simulator does not look at; None if it looks at nothing of it."""
+    if what == "pods":
+        pod = msgspec.json.decode(raw, type=Pod)
+        return _pod(pod) if is_foreign(pod, gpu_resource) else None
+    if what == "nodes":
+        node = msgspec.json.decode(raw, type=NodeObject)
+        slim = msgspec.structs.replace(node, metadata=_metadata(node.metadata))
+        return {"apiVersion": "v1", "kind": "Node", **_plain(slim)}
+    whole: dict[str, Any] = msgspec.json.decode(raw)
+    whole["kind"] = "TrainingJob" if what == "TrainingJobs" else "Site"
+    for name in _FORGOTTEN:
+        whole["metadata"].pop(name, None)
+    return dict(_forget(whole))
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    slim = msgspec.structs.replace(pod, metadata=_metadata(pod.metadata))
+    item = {"apiVersion": "v1", "kind": "Pod", **_plain(slim)}
+    for one in item["status"]["containerStatuses"]:
+        (one["state"].get("terminated") or {}).pop("message", None)
+    item["status"].pop("message", None)
+    return item
+
+
+def _metadata(whole: Metadata) -> Metadata:
+    return msgspec.structs.replace(whole, annotations={}, finalizers=())
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """As the API server writes it, but for absent fields."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return plain
+
+
+def _forget(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _forget(part) for key, part in value.items() if key not in _SECRETIVE}
+    return [_forget(part) for part in value] if isinstance(value, list) else value

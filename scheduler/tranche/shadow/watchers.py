@@ -1,0 +1,181 @@
+"""The scheduler that only watches: it records what trains, what it would do, and what would have been."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import Gauge
+from prometheus_client.registry import CollectorRegistry
+
+from tranche.kube.clients import ApiClient
+from tranche.kube.errors import ApiError
+from tranche.kube.exports import Export, export_of
+from tranche.kube.histories import is_foreign
+from tranche.kube.reflectors import Reflector
+from tranche.live.choices import PlannerChoice
+from tranche.live.views import API, Watches
+from tranche.shadow.decisions import Decision, decide
+from tranche.shadow.memories import PodMemory, decode_watched_pod
+from tranche.shadow.records import Records
+from tranche.shadow.replays import ReplayError, ReplaySettings, facts_of, replay
+from tranche.simulation.clusters import ClusterSpec
+
+logger = logging.getLogger(__name__)
+
+MOST_DECISIONS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowSettings:
+    """What can be set."""
+
+    decide_seconds: float = 60.0
+    """Between two looks at what waits."""
+    replay_seconds: float = 3600.0
+    """Between two comparisons."""
+    baseline: str = "fifo"
+    directory: Path | None = None
+    """Of the records; None: they end with the process."""
+
+
+class ShadowWatches(Watches):
+    """All that a planner sees, with pods of other schedulers in full; without our kinds where they are not served."""
+
+    def __init__(self, client: ApiClient, *, served: bool) -> None:
+        super().__init__(client, decode_watched_pod)
+        self._served = served
+
+    def __iter__(self) -> Iterator[tuple[str, Reflector[Any]]]:
+        ours = () if self._served else ("jobs", "sites")
+        yield from ((kind, reflector) for kind, reflector in super().__iter__() if kind not in ours)
+
+    def by_kind(self, kind: str) -> Reflector[Any]:
+        """The reflector of that name, whether it runs or not."""
+        found: Reflector[Any] = getattr(self, kind)
+        return found
+
+
+async def serves_our_kinds(client: ApiClient) -> bool:
+    """Whether the CRDs are installed.
+
+    Raises:
+        ApiError: the API server does not answer.
+    """
+    try:
+        await client.get(API)
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+class Shadow:
+    """Watches for ever, and writes nothing to the cluster."""
+
+    def __init__(
+        self,
+        watches: ShadowWatches,
+        choice: PlannerChoice,
+        settings: ShadowSettings,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Read the records of an earlier process.
+
+        Args:
+            watches: Of the cluster; to be run by the caller.
+            choice: The planner that would have decided.
+            settings: How often, and where records are kept.
+            registry: Of the process's metrics.
+            clock: Seconds since the epoch.
+
+        Raises:
+            RecordError: they cannot be read.
+        """
+        self._watches = watches
+        self._choice = choice
+        self._settings = settings
+        self._clock = clock
+        folder = settings.directory
+        self._memory = PodMemory(choice.gpu_resource, clock, folder / "pods.jsonl" if folder else None)
+        path = folder / "decisions.jsonl" if folder else None
+        self.decisions = Records(Decision, MOST_DECISIONS, path)
+        self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.comparison: dict[str, Any] = {}
+        """As ``tranche replay --format json`` prints it; empty until there is something to compare."""
+        self.problem = "nothing was compared yet"
+        """Why there is no comparison."""
+        self._completion = Gauge(
+            "tranche_shadow_completion_seconds",
+            "Job completion times as they were and as they would have been, over the same jobs.",
+            ["fate", "statistic"],
+            registry=registry,
+        )
+        self._jobs = Gauge("tranche_shadow_jobs", "Jobs that the last comparison counts.", registry=registry)
+        watches.pods.subscribe(self._memory.note)
+
+    async def run(self) -> None:
+        """Decide and compare at their intervals, on paper."""
+        await self._watches.synced()
+        logger.info("shadow mode: this process writes nothing to the cluster")
+        decided = compared = float("-inf")
+        while True:
+            now = time.monotonic()
+            if now - decided >= self._settings.decide_seconds:
+                decided = now
+                self.decide()
+            if now - compared >= self._settings.replay_seconds:
+                compared = now
+                await asyncio.to_thread(self.compare, self.export())
+            due = min(decided + self._settings.decide_seconds, compared + self._settings.replay_seconds)
+            await asyncio.sleep(max(0.05, due - time.monotonic()))
+
+    def decide(self) -> None:
+        """Note what would be done with each waiting job, where that differs from what was noted last."""
+        decisions = decide(self._watches, self._choice, self._clock())
+        for one in decisions:
+            essence = (one.decision, tuple(one.nodes))
+            if self._last.get(one.job) != essence:
+                self.decisions.add(one)
+        self._last = {one.job: (one.decision, tuple(one.nodes)) for one in decisions}
+
+    def export(self) -> Export | None:
+        """Everything that is remembered and present; None if nothing has trained."""
+        gpu_resource = self._choice.gpu_resource
+        present = [
+            pod
+            for pod in self._watches.pods.store.values()
+            if is_foreign(pod, gpu_resource) and not self._memory.knows(pod)
+        ]
+        return export_of(
+            [*self._memory.pods(), *present],
+            list(self._watches.nodes.store.values()),
+            dict(self._watches.sites.store),
+            self._clock(),
+            gpu_resource,
+        )
+
+    def compare(self, export: Export | None) -> None:
+        """Replay it under the baseline and our policy; runs beside the event loop."""
+        if export is None:
+            self.problem = "no pod with GPUs has run yet"
+            return
+        cluster = ClusterSpec("the nodes of the cluster", export.nodes, export.sites)
+        settings = ReplaySettings((self._settings.baseline, self._choice.policy))
+        try:
+            result = replay(export, cluster, settings)
+        except ReplayError as error:
+            self.problem = str(error)
+            return
+        self.comparison, self.problem = facts_of(result, export, cluster.name), ""
+        self._jobs.set(result.counted)
+        for row in result.rows:
+            summary = row.summary
+            self._completion.labels(row.label, "average").set(summary.average_jct_seconds)
+            self._completion.labels(row.label, "median").set(summary.median_jct_seconds)
+            self._completion.labels(row.label, "p95").set(summary.p95_jct_seconds)

@@ -1,0 +1,46 @@
+"""tranche as a whole, and kubectl with our plugin on its PATH."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster, binaries
+from wholes import Whole
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=1)
+        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
+            yield Whole(cluster, stack)
+
+
+@pytest.fixture(scope="module")
+def kubectl(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run the real kubectl as the cluster's administrator, or with another kubeconfig."""
+    folder = tmp_path_factory.mktemp("bin")
+    script = folder / "kubectl-tranche"
+    script.write_text(f"#!{sys.executable}\nfrom tranche.cli.kubectl import main\nmain()\n")
+    script.chmod(0o755)
+    program = binaries.ensure("kubectl")["kubectl"]
+
+    def run(*words: str, kubeconfig: Path | None = None, text: str = "") -> "subprocess.CompletedProcess[str]":
+        environment = {
+            **os.environ,
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "KUBECONFIG": str(kubeconfig or whole.cluster.kubeconfig),
+            "PYTHONWARNINGS": "error",
+        }
+        command = [str(program), *words]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, input=text, check=False)
+
+    return run

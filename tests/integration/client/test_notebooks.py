@@ -1,0 +1,90 @@
+"""What docs/notebooks.md shows is what happens; and what waiting does when things go wrong."""
+
+import asyncio
+import doctest
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tranche.client import Client, ClusterError, JobDetail, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
+from wholes import Whole
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/notebooks.md"
+
+TEMPLATE = "...     template:\n"
+PACE = "...       metadata: {annotations: {kwok.tranche.dev/batch-seconds: '0.05'}}\n"
+"""Of the simulated nodes, which do not know how fast the job's image trains."""
+
+
+@pytest.fixture
+def client(whole: Whole) -> Iterator[Client]:
+    with Client(kubeconfig=str(whole.cluster.kubeconfig)) as made:
+        yield made
+
+
+def test_the_page_shows_what_happens(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(whole.cluster.kubeconfig))
+    text = PAGE.read_text().replace("\n```", "\n\n").replace(TEMPLATE, TEMPLATE + PACE)
+    found = doctest.DocTestParser().get_doctest(text, {}, "notebooks", None, 0)
+    said: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=said.append)
+    assert (result.failed, result.attempted > 10) == (0, True), "".join(said)
+    whole.delete("digits")
+
+
+def test_waiting_tells_each_state_and_ends_with_the_job(whole: Whole, client: Client) -> None:
+    whole.submit("followed", chunks=2, seconds=1.0)
+    seen: list[JobDetail] = []
+    done = client.wait("followed", timeout=30, progress=True, on_change=seen.append)
+    assert done.phase == "Succeeded"
+    assert seen[-1] == done
+    assert "Running" in {job.phase for job in seen}
+    whole.delete("followed")
+
+
+def test_a_failed_job_raises_and_says_why(whole: Whole, client: Client) -> None:
+    whole.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
+    with pytest.raises(JobFailed, match=r"broken in namespace default has failed: .*backoffLimit"):
+        client.wait("broken", timeout=30)
+    whole.delete("broken")
+
+
+def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(whole: Whole, client: Client) -> None:
+    whole.submit("endless", seconds=300.0)
+    with pytest.raises(WaitedTooLong, match=r"is not over after 0\.5 s; it goes on"):
+        client.wait("endless", timeout=0.5)
+    threading.Timer(1.0, whole.delete, ("endless",)).start()
+    with pytest.raises(NoSuchJob):
+        client.wait("endless", timeout=20)
+    whole.until("gone", lambda: not whole.job("endless"))
+
+
+def test_waiting_outlives_a_broken_connection(whole: Whole) -> None:
+    whole.submit("resumed", chunks=1, seconds=3.0)
+    with whole.cluster.proxy() as proxy:
+        kubeconfig = whole.cluster.service_account_kubeconfig("tranche-system", "tranche-scheduler", url=proxy.url)
+        with Client("default", kubeconfig=str(kubeconfig)) as client:
+            whole.until_phase("resumed", "Running")
+            threading.Timer(0.5, proxy.cut).start()
+            assert client.wait("resumed", timeout=30).phase == "Succeeded"
+    whole.delete("resumed")
+
+
+def test_a_client_works_where_an_event_loop_runs_already(client: Client) -> None:
+    async def cell() -> list[str]:
+        return [job.name for job in client.queue()]
+
+    assert asyncio.run(cell()) == []
+
+
+def test_a_job_is_submitted_to_the_namespace_that_is_meant(client: Client) -> None:
+    manifest = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "x"}, "spec": {}}
+    with pytest.raises(ManifestError, match="is for namespace there, not here"):
+        client.submit({**manifest, "metadata": {"name": "x", "namespace": "there"}}, "here")
+    with pytest.raises(ManifestError, match=r"spec.workers"):
+        client.submit(manifest)
+    workers = {"maxReplicas": 1, "template": {"spec": {"containers": [{"name": "t", "image": "x"}]}}}
+    with pytest.raises(ClusterError, match='namespaces "nowhere" not found'):
+        client.submit({**manifest, "spec": {"workers": workers}}, "nowhere")

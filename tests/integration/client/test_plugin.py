@@ -1,0 +1,112 @@
+"""The real kubectl with our plugin, on a real control plane."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from integration.client.conftest import Run
+from wholes import Whole
+
+
+def test_kubectl_lists_the_plugin(kubectl: Run) -> None:
+    found = kubectl("plugin", "list")
+    assert "kubectl-tranche" in found.stdout
+
+
+def test_queue_and_why_say_what_status_says_and_name_the_binding_constraint(whole: Whole, kubectl: Run) -> None:
+    whole.submit("ahead", chunks=2, seconds=12.0)
+    whole.until_phase("ahead", "Running")
+    whole.submit("behind", chunks=2, seconds=40.0)
+    try:
+        whole.until("planned", lambda: whole.status("behind").get("plan", {}).get("estimatedStart"))
+        sentence = whole.status("behind")["plan"]["explanation"]
+        assert "behind default/ahead, which has less work left" in sentence
+        before = kubectl("tranche", "why", "behind")
+        assert (before.returncode, before.stderr) == (0, "")
+        assert before.stdout.strip() in (sentence, whole.status("behind")["plan"]["explanation"])
+        table = kubectl("tranche", "queue").stdout.splitlines()
+        assert table[0].split() == ["NAME", "PHASE", "DONE", "START", "COMPLETION", "WHY"]
+        assert [line.split()[:3] for line in table[1:]] == [["ahead", "Running", "0/2"], ["behind", "Waiting", "0/2"]]
+        everywhere = json.loads(kubectl("tranche", "queue", "-A", "-o", "json").stdout)
+        assert [(job["namespace"], job["name"]) for job in everywhere] == [("default", "ahead"), ("default", "behind")]
+        assert kubectl("tranche", "queue", "-n", "kube-system").stdout == (
+            "no TrainingJob runs or waits in namespace kube-system\n"
+        )
+    finally:
+        whole.delete("behind", "ahead")
+
+
+def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, kubectl: Run) -> None:
+    whole.submit("steady", chunks=2, seconds=15.0)
+    try:
+        whole.until_phase("steady", "Running")
+        text = kubectl("tranche", "plan", "steady").stdout
+        plan = whole.status("steady")["plan"]
+        assert f"why                 {plan['explanation']}" in text
+        end = plan["estimatedCompletion"].replace("T", " ")
+        assert f"planned completion  {end}" in text
+        rows = [line.split() for line in text.splitlines() if line.startswith("worker")]
+        wanted = [
+            ["worker", str(w["index"]), str(w["attempt"]), w["state"], w["site"], w["node"], str(w["chunks"][0])]
+            for w in plan["workers"]
+        ]
+        assert [row[:7] for row in rows] == wanted
+        detail = json.loads(kubectl("tranche", "plan", "steady", "-o", "json").stdout)
+        assert detail["windows"][0]["node"] == plan["workers"][0]["node"]
+    finally:
+        whole.delete("steady")
+
+
+def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole: Whole, kubectl: Run) -> None:
+    whole.submit("large", chunks=2, seconds=8.0)
+    whole.until("both run", lambda: whole.status("large").get("activeWorkers") == 2)
+    time.sleep(1.5)  # real time on the simulated nodes: some batches get done
+    whole.submit("small", chunks=1, seconds=1.0)
+    try:
+        whole.until_phase("large", "Succeeded")
+        known = json.loads(kubectl("tranche", "history", "large", "-o", "json").stdout)
+        ledger = whole.status("large")["progress"]["attempts"]
+        assert {one["attempt"] for one in known["attempts"]} == {one["attempt"] for one in ledger}
+        ended = {one["attempt"]: one for one in known["attempts"]}
+        stopped = next(one for one in ledger if one["reason"] == "Preempted")
+        told = ended[stopped["attempt"]]
+        assert (told["outcome"], told["node"], told["exitCode"]) == ("Preempted", stopped["node"], 143)
+        assert told["why"].startswith("stopped by the plan")
+        last = known["attempts"][-1]
+        assert (last["outcome"], last["exitCode"]) == ("Succeeded", 0)
+        assert last["started"] < last["ended"]
+        assert {"Completed", "WindowOpened"} <= {event["reason"] for event in known["events"]}
+        text = kubectl("tranche", "history", "large").stdout
+        assert text.splitlines()[0].split() == ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
+    finally:
+        whole.delete("large", "small")
+
+
+@pytest.mark.parametrize("command", ["why", "plan", "history"])
+def test_an_unknown_job_is_one_line_and_exit_status_3(kubectl: Run, command: str) -> None:
+    answer = kubectl("tranche", command, "ghost", "-n", "default")
+    assert (answer.returncode, answer.stdout) == (3, "")
+    assert answer.stderr == "Error: no TrainingJob ghost in namespace default\n"
+
+
+def test_what_is_wrong_with_flags_credentials_and_rights_is_one_line(
+    whole: Whole, kubectl: Run, tmp_path: Path
+) -> None:
+    wrong = kubectl("tranche", "queue", "--colour")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    absent = kubectl("tranche", "queue", "--context", "elsewhere")
+    assert absent.returncode == 1
+    assert "give --kubeconfig or --context" in absent.stderr
+    nobody = whole.cluster.service_account_kubeconfig("default", "default")
+    refused = kubectl("tranche", "queue", kubeconfig=nobody)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert refused.stderr.startswith("Error: cannot list TrainingJobs: trainingjobs.tranche.dev is forbidden")
+    config = json.loads(whole.cluster.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    away = tmp_path / "away"
+    away.write_text(json.dumps(config))
+    unreachable = kubectl("tranche", "queue", kubeconfig=away)
+    assert unreachable.returncode == 1
+    assert "the API server cannot be reached" in unreachable.stderr

@@ -1,0 +1,70 @@
+"""An export of the real control plane is what the simulator replays."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from integration.client.conftest import Run
+from tranche.cli.main import main
+from wholes import Whole
+
+SECRET = "hunter2"
+
+
+@pytest.fixture(scope="module")
+def exported(whole: Whole, kubectl: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One TrainingJob, and two pods of the cluster's own scheduler, with a secret in each."""
+    environment = {"env": [{"name": "TOKEN", "value": SECRET}]}
+    whole.submit("ours", chunks=2, seconds=1.0, container=environment)
+    for name in ("theirs-0", "theirs-1"):
+        limits = {"nvidia.com/gpu": "1"}
+        container = {"name": "t", "image": "x", "resources": {"limits": limits}, **environment}
+        metadata = {
+            "name": name,
+            "labels": {"training.kubeflow.org/job-name": "theirs"},
+            "annotations": {"kwok.tranche.dev/run-seconds": "2", "note": SECRET},
+        }
+        spec = {"restartPolicy": "Never", "containers": [container], "nodeName": f"edge-a-{name[-1]}"}
+        pod = {"metadata": metadata, "spec": spec}
+        assert whole.cluster.request("POST", "/api/v1/namespaces/default/pods", pod)[0] == 201
+    whole.until_phase("ours", "Succeeded")
+    time.sleep(2.0)
+    answer = kubectl("tranche", "export", "-A")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    path = tmp_path_factory.mktemp("export") / "export.json"
+    path.write_text(answer.stdout)
+    return path
+
+
+def test_an_export_holds_jobs_pods_nodes_and_no_secrets(exported: Path) -> None:
+    text = exported.read_text()
+    assert SECRET not in text
+    kinds = [item["kind"] for item in json.loads(text)["items"]]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {"TrainingJob": 1, "Pod": 2, "Node": 2}
+
+
+def test_simulate_runs_the_jobs_of_an_export_on_its_nodes(exported: Path) -> None:
+    result = CliRunner().invoke(main, ["simulate", str(exported), "--format", "json", "--quiet"])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert (facts["jobs"], facts["capacity_gpus"], facts["mode"]) == (2, 2, "recorded")
+
+
+def test_replay_compares_an_export_with_what_was(exported: Path, whole: Whole) -> None:
+    result = CliRunner().invoke(main, ["replay", str(exported), "--format", "json", "--quiet"])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    status = whole.status("ours")
+    assert facts["counted"] + facts["running"] == 2
+    assert facts["rows"][0]["label"] == "as it was"
+    assert status["completionTime"]
+
+
+def test_who_may_read_nothing_is_told_so(whole: Whole, kubectl: Run) -> None:
+    nobody = whole.cluster.service_account_kubeconfig("default", "default")
+    refused = kubectl("tranche", "export", kubeconfig=nobody)
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+    assert refused.stderr.startswith("Error: cannot list TrainingJobs: ")

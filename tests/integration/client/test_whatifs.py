@@ -1,0 +1,101 @@
+"""What a what-if says is what the job gets when it is submitted at once; and nothing is created."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from integration.client.conftest import Run
+from tranche.live.pods import FRESH_SECONDS
+from wholes import API, Whole
+
+CLOSE_SECONDS = FRESH_SECONDS + 2.0
+"""A plan has whole seconds, and a pod that started less than `FRESH_SECONDS` ago counts as started now."""
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def manifest(name: str, chunks: int, seconds: float) -> dict[str, Any]:
+    resources = {"limits": {"nvidia.com/gpu": "1", "cpu": "1", "memory": "1Gi"}}
+    template = {"spec": {"containers": [{"name": "t", "image": "x", "resources": resources}]}}
+    return {
+        "apiVersion": "tranche.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "data": {"chunks": chunks, "batchesPerChunk": 50},
+            "model": {"stepTime": f"{1000 * seconds / 50:.3f}ms"},
+            "workers": {"maxReplicas": chunks, "template": template},
+        },
+    }
+
+
+@pytest.mark.parametrize(("chunks", "seconds"), [(2, 60.0), (1, 4.0)], ids=["waits", "preempts"])
+def test_the_answer_is_the_plan_that_the_job_gets_when_it_is_submitted(
+    whole: Whole, kubectl: Run, chunks: int, seconds: float
+) -> None:
+    whole.submit("now", chunks=2, seconds=20.0)
+    whole.until_phase("now", "Running")
+    asked = manifest("asked", chunks, seconds)
+    before = json.loads(kubectl("get", "trainingjobs,pods,leases", "-A", "-o", "json").stdout)
+    told = kubectl("tranche", "whatif", "-f", "-", "-o", "json", text=json.dumps(asked))
+    assert (told.returncode, told.stderr) == (0, "")
+    guess = json.loads(told.stdout)
+    assert (guess["policy"], guess["note"]) == ("chunk", "")
+    try:
+        assert not whole.job("asked")
+        after = json.loads(kubectl("get", "trainingjobs,pods,leases", "-A", "-o", "json").stdout)
+        assert names(after) == names(before)
+        assert whole.cluster.request("POST", f"{API}/namespaces/default/trainingjobs", asked)[0] == 201
+        plan = whole.until(
+            "planned",
+            lambda: whole.status("asked").get("plan", {}).get("estimatedCompletion") and whole.status("asked")["plan"],
+        )
+        for mine, its in (("plannedStart", "estimatedStart"), ("plannedCompletion", "estimatedCompletion")):
+            assert moment(guess[mine]) == pytest.approx(moment(plan[its]), abs=CLOSE_SECONDS)
+        assert guess["workers"] == len(plan["workers"])
+        assert guess["explanation"].split(" until ")[0] == plan["explanation"].split(" until ")[0]
+    finally:
+        whole.delete("asked", "now")
+
+
+def names(listed: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(item["kind"], item["metadata"]["name"]) for item in listed["items"]}
+
+
+def test_the_policy_is_that_of_the_scheduler_or_the_answer_says_that_it_was_assumed(whole: Whole, kubectl: Run) -> None:
+    text = json.dumps(manifest("asked", 1, 1.0))
+    there = kubectl("tranche", "whatif", "-f", "-", "--system-namespace", "elsewhere", text=text)
+    assert there.returncode == 0
+    assert "policy              chunk\n" in there.stdout
+    assert there.stderr == "policy chunk is assumed: the Lease elsewhere/tranche-scheduler cannot be read\n"
+
+
+def test_who_may_not_create_jobs_or_see_the_cluster_is_told_which_right_is_missing(whole: Whole, kubectl: Run) -> None:
+    nobody = whole.cluster.service_account_kubeconfig("default", "default")
+    text = json.dumps(manifest("asked", 1, 1.0))
+    refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=nobody, text=text)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert refused.stderr.startswith("Error: cannot create TrainingJobs: trainingjobs.tranche.dev is forbidden")
+    kubectl("create", "role", "submitter", "--verb=create", "--resource=trainingjobs.tranche.dev", "-n", "default")
+    kubectl("create", "rolebinding", "submitter", "--role=submitter", "--serviceaccount=default:default")
+    refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=nobody, text=text)
+    assert refused.stderr.startswith("Error: cannot see the whole cluster, which a what-if plans with: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Pod", "stdin: this is a Pod, not a TrainingJob"),
+        ("a: [", "stdin: this is not YAML"),
+        ("", "stdin: holds 0 objects: give one TrainingJob"),
+        (json.dumps(manifest("asked", 0, 1.0)), "should be greater than or equal to 1"),
+    ],
+)
+def test_a_file_that_is_no_job_is_one_line_and_exit_status_2(kubectl: Run, text: str, words: str) -> None:
+    answer = kubectl("tranche", "whatif", "-f", "-", text=text)
+    assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (2, "", 1)
+    assert words in answer.stderr

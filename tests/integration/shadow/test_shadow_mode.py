@@ -1,0 +1,154 @@
+"""A scheduler in shadow mode on a real control plane, with an account that may only read."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tranche.demo.stacks import apply_manifests, free_port
+from tranche_testcluster import Cluster, spawn
+from wholes import API, Whole
+
+READS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules:
+  - apiGroups: ["", tranche.dev]
+    resources: [pods, nodes, resourcequotas, trainingjobs, sites]
+    verbs: [get, list, watch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
+"""
+
+
+class Shadowed:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.port = free_port()
+        self.log = cluster.directory / "shadow.log"
+        self.process = self.start()
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        kubeconfig = self.cluster.service_account_kubeconfig("default", "reader")
+        command = [sys.executable, "-m", "tranche", "scheduler", "--kubeconfig", str(kubeconfig), "--shadow"]
+        command += ["--port", str(self.port), "--shadow-dir", str(self.folder)]
+        command += ["--shadow-decide-seconds", "0.5", "--shadow-replay-seconds", "1"]
+        return spawn(command, log=self.log)
+
+    def read(self, path: str) -> Any:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as reply:
+                body = reply.read().decode()
+        except OSError:
+            return {}
+        return body if path == "/metrics" else json.loads(body)
+
+    def until(self, true: Any, seconds: float = 40.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (answer := true()):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.1)
+        return answer
+
+    def decision(self, job: str) -> dict[str, Any]:
+        found = self.read("/v1/shadow/decisions").get("decisions", [])
+        return next((one for one in found if one["job"] == job), {})
+
+
+@pytest.fixture(scope="module", params=["without our kinds", "with our kinds"])
+def shadowed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shadowed]:
+    with Cluster() as cluster:
+        if request.param == "with our kinds":
+            apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=1)
+        cluster.kubectl("create", "serviceaccount", "reader", "-n", "default")
+        cluster.kubectl("apply", "-f", "-", input=READS)
+        made = Shadowed(cluster, tmp_path_factory.mktemp("shadow"))
+        yield made
+        made.process.kill()
+        made.process.wait()
+
+
+def pod(cluster: Cluster, name: str, seconds: float, node: str = "") -> None:
+    """A pod of another scheduler; without a node it waits, since nobody schedules it."""
+    container = {"name": "t", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "schedulerName": "other",
+        **({"nodeName": node} if node else {}),
+    }
+    metadata = {"name": name, "annotations": {"kwok.tranche.dev/run-seconds": str(seconds)}}
+    path = "/api/v1/namespaces/default/pods"
+    assert cluster.request("POST", path, {"metadata": metadata, "spec": spec})[0] == 201
+
+
+def test_it_records_what_others_do_compares_and_decides_without_a_write(shadowed: Shadowed) -> None:
+    cluster = shadowed.cluster
+    for name, node in (("one", "edge-a-0"), ("two", "edge-a-1")):
+        pod(cluster, name, 2, node)
+    compared = shadowed.until(lambda: (known := shadowed.read("/v1/shadow")).get("counted") == 2 and known)
+    labels = [row["label"] for row in compared["rows"]]
+    assert labels[:2] == ["as it was", "fifo"]
+    assert "chunk" in labels
+    real = compared["rows"][0]
+    assert 1.0 <= real["average_jct_seconds"] <= 30.0
+    assert f'completion_seconds{{fate="as it was",statistic="average"}} {real["average_jct_seconds"]}' in shadowed.read(
+        "/metrics"
+    )
+
+    pod(cluster, "busy", 300, "edge-a-0")
+    pod(cluster, "next", 300)
+    start = shadowed.until(lambda: shadowed.decision("default/next"))
+    assert (start["decision"], start["nodes"]) == ("start", ["edge-a-1"])
+    pod(cluster, "busy-too", 300, "edge-a-1")
+    wait = shadowed.until(lambda: (one := shadowed.decision("default/next")).get("decision") == "wait" and one)
+    assert wait["explanation"].startswith("waits for 1 GPU at cluster until ")
+    assert "behind default/busy" in wait["explanation"]
+    assert wait["plannedStart"] > wait["at"]
+
+    for name in ("one", "two"):
+        cluster.request("DELETE", f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
+    shadowed.process.terminate()
+    assert shadowed.process.wait(20) == 0
+    shadowed.process = shadowed.start()
+    again = shadowed.until(lambda: (known := shadowed.read("/v1/shadow")).get("counted") == 2 and known)
+    assert again["rows"][0]["average_jct_seconds"] == pytest.approx(real["average_jct_seconds"], abs=2.0)
+    assert_nothing_was_written(shadowed)
+
+
+def test_trainingjobs_are_planned_on_paper_and_their_status_stays_empty(shadowed: Shadowed) -> None:
+    if shadowed.cluster.request("GET", API)[0] == 404:
+        pytest.skip("this cluster does not have our kinds")
+    whole = Whole(shadowed.cluster, None)  # type: ignore[arg-type]
+    whole.submit("ours", chunks=1, seconds=5.0)
+    decided = shadowed.until(lambda: shadowed.decision("default/ours"))
+    assert decided["plannedCompletion"] is None or decided["plannedCompletion"] > decided["at"]
+    assert whole.status("ours") == {}
+    assert not whole.pods("ours")
+    assert_nothing_was_written(shadowed)
+
+
+def assert_nothing_was_written(shadowed: Shadowed) -> None:
+    """A write of this account is refused with 403, and a lease would be taken in tranche-system."""
+    log = shadowed.log.read_text()
+    assert "forbidden" not in log
+    assert "ERROR" not in log
+    listed = shadowed.cluster.kubectl("get", "pods,nodes,events,leases", "-A", "-o", "json", "--show-managed-fields")
+    managers = {
+        one["manager"] for item in json.loads(listed)["items"] for one in item["metadata"].get("managedFields", [])
+    }
+    assert not [name for name in managers if "tranche-scheduler" in name or name.startswith("tranche")]

@@ -1,0 +1,31 @@
+"""``kubectl tranche`` without a cluster: what its page says of commands and exit statuses, and its columns."""
+
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tranche.cli.columns import columns
+from tranche.cli.kubectl import main
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs/kubectl-plugin.md").read_text()
+
+
+def test_the_page_has_every_command_and_no_other() -> None:
+    assert set(re.findall(r"^\| `kubectl tranche (\w+)", PAGE, re.M)) == set(main.commands)
+
+
+def test_the_page_and_the_help_agree_on_exit_statuses() -> None:
+    told = re.findall(r"^ +(\d)  ", CliRunner().invoke(main, ["--help"]).stdout, re.M)
+    assert told == re.findall(r"^\| (\d) \|", PAGE, re.M)
+
+
+def test_columns_are_as_wide_as_their_widest_cell_and_nothing_is_cut() -> None:
+    text = columns(["NAME", "WHY"], [["a-long-name", "x" * 300], ["b", ""]])
+    assert text.splitlines() == ["NAME          WHY", f"a-long-name   {'x' * 300}", "b             -"]
+
+
+def test_a_kubeconfig_that_is_not_there_is_one_line_that_says_what_to_do() -> None:
+    result = CliRunner().invoke(main, ["queue", "--kubeconfig", "/nowhere"])
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "give --kubeconfig or --context, or set KUBECONFIG" in result.stderr

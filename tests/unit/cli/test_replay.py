@@ -1,0 +1,125 @@
+"""``tranche replay`` and ``tranche simulate`` on the export of a cluster that has never seen tranche."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tranche.cli.main import main
+
+T0 = 1_800_000_000
+
+
+def stamp(second: float) -> str:
+    return datetime.fromtimestamp(T0 + second, UTC).isoformat()
+
+
+def pod(name: str, created: float, started: float, ended: float | None) -> dict[str, Any]:
+    began = {"startedAt": stamp(started)}
+    state = {"running": began} if ended is None else {"terminated": {**began, "finishedAt": stamp(ended)}}
+    limits = {"nvidia.com/gpu": "1"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team", "creationTimestamp": stamp(created)},
+        "spec": {"containers": [{"name": "t", "resources": {"limits": limits}}], "nodeName": "n1"},
+        "status": {
+            "phase": "Running" if ended is None else "Succeeded",
+            "containerStatuses": [{"name": "t", "state": state}],
+        },
+    }
+
+
+def node(name: str, gpus: int) -> dict[str, Any]:
+    allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": str(gpus)}
+    return {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
+
+
+# One GPU: a long job first, then two short ones that really had to wait for it.
+HISTORY = [
+    pod("long", 0, 0, 1000),
+    pod("short-1", 10, 1000, 1100),
+    pod("short-2", 20, 1100, 1200),
+    node("n1", 1),
+]
+
+
+def replayed(path: Path, items: list[dict[str, Any]], *options: str) -> Result:
+    path.write_text(json.dumps({"kind": "List", "items": items}))
+    return CliRunner().invoke(main, ["replay", str(path), *options])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "export.json"
+
+
+def rows_of(result: Result) -> dict[str, dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return {row["label"]: row for row in json.loads(result.stdout)["rows"]}
+
+
+def test_the_past_stands_beside_fifo_and_the_production_policy_on_the_same_jobs(path: Path) -> None:
+    rows = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "0"))
+    assert rows["as it was"]["average_jct_seconds"] == pytest.approx((1000 + 1090 + 1180) / 3)
+    assert rows["fifo"]["average_jct_seconds"] == pytest.approx(rows["as it was"]["average_jct_seconds"])
+    assert "fifo, no durations told" not in rows, "fifo knows no durations: one row"
+    assert rows["chunk"]["average_jct_seconds"] == pytest.approx((1200 + 100 + 190) / 3)
+    assert {row["jobs"] for row in rows.values()} == {3}
+    for row in rows.values():
+        assert row["gpu_hours"] == pytest.approx(1200 / 3600)
+
+
+def test_restarts_cost_and_what_may_not_be_stopped_is_not(path: Path) -> None:
+    costly = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "60"))["chunk"]
+    assert costly["gpu_hours"] > 1200 / 3600
+    kept = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "0", "--never-preempt"))["chunk"]
+    assert kept["preemptions"] == 0
+    assert kept["average_jct_seconds"] == pytest.approx((1000 + 1090 + 1180) / 3)
+
+
+def test_what_still_runs_takes_room_and_is_not_counted(path: Path) -> None:
+    items = [*HISTORY, pod("late", 1150, 1200, None)]
+    result = replayed(path, items, "--format", "json")
+    facts = json.loads(result.stdout)
+    assert (facts["counted"], facts["running"]) == (3, 1)
+    text = replayed(path, items)
+    assert "not counted: 1 that have not ended, 0 that have not begun" in text.stderr
+    assert "3 jobs over 20 min on 1 GPUs on 1 nodes" in text.stdout
+
+
+def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> None:
+    result = replayed(path, HISTORY)
+    starts = [line.split("  ")[0].strip() for line in result.stdout.splitlines()]
+    assert "as it was" in starts
+    assert "fifo" in starts
+    assert "chunk" in starts
+    assert "GPU hours: as it was 0.33" in result.stdout
+    assert "tranche replay" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("items", "options", "words"),
+    [
+        (HISTORY[:3], (), "says nothing of nodes: add --gpus N or --cluster FILE, or export nodes too"),
+        (HISTORY, ("--gpus", "4", "--cluster", __file__), "--gpus and --cluster contradict each other"),
+        ([HISTORY[3]], (), "holds no TrainingJob that can be simulated, nor pods that used GPUs"),
+        ([pod("long", 0, 0, None), HISTORY[3]], (), "no job of this history has ended"),
+        ([HISTORY[0], node("n1", 0)], (), "none of the 1 jobs that ended could run on 0 GPUs on 1 nodes"),
+    ],
+)
+def test_a_history_that_says_too_little_is_one_line(
+    path: Path, items: list[dict[str, Any]], options: tuple[str, ...], words: str
+) -> None:
+    result = replayed(path, items, *options)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert words in result.stderr
+
+
+def test_simulate_takes_nodes_from_the_export_too(path: Path) -> None:
+    path.write_text(json.dumps({"kind": "List", "items": HISTORY}))
+    result = CliRunner().invoke(main, ["simulate", str(path), "--policy", "fifo", "--format", "json", "--quiet"])
+    facts = json.loads(result.stdout)
+    assert (facts["cluster"], facts["capacity_gpus"], facts["jobs"]) == ("the 1 nodes of the export", 1, 3)

@@ -1,0 +1,100 @@
+"""Training of other schedulers, put together from its pods."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from tranche.kube.histories import Past, group_key, histories, is_foreign
+from tranche.kube.structs import Pod
+from tranche.model import Job
+
+T0 = 1_800_000_000
+
+
+def stamp(second: float) -> str:
+    return datetime.fromtimestamp(T0 + second, UTC).isoformat()
+
+
+def pod(
+    name: str, created: float, started: float | None = None, ended: float | None = None, *, gpus: int = 1, **more: Any
+) -> Pod:
+    phase = more.pop("phase", "Pending" if started is None else "Running" if ended is None else "Succeeded")
+    terminated = {"startedAt": stamp(started or 0), "finishedAt": stamp(ended or 0)}
+    running = {"startedAt": stamp(started or 0)}
+    state = {} if started is None else {"running": running} if ended is None else {"terminated": terminated}
+    limits = {"nvidia.com/gpu": str(gpus), "cpu": "2"} if gpus else {"cpu": "2"}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "team", "creationTimestamp": stamp(created), **more},
+            "spec": {"containers": [{"name": "t", "resources": {"limits": limits}}]},
+            "status": {"phase": phase, "containerStatuses": [{"name": "t", "state": state}]},
+        },
+        Pod,
+    )
+
+
+def labelled(job: str, label: str = "training.kubeflow.org/job-name") -> dict[str, Any]:
+    return {"labels": {label: job}}
+
+
+def told(*pods: Pod, until: float = 1000, **submissions: float) -> tuple[dict[str, tuple[Job, Past]], int]:
+    at = {f"team/{name}": T0 + second for name, second in submissions.items()}
+    found, waiting = histories(pods, T0 + until, at)
+    return {job.key: (job, past) for job, past in found}, waiting
+
+
+def test_members_that_ran_together_are_a_gang_that_needs_the_gpu_time_that_they_held() -> None:
+    found, _ = told(pod("a", 0, 10, 110, gpus=2, **labelled("bert")), pod("b", 1, 10, 110, gpus=2, **labelled("bert")))
+    job, past = found["team/bert"]
+    assert (job.rigid, job.chunks, job.gpus, job.step_seconds, job.submitted) == (True, 2, 2, 100.0, T0)
+    assert (past.started - T0, past.completed - T0, past.gpus, past.gpu_seconds) == (10, 110, 4, 400)
+    assert past.end == "Succeeded"
+
+
+def test_pods_one_after_the_other_are_one_member_that_takes_as_long_as_all_of_them() -> None:
+    found, _ = told(
+        pod("try-1", 0, 5, 25, phase="Failed", **labelled("x", "job-name")),
+        pod("try-2", 25, 25, 65, **labelled("x", "job-name")),
+    )
+    job, past = found["team/x"]
+    assert (job.chunks, job.step_seconds, past.gpus, past.end) == (1, 60.0, 1, "Succeeded")
+
+
+def test_submission_is_that_of_the_workload_if_the_export_has_it() -> None:
+    found, _ = told(pod("a", 50, 60, 70, **labelled("late")), late=20)
+    assert found["team/late"][1].submitted == T0 + 20
+
+
+def test_what_still_runs_has_run_until_the_history_ends() -> None:
+    found, _ = told(pod("a", 0, 10), until=40)
+    job, past = found["team/a"]
+    assert (job.step_seconds, past.end, past.completed - T0) == (30.0, "Running", 40)
+
+
+def test_what_has_not_begun_is_counted_and_left_out() -> None:
+    found, waiting = told(pod("a", 0), pod("b", 0, 1, 2))
+    assert (list(found), waiting) == (["team/b"], 1)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [
+        (labelled("j", "volcano.sh/job-name"), "team/j"),
+        (labelled("j", "jobset.sigs.k8s.io/jobset-name"), "team/j"),
+        (labelled("j", "unknown"), "team/alone"),
+        ({"ownerReferences": [{"kind": "Workflow", "uid": "7", "controller": True}]}, "team/workflow-7"),
+        ({"ownerReferences": [{"kind": "ReplicaSet", "uid": "7", "controller": True}]}, "team/alone"),
+    ],
+)
+def test_pods_know_each_other_by_label_or_owner_but_replicas_of_a_service_are_jobs_of_their_own(
+    metadata: dict[str, Any], key: str
+) -> None:
+    assert group_key(pod("alone", 0, 1, 2, **metadata)) == key
+
+
+def test_pods_of_ours_and_pods_without_gpus_are_none_of_them() -> None:
+    assert is_foreign(pod("a", 0))
+    assert not is_foreign(pod("a", 0, gpus=0))
+    assert not is_foreign(pod("a", 0, **labelled("j", "tranche.dev/job")))
