@@ -12,6 +12,7 @@ from tranche_operator.applies import Applier
 from tranche_operator.controllers import Controller
 from tranche_operator.events import EventRecorder
 from tranche_operator.memories import Memory
+from tranche_operator.metrics import OperatorMetrics
 from tranche_operator.queues import Runner
 from tranche_operator.readings import Reader
 from tranche_operator.resyncs import Resync
@@ -47,10 +48,12 @@ class Operator:
         self._namespace = namespace
         memory = Memory()
         reader = Reader(client, memory)
-        applier = Applier(client, memory, EventRecorder(client, _now), settings, _now)
+        self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
+        client.observe = self.metrics.observe_api_request
+        applier = Applier(client, memory, EventRecorder(client, _now), settings, _now, self.metrics.count_pod)
         controller = Controller(reader, applier, memory, settings, _now)
         self._runner = Runner(
-            controller.run,
+            lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
             parallel=settings.workers,
             settle=settings.settle,

@@ -125,6 +125,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
     async with ApiClient.connect(options.kubeconfig) as client:
         watches = Watches(client)
         metrics = Metrics()
+        client.observe = metrics.observe_api_request
         settings = PlannerSettings(
             seed=options.seed,
             validate=options.validate,
@@ -138,6 +139,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
         )
         desk = controller.reports
         app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, desk.trained)
+        metrics.add_watch("quotas", watches.quotas)  # the planner's alone
         if options.bind:
             add_bind(app, client, metrics)
         identity = f"{socket.gethostname()}_{os.getpid()}"

@@ -20,6 +20,7 @@ from tranche.kube.tasks import run_for_ever
 from tranche.live import fences, jobs, pods, timeouts
 from tranche.live.announcements import Announcements
 from tranche.live.forecasts import Forecasts
+from tranche.live.measurements import Measurements
 from tranche.live.nodes import NodeBook
 from tranche.live.quotas import QuotaBook
 from tranche.live.renewals import RenewalDesk
@@ -46,7 +47,6 @@ from tranche.planner import (
     SiteRemoved,
     Tick,
     WorkerEnded,
-    WorkerStarted,
 )
 from tranche.planner.reports import trained
 
@@ -97,9 +97,9 @@ class Controller:
             self._untold,
         )
         self._announcements = Announcements(self.settings)
-        self._forecasts = Forecasts(planner, self.settings, stopwatch)
+        self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
+        self._measurements = Measurements(metrics, planner, clock)
         self._next_timeouts = 0.0
-        self._finished: set[str] = set()
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
             watches.by_kind(kind).subscribe(self._noter(kind))
 
@@ -123,11 +123,13 @@ class Controller:
         await self.watches.synced()
         logger.info("ready; waiting for the lease")
         self.term = await leadership.take(self._largest_term)
+        self.metrics.set_leading(leads=True)
         try:
             self._restore()
             writing = self.writer.run(lambda: leadership.held)
             await run_for_ever(lease=leadership.keep(), writer=writing, planner=self._plan())
         finally:
+            self.metrics.set_leading(leads=False)
             await leadership.release()
 
     def _largest_term(self) -> int:
@@ -167,7 +169,7 @@ class Controller:
             self._refresh_node(name)
         found = self._found_jobs()
         with self.metrics.time_plan():
-            self._note_openings(self.planner.restore(found, now))
+            self._instructed(self.planner.restore(found, now))
         for event in found:
             resource = self.watches.jobs.store[event.job.key]
             for more in jobs.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
@@ -217,18 +219,15 @@ class Controller:
         self._sites.refresh(self.clock())
 
     def _tell(self, event: Event) -> None:
-        ending = self._ending(event)
+        stopped = self._measurements.running(event)
         self._handle((event,))
-        if ending:
-            self.metrics.count_preemption(ending)
-        if isinstance(event, WorkerStarted):
-            self._measure_start(event)
+        self._measurements.told(event, stopped)
 
     def _handle(self, events: Sequence[Event]) -> None:
         """Tell the planner of what has happened at one time, and have written what comes of it."""
         with self.metrics.time_plan():
             instructions = self.planner.handle_all(events, self.clock())
-        self._note_openings(instructions)
+        self._instructed(instructions)
         if not all(isinstance(event, Tick) for event in events):
             self._forecasts.due = True
         for key in self.planner.changed:
@@ -244,24 +243,9 @@ class Controller:
         closed = [(i.job, i.window.attempt) for i in instructions if isinstance(i, CloseWindow)]
         return [WorkerEnded(*window, "Lost", self.clock()) for window in closed if window in self._untold]
 
-    def _note_openings(self, instructions: list[Instruction]) -> None:
+    def _instructed(self, instructions: list[Instruction]) -> None:
         self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
-
-    def _ending(self, event: Event) -> str:
-        """Why a running worker stops before its end; empty if the event is of another kind."""
-        if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
-            return ""
-        state = self.planner.cluster.jobs.get(event.job)
-        run = state.runs.get(event.attempt) if state else None
-        if run is None or run.started is None:
-            return ""
-        return "planned" if run.closing else event.outcome.lower()
-
-    def _measure_start(self, event: WorkerStarted) -> None:
-        state = self.planner.cluster.jobs.get(event.job)
-        run = state.runs.get(event.attempt) if state else None
-        if run is not None and run.started == event.at:
-            self.metrics.observe_window_start(event.at - run.opened, handover=run.handover)
+        self._measurements.instructed(instructions)
 
     def _pods_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         for name in self._book.note_pod(key, new):
@@ -317,6 +301,7 @@ class Controller:
             present = {quota.name: quota for quota in self._quota_book.quotas(namespace, known.holds)}
         except ValueError as error:
             logger.error("a quota of namespace %s cannot be read: %s", namespace, error)
+            self.metrics.count_error("object")
             return
         for name in set(known.by_namespace.get(namespace, {})).difference(present):
             self._tell(QuotaRemoved(namespace, name))
@@ -334,13 +319,9 @@ class Controller:
             if isinstance(event, JobRemoved):  # pods that still stop are not the planner's any more
                 self._refresh_quotas(key.partition("/")[0])
         self.renewals.settle(key)
+        self._measurements.changed(key, old, new)
         if new is None:
             self._announcements.forget(key)
-            self._finished.discard(key)
-        elif new.status.phase == "Succeeded" and key not in self._finished:
-            self._finished.add(key)
-            if old is not None and old.status.phase != "Succeeded":
-                self.metrics.observe_completion(new)
 
     # ---- plans out
 
@@ -363,6 +344,7 @@ class Controller:
         progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
         self._announcements.note(key, plan)
+        self._measurements.planned(key, plan)
         condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
         status = {
             "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision),
@@ -383,6 +365,7 @@ class Controller:
         """Say on the object itself, if it is a job, that it cannot be read."""
         name = getattr(getattr(resource, "metadata", None), "name", "?")
         logger.error("%s %s cannot be read: %s", type(resource).__name__, name, error)
+        self.metrics.count_error("object")
         if isinstance(resource, TrainingJob):
             plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
             known = resource.status.conditions
