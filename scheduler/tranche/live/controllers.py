@@ -123,7 +123,6 @@ class Controller:
         await self.watches.synced()
         logger.info("ready; waiting for the lease")
         self.term = await leadership.take(self._largest_term)
-        self.metrics.set_leading(leads=True)
         try:
             self._restore()
             writing = self.writer.run(lambda: leadership.held)
@@ -181,6 +180,7 @@ class Controller:
         for namespace in {key.partition("/")[0] for key in self.watches.quotas.store}:
             self._refresh_quotas(namespace)  # now that the planner counts our pods
         self.reports.leading = True
+        self._measurements.lead()
         logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
     def _found_jobs(self) -> list[JobSubmitted]:

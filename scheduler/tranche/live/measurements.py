@@ -26,8 +26,12 @@ class Measurements:
         """Completion as first planned, of jobs that are not over."""
         self._finished: set[str] = set()
         self._namespaces: set[str] = set()
-        metrics.set_waits(self._waits, REASONS)
-        metrics.set_links(self._links)
+
+    def lead(self) -> None:
+        """From now on this process plans; what only the leader knows is not told by the others."""
+        self._metrics.set_leading(leads=True)
+        self._metrics.set_waits(self._waits, REASONS)
+        self._metrics.set_links(self._links)
 
     # ---- the planner's
 

@@ -110,7 +110,9 @@ def test_a_worker_that_ran_and_was_lost_counts_as_stopped_after_the_time_that_it
 def test_planned_starts_are_cumulative_and_the_oldest_waiting_job_has_its_age() -> None:
     now = datetime.fromtimestamp(NOW, UTC)
     metrics = Metrics(lambda: now + timedelta(seconds=50))
-    starts = [{"plan": {**plan(99), "estimatedStart": after(start)}} for start in (60, 400, 10**6)]
+    starts: list[dict[str, Any]] = [
+        {"plan": {**plan(99), "estimatedStart": after(start)}} for start in (60, 400, 10**6)
+    ]
     metrics.set_jobs([resource(f"j{i}", **status) for i, status in enumerate(starts)])
     found = [value(metrics, "tranche_jobs_planned_start", within=within) for within in ("60", "900", "86400", "+Inf")]
     assert found == [1, 2, 2, 3]
