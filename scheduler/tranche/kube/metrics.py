@@ -229,6 +229,11 @@ class Metrics(ProcessMetrics):
         """So many mini-batches were trained in vain."""
         self._lost.inc(max(0.0, batches))
 
+    def add_link(self, source: str, target: str) -> None:
+        """A link is declared: its series begin at zero."""
+        self._uploads.labels(source, target)
+        self._upload_bytes.labels(source, target)
+
     def count_uploads(self, source: str, target: str, chunks: int, size_bytes: float) -> None:
         """Copies of so many chunks were begun, all of them so large together."""
         self._uploads.labels(source, target).inc(chunks)

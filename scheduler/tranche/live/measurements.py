@@ -6,7 +6,7 @@ from datetime import datetime
 from tranche.kube.metrics import Metrics
 from tranche.kube.resources import TrainingJob
 from tranche.model import JobPlan
-from tranche.planner import Event, Instruction, Limit, Planner, StageData, WorkerEnded, WorkerStarted
+from tranche.planner import Event, Instruction, Limit, Planner, SiteChanged, StageData, WorkerEnded, WorkerStarted
 from tranche.policies import Run
 
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
@@ -47,6 +47,10 @@ class Measurements:
         if stopped is not None and stopped.started is not None and isinstance(event, WorkerEnded):
             reason = "planned" if stopped.closing else event.outcome.lower()
             self._metrics.count_preemption(reason, event.at - stopped.started)
+        if isinstance(event, SiteChanged):
+            for target in event.site.links:
+                if target != event.site.name:
+                    self._metrics.add_link(event.site.name, target)
         if isinstance(event, WorkerStarted):
             run = self._run(event)
             if run is not None and run.started == event.at:

@@ -6,7 +6,7 @@ from typing import Any
 
 from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.kube.metrics import Metrics
-from tranche.kube.resources import TrainingJob
+from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.live import Controller
 from tranche.live.measurements import REASONS
 from tranche.planner import WorkerEnded, WorkerStarted
@@ -124,6 +124,9 @@ def test_copies_of_data_count_by_link_and_the_link_is_busy_until_they_are_there(
     metrics.count_uploads("edge-a", "cloud", 3, 3e6)
     assert value(metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 3
     assert value(metrics, "tranche_upload_bytes_total", source="edge-a", target="cloud") == 3e6
-    controller, _ = started()
+    links = [{"to": "cloud", "bandwidth": "8M"}]
+    site = {"metadata": {"name": "edge-a"}, "spec": {"nodeSelector": {}, "links": links}}
+    controller = asyncio.run(taken_over(sites=(SiteObject.model_validate(site),)))
+    assert value(controller.metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 0
     controller.planner.cluster.uploads.busy["edge-a", "cloud"] = NOW + 12
     assert value(controller.metrics, "tranche_link_busy_seconds", source="edge-a", target="cloud") == 12
