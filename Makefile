@@ -86,6 +86,9 @@ bench-live: control-plane  ## completion times on a real control plane, beside t
 results: setup  ## tables and pictures of docs/results.md (half an hour)
 	$(BIN)/python benchmarks/results.py
 
+pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a run of a minute and a half
+	$(BIN)/python benchmarks/dashboard_pictures.py
+
 generate: control-plane  ## CRDs and chart files from the pydantic models and the API server's own schemas
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
 	PYTHONPATH=observability $(BIN)/python -m tranche_observability
