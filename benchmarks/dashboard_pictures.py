@@ -42,7 +42,7 @@ def main() -> int:
         for dashboard in DASHBOARDS:
             panels = {query: panel for panel in dashboard.panels for query in panel.queries}
             path = ROOT / f"docs/pictures/dashboard-{dashboard.name}.png"
-            draw(dashboard, lambda query, panels=panels: ask(made, panels, query), made.began, path)  # type: ignore[misc]
+            draw(dashboard, lambda query, panels=panels: ask(made, panels, query), (made.began, made.ended), path)  # type: ignore[misc]
             print(path)
     return 0
 

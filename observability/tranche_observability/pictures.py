@@ -3,7 +3,8 @@
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
+from itertools import pairwise
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,13 @@ INK, MUTED, GRID = "#1b1f24", "#59636e", "#dfe3e8"
 _SETTINGS: Any = {"font.size": 9, "text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False}
 
 
-def draw(dashboard: Dashboard, ask: Ask, began: float, path: Path) -> None:
+def draw(dashboard: Dashboard, ask: Ask, period: tuple[float, float], path: Path) -> None:
     """Write the picture of a dashboard.
 
     Args:
         dashboard: What to draw.
         ask: Of Prometheus; of a panel that shows one number only the last value counts.
-        began: Zero of the time axis, in seconds of the clock.
+        period: From when to when, in seconds of the clock; the axis begins at zero.
         path: A PNG file.
     """
     rows = -(-len(dashboard.panels) // COLUMNS)
@@ -46,18 +47,18 @@ def draw(dashboard: Dashboard, ask: Ask, began: float, path: Path) -> None:
             if number >= len(dashboard.panels):
                 axes.set_axis_off()
                 continue
-            _panel(axes, dashboard.panels[number], ask, began)
+            _panel(axes, dashboard.panels[number], ask, period)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", metadata={"Software": None})
     path.write_bytes(buffer.getvalue())
 
 
-def _panel(axes: Axes, panel: Panel, ask: Ask, began: float) -> None:
+def _panel(axes: Axes, panel: Panel, ask: Ask, period: tuple[float, float]) -> None:
     axes.set_title(panel.title, loc="left", color=INK, fontsize=10)
     courses: dict[str, Course] = {}
     for query in panel.queries:
         for labels, course in ask(query).items():
-            known = [(at - began, value) for at, value in course if isfinite(value)]
+            known = [(at - period[0], value) for at, value in course if isfinite(value)]
             if known:
                 courses[_name(query, dict(labels))] = known
     if not courses:
@@ -71,6 +72,7 @@ def _panel(axes: Axes, panel: Panel, ask: Ask, began: float) -> None:
             _distribution(axes, panel, courses)
         case _:
             _lines(axes, panel, courses)
+            axes.set_xlim(0, period[1] - period[0])
 
 
 def _name(query: Query, labels: Mapping[str, str]) -> str:
@@ -103,7 +105,7 @@ def _distribution(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> No
 
 def _lines(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> None:
     for number, (name, course) in enumerate(courses.items()):
-        moments, values = zip(*course, strict=True)
+        moments, values = zip(*_with_gaps(course), strict=True)
         colour = COLOURS[number % len(COLOURS)]
         style = ("-", "--", ":")[number % 3]
         axes.plot(moments, values, style, color=colour, label=name, lw=1.6, drawstyle="steps-post")
@@ -113,6 +115,17 @@ def _lines(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
     axes.tick_params(colors=MUTED)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize=8, handlelength=1.6)
+
+
+def _with_gaps(course: Course) -> list[tuple[float, float]]:
+    """A point without a value wherever there are none for longer than usual: no line is drawn across."""
+    step = min((after - before for (before, _), (after, _) in pairwise(course)), default=0.0)
+    filled = [course[0]]
+    for before, after in pairwise(course):
+        if after[0] - before[0] > 1.5 * step:
+            filled.append((before[0] + step, nan))
+        filled.append(after)
+    return filled
 
 
 def _format(panel: Panel, value: float) -> str:

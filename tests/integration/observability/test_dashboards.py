@@ -6,18 +6,22 @@ served before and after the run.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from math import prod
 from pathlib import Path
 from statistics import mean
 
 import pytest
+import yaml
 
 from dashboard_runs import Run, run
 from prometheus_servers import SCRAPE_SECONDS, Labels
 from run_expectations import BYTES, Facts, Values, averages, labels, quantile
+from state_metrics import series_of
 from tranche.kube.metrics import COMPLETION_BUCKETS
 from tranche_observability.catalogues import DASHBOARDS
 from tranche_observability.panels import Panel
 
+CHART = Path(__file__).resolve().parents[3] / "helm/tranche"
 SCHEDULER, OPERATOR = "tranche-scheduler", "tranche-operator"
 LAG_SECONDS = 1.5
 """Between what this process has heard and what theirs have: three processes share a busy machine."""
@@ -320,3 +324,25 @@ def test_every_panel_has_its_expectation() -> None:
 def test_a_panel_shows_what_the_run_says(ran: Run, name: str, title: str) -> None:
     panels = {(dashboard.name, panel.title): panel for dashboard in DASHBOARDS for panel in dashboard.panels}
     EXPECTED[name, title](Shown(panels[name, title], ran))
+
+
+def test_single_jobs_have_the_series_that_kube_state_metrics_is_told_to_make(ran: Run) -> None:
+    config = yaml.safe_load((CHART / "files/kube-state-metrics.yaml").read_text())
+    facts = Facts(ran)
+    jobs = [version for versions in ran.jobs.values() for _, version in versions]
+    found = [series_of(config, job) for job in jobs]
+    names = {name for series in found for name, _ in series}
+    wanted = {f"tranche_trainingjob_{m['name']}" for m in config["spec"]["resources"][0]["metrics"]}
+    assert names == wanted, "a field has never been there"
+    last = {key: series_of(config, job) for key, job in facts.last.items()}
+    stops = sum(
+        value for series in last.values() for (name, _), value in series.items() if name.endswith("preemptions_total")
+    )
+    assert stops == facts.total("preemptions")
+    for job in facts.succeeded:
+        own = labels(namespace=job["metadata"]["namespace"], trainingjob=job["metadata"]["name"])
+        series = last[f"{job['metadata']['namespace']}/{job['metadata']['name']}"]
+        work = [series[f"tranche_trainingjob_{part}", own] for part in ("chunks", "epochs", "chunk_batches")]
+        assert series["tranche_trainingjob_trained_batches", own] == pytest.approx(prod(work))
+        state = labels(phase="Succeeded", **dict(own))
+        assert series["tranche_trainingjob_phase", state] == 1
