@@ -125,7 +125,7 @@ def test_copies_of_data_count_by_link_and_the_link_is_busy_until_they_are_there(
     assert value(metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 3
     assert value(metrics, "tranche_upload_bytes_total", source="edge-a", target="cloud") == 3e6
     links = [{"to": "cloud", "bandwidth": "8M"}]
-    site = {"metadata": {"name": "edge-a"}, "spec": {"nodeSelector": {}, "links": links}}
+    site = {"metadata": {"name": "edge-a"}, "spec": {"nodeSelector": {"zone": "a"}, "links": links}}
     controller = asyncio.run(taken_over(sites=(SiteObject.model_validate(site),)))
     assert value(controller.metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 0
     controller.planner.cluster.uploads.busy["edge-a", "cloud"] = NOW + 12
