@@ -36,11 +36,10 @@ class Measurements:
     # ---- the planner's
 
     def running(self, event: Event) -> Run | None:
-        """The worker that this event, which the planner has not heard of yet, stops before its end."""
+        """The window that this event, which the planner has not heard of yet, stops before its end; it may not run."""
         if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
             return None
-        run = self._run(event)
-        return run if run is not None and run.started is not None else None
+        return self._run(event)
 
     def told(self, event: Event, stopped: Run | None) -> None:
         """The planner has heard of the event, and `stopped` was said of it before."""
