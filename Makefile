@@ -7,7 +7,7 @@ SIDE_BY_SIDE ?= 3
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,7 +33,11 @@ binaries: setup  ## the control plane, and helm and kubeconform for the tests
 demo: control-plane  ## real jobs on a real control plane, two to three minutes (KEEP=1: leave it running, SEED=, POLICY=, SLOWER=)
 	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY)) $(if $(SLOWER),--slower $(SLOWER))
 
+observability: setup  ## Prometheus and promtool for the tests of dashboards and alerts, from Debian's package, once
+	@$(BIN)/python -m tranche_testcluster.packages
+
 test: lint types contracts binaries  ## everything that .ci/run runs (SIDE_BY_SIDE=: modules at a time)
+	@$(BIN)/python -m tranche_testcluster.packages || echo "without them the tests that need Prometheus are skipped" >&2
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
 lint: setup  ## ruff
@@ -86,8 +90,12 @@ bench-live: control-plane  ## completion times on a real control plane, beside t
 results: setup  ## tables and pictures of docs/results.md (half an hour)
 	$(BIN)/python benchmarks/results.py
 
+pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a run of a minute and a half
+	$(BIN)/python benchmarks/dashboard_pictures.py
+
 generate: control-plane  ## CRDs and chart files from the pydantic models and the API server's own schemas
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
+	PYTHONPATH=observability $(BIN)/python -m tranche_observability
 
 lock: setup  ## new versions into requirements/*.txt
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv

@@ -148,7 +148,7 @@ class Server:
             self.api.tell(found)
         self.controller = Controller(self.api, self.watches, self.planner, self.metrics)  # type: ignore[arg-type]
         self.controller.term = 2
-        self.controller._restore()
+        self.controller.restore()
         stores = self.watches.pods.store, self.watches.jobs.store
         desk = self.controller.reports
         reports = create_report_app(

@@ -33,7 +33,8 @@ class History:
 
     def __init__(self, kubeconfig: str, *paths: str) -> None:
         self.events: dict[str, list[dict[str, Any]]] = {path: [] for path in paths}
-        """Objects as they were after each change, by path, with the moment when we were told (``heard``)."""
+        """Objects as they were after each change, by path, with the moment when we were told (``heard``), also by
+        the clock (``clock``), which goes on while a machine is halted."""
         self._kubeconfig = kubeconfig
         self._watching = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="history")
@@ -72,4 +73,5 @@ class History:
     async def _follow(self, client: ApiClient, path: str, version: str, events: list[dict[str, Any]]) -> None:
         async with client.stream(path, {"watch": "true", "resourceVersion": version}, inactivity=600) as lines:
             async for line in lines:
-                events.append({**json.loads(line)["object"], "heard": time.monotonic()})  # noqa: PERF401 (others read the list meanwhile)
+                told = {"heard": time.monotonic(), "clock": time.time()}
+                events.append({**json.loads(line)["object"], **told})

@@ -28,6 +28,7 @@ class Whole:
         zone: str | None = None,
         exit_code: int = 0,
         checkpoint_seconds: float = 0.3,
+        namespace: str = "default",
         container: dict[str, Any] | None = None,
         **spec: Any,
     ) -> None:
@@ -47,7 +48,7 @@ class Whole:
         body = {
             "apiVersion": "tranche.dev/v1alpha1",
             "kind": "TrainingJob",
-            "metadata": {"name": name, "namespace": "default"},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {
                 "data": {"chunks": chunks, "batchesPerChunk": 50},
                 "workers": {"maxReplicas": chunks, "template": template},
@@ -55,7 +56,7 @@ class Whole:
                 **spec,
             },
         }
-        status, answer = self.cluster.request("POST", f"{API}/namespaces/default/trainingjobs", body)
+        status, answer = self.cluster.request("POST", f"{API}/namespaces/{namespace}/trainingjobs", body)
         assert status == 201, answer
 
     def job(self, name: str) -> dict[str, Any]:

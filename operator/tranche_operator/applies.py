@@ -34,6 +34,7 @@ from tranche_operator.actions import (
 from tranche_operator.creations import Refusal, check_template, create_pods
 from tranche_operator.events import EventRecorder, merged
 from tranche_operator.memories import Memory
+from tranche_operator.metrics import role_of
 from tranche_operator.observations import Observed, PodView
 from tranche_operator.openings import ungate
 from tranche_operator.plans import entries_of
@@ -97,7 +98,10 @@ class Applier:
         recorder: EventRecorder,
         settings: Settings,
         clock: Callable[[], datetime],
+        count: Callable[[str, str], None] = lambda role, result: None,
     ) -> None:
+        """Nothing is done yet; `count` is told of every pod: its role, and created, evicted, deleted or refused."""
+        self._count = count
         self._client = client
         self._memory = memory
         self._recorder = recorder
@@ -214,6 +218,7 @@ class Applier:
             if error.retry_after:  # the budget is new, and has not been counted yet
                 raise
             self._memory.refuse(run.key, action.name, message, self._settings, self._clock())
+            self._count(role_of(run.name, action.name), "refused")
             text = f"pod {action.name} cannot be stopped: {message}"
             run.told.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
             run.wish(0.0)
@@ -221,12 +226,14 @@ class Applier:
         if evicted:
             grace = action.grace_seconds
             logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
+            self._count(role_of(run.name, action.name), "evicted")
             message = f"pod {action.name} is stopped within {grace} s: {action.why}"
             run.told.append(EmitEvent("Normal", "Preempting", message, action.name))
 
     async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
         if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
             logger.info("%s: deleted pod %s", run.key, action.name)
+            self._count(role_of(run.name, action.name), "deleted")
 
     async def _delete_job(self, run: _Pass, action: DeleteJob) -> None:
         if await self._delete(run, paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
@@ -258,6 +265,7 @@ class Applier:
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
             logger.info("%s: created pod %s (%s)", run.key, name, action.what)
+            self._count(role_of(run.name, name), "created")
             run.told.append(EmitEvent("Normal", action.reason, action.what, name))
         if creation.error is not None:
             run.failures.append(creation.error)
@@ -275,6 +283,7 @@ class Applier:
 
     async def _note_refusal(self, run: _Pass, refusal: Refusal, *, staging: bool) -> None:
         pod, reason, message = refusal.pod, refusal.reason, refusal.message
+        self._count(role_of(run.name, pod), "refused")
         now = self._clock()
         if refusal.passing and self._memory.bears(run.key, self._settings, now):
             logger.info("%s: pod %s refused (%s), again in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message)

@@ -21,7 +21,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.command(context_settings={"show_default": True, "auto_envvar_prefix": "TRANCHE_OPERATOR"})
 @click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, the pod's service account, ~/.kube/config.")
 @click.option("--namespace", metavar="NAME|all", default="all", help="The only namespace to serve, or all.")
-@click.option("--health-port", metavar="PORT", type=click.IntRange(1, 65535), help="Serve /healthz and /readyz here.")
+@click.option("--health-port", metavar="PORT", type=click.IntRange(1, 65535), help="Of probes and /metrics.")
 @click.option(
     "--checkpoint-dir", metavar="PATH", default=Settings().checkpoint_directory, help="Mount checkpoints here."
 )
@@ -61,7 +61,7 @@ async def run(kubeconfig: str | None, namespace: str | None, health_port: int | 
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with ApiClient.connect(kubeconfig) as client:
         operator = Operator(client, settings, kubeconfig, namespace)
-        async with serve_health(health_port, lambda: operator.obstacle):
+        async with serve_health(health_port, lambda: operator.obstacle, operator.metrics.render):
             serving = asyncio.create_task(operator.serve())
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -13,6 +13,7 @@ from tranche_operator.controllers import Controller
 from tranche_operator.events import EventRecorder
 from tranche_operator.leisures import Leisure
 from tranche_operator.memories import Memory
+from tranche_operator.metrics import OperatorMetrics
 from tranche_operator.queues import Runner
 from tranche_operator.readings import Reader
 from tranche_operator.resyncs import Resync
@@ -50,11 +51,13 @@ class Operator:
         self._namespace = namespace
         memory = Memory()
         reader = Reader(client, memory)
-        applier = Applier(client, memory, EventRecorder(client, _now), settings, _now)
+        self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
+        client.observe = self.metrics.observe_api_request
+        applier = Applier(client, memory, EventRecorder(client, _now), settings, _now, self.metrics.count_pod)
         self._leisure = Leisure(applier.apply, self._look_again, settings.leisure, time.monotonic)
         controller = Controller(reader, applier, self._leisure, memory, settings, _now)
         self._runner = Runner(
-            controller.run,
+            lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
             parallel=settings.workers,
             settle=settings.settle,

@@ -156,6 +156,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
             return
         watches = Watches(client)
         metrics = Metrics()
+        client.observe = metrics.observe_api_request
         choice = options.choice()
         planner = choice.planner(note, validate=options.validate)
         controller = Controller(
@@ -163,6 +164,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
         )
         desk = controller.reports
         app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, desk.trained)
+        metrics.add_watch("quotas", watches.quotas)  # the planner's alone
         if options.bind:
             add_bind(app, client, metrics)
         identity = f"{socket.gethostname()}_{os.getpid()}"

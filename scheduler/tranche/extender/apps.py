@@ -50,6 +50,7 @@ def create_app(
     for kind, watch in kinds.items():
         metrics.add_watch(kind, watch)
     metrics.set_jobs(view.jobs.values())
+    metrics.set_sites(lambda: reads.list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
     for verb, answer in _answers(view).items():
         # A bare route: the body is decoded once, by us.
@@ -83,10 +84,12 @@ def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request]
         try:
             body = await read_body(request)
             if body is None:
+                metrics.count_error("request")
                 return error_response(413, f"the body is larger than {LARGEST_BODY} bytes")
             began = time.perf_counter()
             result, passed, rejected = answer(body)
         except wires.MalformedError as error:
+            metrics.count_error("request")
             return error_response(400, str(error))
         except ClientDisconnect:
             return error_response(400, "the body is not complete")

@@ -1,7 +1,8 @@
 """Requests to the API server over one aiohttp session: reads, writes, server-side apply, and streams for watches."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self
 
@@ -42,6 +43,8 @@ class ApiClient:
     def __init__(self, session: aiohttp.ClientSession, credentials: Credentials) -> None:
         self._session = session
         self._credentials = credentials
+        self.observe: Callable[[str, int, float], None] = _ignore
+        """Told of the method, the status (0: no answer came) and the seconds of every request."""
 
     @classmethod
     @asynccontextmanager
@@ -151,16 +154,21 @@ class ApiClient:
         """A response with a 2xx status, its body unread; the credentials are read again once after a 401."""
         renewed = False
         while True:
-            response = await self._session.request(
-                method,
-                URL(self._credentials.host + path, encoded=True),
-                params=params,
-                data=body,
-                headers={**headers, **await self._credentials.headers()},
-                timeout=timeout,
-                allow_redirects=False,
-                **self._credentials.connection,
-            )
+            began, status = time.monotonic(), 0
+            try:
+                response = await self._session.request(
+                    method,
+                    URL(self._credentials.host + path, encoded=True),
+                    params=params,
+                    data=body,
+                    headers={**headers, **await self._credentials.headers()},
+                    timeout=timeout,
+                    allow_redirects=False,
+                    **self._credentials.connection,
+                )
+                status = response.status
+            finally:
+                self.observe(method, status, time.monotonic() - began)
             if 200 <= response.status < 300:
                 return response
             async with response:
@@ -168,6 +176,10 @@ class ApiClient:
                     raise _refusal(response, await response.read())
             await self._credentials.renew()
             renewed = True
+
+
+def _ignore(method: str, status: int, seconds: float) -> None:
+    """Nobody counts."""
 
 
 @contextmanager

@@ -1,26 +1,25 @@
 """What Prometheus reads of a scheduler process. Labels are bounded: never a job's name."""
 
-import platform
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
-from tranche import __version__
 from tranche.kube.reflectors import Stats
+from tranche.kube.registries import ProcessMetrics, Rows, Samples
 from tranche.kube.resources import TrainingJob
 
 PHASES = ("Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed")
+OVER = frozenset({"Succeeded", "Failed"})
 COMPLETION_BUCKETS = tuple(float(2**power) for power in range(20))
 """Seconds: 1 s to about six days."""
 START_BUCKETS = tuple(0.05 * 2**power for power in range(14))
 """Seconds: 50 ms to about seven minutes."""
 REQUEST_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 PLAN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
+HORIZONS = (60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+"""Seconds within which waiting jobs are planned to start."""
 
 
 class Watched(Protocol):
@@ -39,62 +38,135 @@ class Watched(Protocol):
         """Seconds since the server last said anything."""
 
 
-class Metrics:
-    """All metrics of one process, in a registry of their own."""
+class SiteUse(Protocol):
+    """What is reported of a site."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    @property
+    def name(self) -> str:
+        """Of the site."""
+
+    @property
+    def gpus(self) -> int:
+        """That its nodes have."""
+
+    @property
+    def used_gpus(self) -> int:
+        """That pods hold."""
+
+    @property
+    def reserved_gpus(self) -> int:
+        """That plans hold for pods that are not bound yet."""
+
+
+class Metrics(ProcessMetrics):
+    """All metrics of one scheduler process, in a registry of their own."""
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        super().__init__()
+        self._clock = clock
         self._jobs: Iterable[TrainingJob] = ()
         self._watches: dict[str, Watched] = {}
-        registry = self.registry
-        self._requests = Histogram(
-            "tranche_extender_request_seconds",
-            "Time to answer kube-scheduler.",
-            ["verb"],
-            buckets=REQUEST_BUCKETS,
-            registry=registry,
-        )
-        self._nodes = Counter(
-            "tranche_extender_nodes",
-            "Nodes that were asked about, by what we said.",
-            ["verb", "result"],
-            registry=registry,
-        )
-        self._plans = Histogram(
-            "tranche_plan_seconds", "Time of the planner for one event.", buckets=PLAN_BUCKETS, registry=registry
-        )
-        self._writes = Counter(
-            "tranche_status_writes", "Status writes, by how they went.", ["result"], registry=registry
-        )
-        self._completion = Histogram(
-            "tranche_job_completion_seconds",
-            "From a job's creation to its success.",
-            buckets=COMPLETION_BUCKETS,
-            registry=registry,
-        )
-        self._starts = Histogram(
-            "tranche_window_start_seconds",
-            "From the opening of a window to the start of its worker; handover: a preempted worker had to leave first.",
-            ["handover"],
-            buckets=START_BUCKETS,
-            registry=registry,
-        )
-        self._preemptions = Counter(
-            "tranche_preemptions", "Workers stopped before their end, by why.", ["reason"], registry=registry
-        )
-        self._reports = Counter(
-            "tranche_reports", "Progress reports, by what became of them.", ["result"], registry=registry
-        )
-        self._chunk_requests = Counter(
-            "tranche_chunk_requests", "Requests for chunks, by what became of them.", ["result"], registry=registry
-        )
-        build = Gauge("tranche_build_info", "Always 1.", ["version", "python"], registry=registry)
-        build.labels(__version__, platform.python_version()).set(1)
-        registry.register(_Live(self._collect))
+        self._sites: Callable[[], Iterable[SiteUse]] = tuple
+        self._links: Callable[[], Mapping[tuple[str, str], float]] = dict
+        self._waits: Mapping[str, str] = {}
+        self._reasons: tuple[str, ...] = ()
+        self._define_extender()
+        self._define_planner()
+        self._define_jobs()
+        self._define_computed()
 
-    def render(self) -> bytes:
-        """The text format."""
-        return generate_latest(self.registry)
+    def _define_extender(self) -> None:
+        verbs, results = ("filter", "prioritize", "preempt"), ("passed", "rejected")
+        self._requests = self.histogram(
+            "tranche_extender_request_seconds", "Time to answer kube-scheduler.", ("verb",), REQUEST_BUCKETS, verbs
+        )
+        text = "Nodes that kube-scheduler asked about, by what we said."
+        self._nodes = self.counter("tranche_extender_nodes_total", text, ("verb", "result"), verbs, results)
+        self._reports = self.counter(
+            "tranche_reports_total", "Progress reports, by what became of them.", ("result",), ("accepted",)
+        )
+        text = "Requests of workers for chunks, by what became of them."
+        self._chunk_requests = self.counter("tranche_chunk_requests_total", text, ("result",), ("continued", "exit"))
+        text = "What could not be understood: an object of the API server, or a request of kube-scheduler."
+        self._errors = self.counter("tranche_errors_total", text, ("kind",), ("object", "request"))
+
+    def _define_planner(self) -> None:
+        self._leads = self.gauge("tranche_leader", "1 in the replica that plans, 0 in the others.")
+        self._plans = self.histogram("tranche_plan_seconds", "Time of the planner for one event.", (), PLAN_BUCKETS)
+        text = "Time to play the plan forward, for planned starts and completions."
+        self._forecasts = self.histogram("tranche_forecast_seconds", text, (), START_BUCKETS)
+        results = ("written", "retried", "refused", "gone")
+        text = "Writes of the statuses of TrainingJobs and Sites, by how they went."
+        self._writes = self.counter("tranche_status_writes_total", text, ("result",), results)
+        text = "From a window's opening to its worker's start; handover: a preempted worker had to leave first."
+        self._starts = self.histogram("tranche_window_start_seconds", text, ("handover",), START_BUCKETS, ("yes", "no"))
+        text = (
+            "Workers that ran and were stopped before their end. planned: for another job or a changed specification; "
+            "preempted: by others, such as a drain; lost: their node or pod went away."
+        )
+        reasons = ("planned", "preempted", "lost")
+        self._preemptions = self.counter("tranche_preemptions_total", text, ("reason",), reasons)
+        text = "How long workers had run that were stopped before their end; short times are thrash."
+        self._stopped = self.histogram("tranche_preempted_worker_seconds", text, (), COMPLETION_BUCKETS)
+        text = "Mini-batches that were trained and lost again by preemption or failure."
+        self._lost = self.counter("tranche_lost_batches_total", text)
+        text = "Copies of a chunk's data to another site that were begun."
+        self._uploads = self.counter("tranche_uploads_total", text, ("source", "target"))
+        text = "The same in bytes, as spec.data.chunkSize says."
+        self._upload_bytes = self.counter("tranche_upload_bytes_total", text, ("source", "target"))
+
+    def _define_jobs(self) -> None:
+        labels = ("namespace",)
+        self._queueing = self.histogram(
+            "tranche_job_queueing_seconds",
+            "From a job's creation to the start of its first pod.",
+            labels,
+            COMPLETION_BUCKETS,
+        )
+        self._completion = self.histogram(
+            "tranche_job_completion_seconds", "From a job's creation to its success.", labels, COMPLETION_BUCKETS
+        )
+        self._planned = self.histogram(
+            "tranche_job_planned_completion_seconds",
+            "The same time of the same jobs as it was first planned; observed when they succeed.",
+            labels,
+            COMPLETION_BUCKETS,
+        )
+        self._estimate_errors = self.histogram(
+            "tranche_job_estimate_error_seconds",
+            "Between the completion that was first planned and the real one.",
+            ("direction",),
+            COMPLETION_BUCKETS,
+            ("early", "late"),
+        )
+
+    def _define_computed(self) -> None:
+        self.computed("gauge", "tranche_jobs", "Jobs by phase.", ("phase",), self._phases)
+        text = "Waiting jobs by what binds them, as the planner last wrote it; Unknown until it has."
+        self.computed("gauge", "tranche_jobs_waiting", text, ("reason",), self._reasons_of_waits)
+        text = "Waiting jobs that are planned to start within so many seconds (cumulative; +Inf: that have a plan)."
+        self.computed("gauge", "tranche_jobs_planned_start", text, ("within",), self._planned_starts)
+        text = "Age of the waiting job that was created first; 0 if none waits."
+        self.computed("gauge", "tranche_jobs_oldest_waiting_seconds", text, (), self._oldest)
+        texts = {
+            "tranche_site_gpus": "GPUs of a site's nodes.",
+            "tranche_site_used_gpus": "GPUs that pods at the site hold.",
+            "tranche_site_planned_gpus": "GPUs that plans hold for pods that are not bound yet.",
+        }
+        self.computed_together("gauge", texts, ("site",), self._site_rows)
+        text = "How long a link between sites is still busy with copies that were begun."
+        self.computed("gauge", "tranche_link_busy_seconds", text, ("source", "target"), lambda: self._links().items())
+        texts = {
+            "tranche_watch_events_total": "Changes seen.",
+            "tranche_watch_relists_total": "Complete lists read: at the start, and when a watch began anew.",
+            "tranche_watch_errors_total": "Failed requests and unreadable objects.",
+        }
+        self.computed_together("counter", texts, ("kind",), self._watch_counts)
+        texts = {
+            "tranche_watch_objects": "Objects in the local copy.",
+            "tranche_watch_age_seconds": "Since the API server last said anything.",
+        }
+        self.computed_together("gauge", texts, ("kind",), self._watch_states)
 
     # ---- the extender's
 
@@ -118,61 +190,127 @@ class Metrics:
         """A progress report was accepted, or refused with this status."""
         self._reports.labels(result).inc()
 
+    def count_error(self, kind: str) -> None:
+        """An object or a request could not be understood."""
+        self._errors.labels(kind).inc()
+
+    def set_jobs(self, jobs: Iterable[TrainingJob]) -> None:
+        """Count these jobs whenever the metrics are read; a view of a store stays live."""
+        self._jobs = jobs
+
+    def set_sites(self, sites: Callable[[], Iterable[SiteUse]]) -> None:
+        """Ask this of the sites whenever the metrics are read."""
+        self._sites = sites
+
     # ---- the planner's
+
+    def set_leading(self, *, leads: bool) -> None:
+        """Whether this process plans."""
+        self._leads.set(leads)
 
     def time_plan(self) -> AbstractContextManager[Any]:
         """Measure what is done inside as one event of the planner."""
         return self._plans.time()
 
+    def observe_forecast(self, seconds: float) -> None:
+        """The plan was played forward."""
+        self._forecasts.observe(seconds)
+
     def count_status_write(self, result: str) -> None:
         """One status write: written, retried, refused or gone."""
         self._writes.labels(result).inc()
 
-    def count_preemption(self, reason: str) -> None:
-        """A worker was stopped before its end; the reason is one of a few words."""
+    def count_preemption(self, reason: str, seconds: float) -> None:
+        """A worker was stopped before its end after it had run so long; the reason is one of a few words."""
         self._preemptions.labels(reason).inc()
+        self._stopped.observe(max(0.0, seconds))
+
+    def count_lost(self, batches: float) -> None:
+        """So many mini-batches were trained in vain."""
+        self._lost.inc(max(0.0, batches))
+
+    def add_link(self, source: str, target: str) -> None:
+        """A link is declared: its series begin at zero."""
+        self._uploads.labels(source, target)
+        self._upload_bytes.labels(source, target)
+
+    def count_uploads(self, source: str, target: str, chunks: int, size_bytes: float) -> None:
+        """Copies of so many chunks were begun, all of them so large together."""
+        self._uploads.labels(source, target).inc(chunks)
+        self._upload_bytes.labels(source, target).inc(size_bytes)
 
     def observe_window_start(self, seconds: float, *, handover: bool) -> None:
         """A window's worker has started to train, so long after the window was opened."""
         self._starts.labels("yes" if handover else "no").observe(max(0.0, seconds))
 
-    def observe_completion(self, job: TrainingJob) -> None:
-        """A job has succeeded."""
-        created, completed = job.metadata.creation_timestamp, job.status.completion_time
-        if created is not None and completed is not None:
-            self._completion.observe(max(0.0, (completed - created).total_seconds()))
+    def set_links(self, links: Callable[[], Mapping[tuple[str, str], float]]) -> None:
+        """Ask this for the seconds that links, from one site to another, are still busy."""
+        self._links = links
 
-    def set_jobs(self, jobs: Iterable[TrainingJob]) -> None:
-        """Count these jobs by phase whenever the metrics are read; a view of a store stays live."""
-        self._jobs = jobs
+    def set_waits(self, waits: Mapping[str, str], reasons: Iterable[str]) -> None:
+        """By key, what jobs wait for, as it is whenever the metrics are read, and everything that it can be."""
+        self._waits, self._reasons = waits, tuple(reasons)
+
+    # ---- the jobs'
+
+    def add_namespace(self, namespace: str) -> None:
+        """There are jobs there: their series begin at zero, not with the first job that ends."""
+        for histogram in (self._queueing, self._completion, self._planned):
+            histogram.labels(namespace)
+
+    def observe_queueing(self, job: TrainingJob) -> None:
+        """The first pod of a job has started."""
+        created, started = job.metadata.creation_timestamp, job.status.start_time
+        if created is not None and started is not None:
+            self._queueing.labels(job.metadata.namespace).observe(_seconds(created, started))
+
+    def observe_completion(self, job: TrainingJob, planned: datetime | None = None) -> None:
+        """A job has succeeded, when this was planned for it at first."""
+        created, completed = job.metadata.creation_timestamp, job.status.completion_time
+        if created is None or completed is None:
+            return
+        self._completion.labels(job.metadata.namespace).observe(_seconds(created, completed))
+        if planned is not None:
+            self._planned.labels(job.metadata.namespace).observe(_seconds(created, planned))
+            error = (completed - planned).total_seconds()
+            self._estimate_errors.labels("late" if error > 0 else "early").observe(abs(error))
 
     # ---- computed when read
 
-    def _collect(self) -> Iterator[Metric]:
-        jobs = GaugeMetricFamily("tranche_jobs", "Jobs by phase.", labels=["phase"])
+    def _phases(self) -> Samples:
         tally = Tally[str](job.status.phase or "Waiting" for job in self._jobs)
-        for phase in PHASES:
-            jobs.add_metric([phase], tally[phase])
-        yield jobs
-        objects = GaugeMetricFamily("tranche_watch_objects", "Objects in the local copy.", labels=["kind"])
-        events = CounterMetricFamily("tranche_watch_events", "Changes seen.", labels=["kind"])
-        relists = CounterMetricFamily("tranche_watch_relists", "Complete lists read.", labels=["kind"])
-        errors = CounterMetricFamily("tranche_watch_errors", "Failed requests and unreadable objects.", labels=["kind"])
-        age = GaugeMetricFamily(
-            "tranche_watch_age_seconds", "Since the API server last said anything.", labels=["kind"]
-        )
-        for kind, watched in self._watches.items():
-            objects.add_metric([kind], len(watched.store))
-            events.add_metric([kind], watched.stats.events)
-            relists.add_metric([kind], watched.stats.relists)
-            errors.add_metric([kind], watched.stats.errors)
-            age.add_metric([kind], watched.age)
-        yield from (objects, events, relists, errors, age)
+        return [((phase,), tally[phase]) for phase in PHASES]
+
+    def _waiting(self) -> Iterator[TrainingJob]:
+        return (job for job in self._jobs if (job.status.phase or "Waiting") == "Waiting")
+
+    def _reasons_of_waits(self) -> Samples:
+        tally = Tally(self._waits.get(job.key, "Unknown") for job in self._waiting())
+        return [((reason,), tally[reason]) for reason in self._reasons]
+
+    def _planned_starts(self) -> Samples:
+        now = self._clock()
+        plans = (job.status.plan for job in self._waiting())
+        starts = [plan.estimated_start for plan in plans if plan is not None and plan.estimated_start is not None]
+        waits = [(start - now).total_seconds() for start in starts]
+        within = [((f"{horizon:g}",), float(sum(wait <= horizon for wait in waits))) for horizon in HORIZONS]
+        return [*within, (("+Inf",), float(len(waits)))]
+
+    def _oldest(self) -> Samples:
+        created = [job.metadata.creation_timestamp for job in self._waiting()]
+        known = [moment for moment in created if moment is not None]
+        return [((), _seconds(min(known), self._clock()) if known else 0.0)]
+
+    def _site_rows(self) -> Rows:
+        return (((site.name,), (site.gpus, site.used_gpus, site.reserved_gpus)) for site in self._sites())
+
+    def _watch_counts(self) -> Rows:
+        all_stats = ((kind, watch.stats) for kind, watch in self._watches.items())
+        return (((kind,), (stats.events, stats.relists, stats.errors)) for kind, stats in all_stats)
+
+    def _watch_states(self) -> Rows:
+        return (((kind,), (len(watch.store), watch.age)) for kind, watch in self._watches.items())
 
 
-class _Live(Collector):
-    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
-        self._collect = collect
-
-    def collect(self) -> Iterator[Metric]:
-        return self._collect()
+def _seconds(since: datetime, until: datetime) -> float:
+    return max(0.0, (until - since).total_seconds())

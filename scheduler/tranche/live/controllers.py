@@ -21,7 +21,7 @@ from tranche.live import fences, jobs, pods, timeouts
 from tranche.live.absences import Absences
 from tranche.live.announcements import Announcements
 from tranche.live.forecasts import Forecasts
-from tranche.live.measurements import measure
+from tranche.live.measurements import Measurements
 from tranche.live.nodes import NodeBook
 from tranche.live.quotas import QuotaBook
 from tranche.live.renewals import RenewalDesk
@@ -100,9 +100,9 @@ class Controller:
             self._absences.sure,
         )
         self._announcements = Announcements(self.settings)
-        self._forecasts = Forecasts(planner, self.settings, stopwatch)
+        self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
+        self._measurements = Measurements(metrics, planner, clock)
         self._next_timeouts = 0.0
-        self._finished: set[str] = set()
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
             watches.by_kind(kind).subscribe(self._noter(kind))
 
@@ -133,6 +133,7 @@ class Controller:
                 lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
             )
         finally:
+            self.metrics.set_leading(leads=False)
             await leadership.release()
 
     def _look_for_timeouts(self) -> None:
@@ -178,7 +179,7 @@ class Controller:
             self._refresh_node(name)
         found = self._found_jobs()
         with self.metrics.time_plan():
-            self._note_openings(self.planner.restore(found, now))
+            self._instructed(self.planner.restore(found, now))
         for event in found:
             resource = self.watches.jobs.store[event.job.key]
             for more in jobs.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
@@ -190,6 +191,7 @@ class Controller:
         for namespace in {key.partition("/")[0] for key in self.watches.quotas.store}:
             self._refresh_quotas(namespace)  # now that the planner counts our pods
         self.reports.leading = True
+        self._measurements.lead()
         logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
     def _found_jobs(self) -> list[JobSubmitted]:
@@ -228,14 +230,15 @@ class Controller:
         self._sites.refresh(self.clock())
 
     def _tell(self, event: Event) -> None:
-        with measure(event, self.planner.cluster, self.metrics):
-            self._handle((event,))
+        stopped = self._measurements.running(event)
+        self._handle((event,))
+        self._measurements.told(event, stopped)
 
     def _handle(self, events: Sequence[Event]) -> None:
         """Tell the planner of what has happened at one time, and have written what comes of it."""
         with self.metrics.time_plan():
             instructions = self.planner.handle_all(events, self.clock())
-        self._note_openings(instructions)
+        self._instructed(instructions)
         if not all(isinstance(event, Tick) for event in events):
             self._forecasts.stir()
         for key in self.planner.changed:
@@ -251,8 +254,9 @@ class Controller:
         closed = [(i.job, i.window.attempt) for i in instructions if isinstance(i, CloseWindow)]
         return [WorkerEnded(*window, "Lost", self.clock()) for window in closed if window in self._untold]
 
-    def _note_openings(self, instructions: list[Instruction]) -> None:
+    def _instructed(self, instructions: list[Instruction]) -> None:
         self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
+        self._measurements.instructed(instructions)
 
     def _pods_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         for name in self._book.note_pod(key, new):
@@ -308,6 +312,7 @@ class Controller:
             present = {quota.name: quota for quota in self._quota_book.quotas(namespace, known.holds)}
         except ValueError as error:
             logger.error("a quota of namespace %s cannot be read: %s", namespace, error)
+            self.metrics.count_error("object")
             return
         for name in set(known.by_namespace.get(namespace, {})).difference(present):
             self._tell(QuotaRemoved(namespace, name))
@@ -325,13 +330,9 @@ class Controller:
             if isinstance(event, JobRemoved):  # pods that still stop are not the planner's any more
                 self._refresh_quotas(key.partition("/")[0])
         self.renewals.settle(key)
+        self._measurements.changed(key, old, new)
         if new is None:
             self._announcements.forget(key)
-            self._finished.discard(key)
-        elif new.status.phase == "Succeeded" and key not in self._finished:
-            self._finished.add(key)
-            if old is not None and old.status.phase != "Succeeded":
-                self.metrics.observe_completion(new)
 
     # ---- plans out
 
@@ -354,6 +355,7 @@ class Controller:
         progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
         self._announcements.note(key, plan)
+        self._measurements.planned(key, plan)
         condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
         status = {
             "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision),
@@ -374,6 +376,7 @@ class Controller:
         """Say on the object itself, if it is a job, that it cannot be read."""
         name = getattr(getattr(resource, "metadata", None), "name", "?")
         logger.error("%s %s cannot be read: %s", type(resource).__name__, name, error)
+        self.metrics.count_error("object")
         if isinstance(resource, TrainingJob):
             plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
             known = resource.status.conditions

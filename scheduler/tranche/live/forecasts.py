@@ -14,14 +14,22 @@ SHORTEST_SECONDS = 1e-6
 class Forecasts:
     """The planner's estimates, kept as fresh as the settings allow."""
 
-    def __init__(self, planner: Planner, settings: ControllerSettings, stopwatch: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        settings: ControllerSettings,
+        stopwatch: Callable[[], float],
+        observe: Callable[[float], None] = lambda _: None,
+    ) -> None:
         """Nothing is played yet.
 
         Args:
             planner: Whose plan it is.
             settings: How much time it may take.
             stopwatch: Monotonic seconds.
+            observe: Told how long each took, in seconds.
         """
+        self._observe = observe
         self._planner = planner
         self._settings = settings
         self._stopwatch = stopwatch
@@ -58,6 +66,7 @@ class Forecasts:
         estimates = self._planner.forecast(now)
         self._since = None
         took = max(self._stopwatch() - began, SHORTEST_SECONDS)
+        self._observe(took)
         more = self._planner.rehearsals = min(self._planner.rehearsals, int(self._settings.verify_seconds / took))
         self._not_before = began + took * (1 + more) / self._settings.forecast_share
         return estimates

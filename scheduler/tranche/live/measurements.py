@@ -1,36 +1,114 @@
-"""What the planner's events say of windows, as metrics."""
+"""What a leading scheduler measures: of the events that its planner hears, of its plans, and of the jobs as watched."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from tranche.kube.metrics import Metrics
-from tranche.planner import Event, WorkerEnded, WorkerStarted
-from tranche.policies import ClusterState, Run
+from tranche.kube.resources import TrainingJob
+from tranche.model import JobPlan
+from tranche.planner import Event, Instruction, Limit, Planner, SiteChanged, StageData, WorkerEnded, WorkerStarted
+from tranche.policies import Run
+
+OPENED, UNPLANNABLE = "Opened", "Unplannable"
+REASONS = (*(limit.value for limit in Limit), OPENED, UNPLANNABLE)
+"""Why a job is in phase Waiting: what binds it, or its windows are open and its pods come, or it cannot be planned."""
 
 
-@contextmanager
-def measure(event: Event, cluster: ClusterState, metrics: Metrics) -> Iterator[None]:
-    """Count the event while the planner hears of it: why a window ends is known before, when it began after."""
-    ending = _ending(event, cluster)
-    yield
-    if ending:
-        metrics.count_preemption(ending)
-    if isinstance(event, WorkerStarted):
-        run = _run(event, cluster)
-        if run is not None and run.started == event.at:
-            metrics.observe_window_start(event.at - run.opened, handover=run.handover)
+class Measurements:
+    """Tells the metrics; decides nothing."""
 
+    def __init__(self, metrics: Metrics, planner: Planner, clock: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._planner = planner
+        self._clock = clock
+        self._waits: dict[str, str] = {}
+        self._first_planned: dict[str, datetime] = {}
+        """Completion as first planned, of jobs that are not over."""
+        self._finished: set[str] = set()
+        self._namespaces: set[str] = set()
 
-def _ending(event: Event, cluster: ClusterState) -> str:
-    """Why a running worker stops before its end; empty if the event is of another kind."""
-    if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
-        return ""
-    run = _run(event, cluster)
-    if run is None or run.started is None:
-        return ""
-    return "planned" if run.closing else event.outcome.lower()
+    def lead(self) -> None:
+        """From now on this process plans; what only the leader knows is not told by the others."""
+        self._metrics.set_leading(leads=True)
+        self._metrics.set_waits(self._waits, REASONS)
+        self._metrics.set_links(self._links)
 
+    # ---- the planner's
 
-def _run(event: WorkerStarted | WorkerEnded, cluster: ClusterState) -> Run | None:
-    state = cluster.jobs.get(event.job)
-    return state.runs.get(event.attempt) if state is not None else None
+    def running(self, event: Event) -> Run | None:
+        """The window that this event, which the planner has not heard of yet, stops before its end; it may not run."""
+        if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
+            return None
+        return self._run(event)
+
+    def told(self, event: Event, stopped: Run | None) -> None:
+        """The planner has heard of the event, and `stopped` was said of it before."""
+        if stopped is not None and stopped.started is not None and isinstance(event, WorkerEnded):
+            reason = "planned" if stopped.closing else event.outcome.lower()
+            self._metrics.count_preemption(reason, event.at - stopped.started)
+        if isinstance(event, SiteChanged):
+            for target in event.site.links:
+                if target != event.site.name:
+                    self._metrics.add_link(event.site.name, target)
+        if isinstance(event, WorkerStarted):
+            run = self._run(event)
+            if run is not None and run.started == event.at:
+                self._metrics.observe_window_start(event.at - run.opened, handover=run.handover)
+
+    def instructed(self, instructions: Iterable[Instruction]) -> None:
+        """The planner wants this done."""
+        for instruction in instructions:
+            state = self._planner.cluster.jobs.get(instruction.job) if isinstance(instruction, StageData) else None
+            if isinstance(instruction, StageData) and state is not None and state.job.data_site is not None:
+                chunks = len(instruction.chunks)
+                size = chunks * state.job.chunk_bytes
+                self._metrics.count_uploads(state.job.data_site, instruction.site, chunks, size)
+
+    def planned(self, key: str, plan: JobPlan) -> None:
+        """The plan is being written."""
+        self._waits[key] = plan.waits_for or (UNPLANNABLE if plan.unplannable else OPENED)
+
+    def _run(self, event: WorkerStarted | WorkerEnded) -> Run | None:
+        state = self._planner.cluster.jobs.get(event.job)
+        return state.runs.get(event.attempt) if state is not None else None
+
+    def _links(self) -> dict[tuple[str, str], float]:
+        now = self._clock()
+        return {ends: max(0.0, until - now) for ends, until in self._planner.cluster.uploads.busy.items()}
+
+    # ---- the jobs'
+
+    def changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
+        """A TrainingJob is no longer as it was."""
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            self.changed(key, old, None)
+            old = None
+        if new is None:
+            self._forget(key)
+            self._finished.discard(key)
+            return
+        if new.metadata.namespace not in self._namespaces:
+            self._namespaces.add(new.metadata.namespace)
+            self._metrics.add_namespace(new.metadata.namespace)
+        if old is not None:
+            self._compare(old, new)
+        for one in (old, new):
+            if one is not None and one.status.plan is not None and one.status.plan.estimated_completion is not None:
+                self._first_planned.setdefault(key, one.status.plan.estimated_completion)
+        if new.status.phase in ("Succeeded", "Failed"):
+            if new.status.phase == "Succeeded" and key not in self._finished:
+                self._finished.add(key)
+                if old is not None and old.status.phase != "Succeeded":
+                    self._metrics.observe_completion(new, self._first_planned.get(key))
+            self._forget(key)
+
+    def _compare(self, old: TrainingJob, new: TrainingJob) -> None:
+        if old.status.start_time is None:
+            self._metrics.observe_queueing(new)
+        before, after = old.status.progress, new.status.progress
+        if after is not None:
+            self._metrics.count_lost(after.lost_batches - (before.lost_batches if before is not None else 0.0))
+
+    def _forget(self, key: str) -> None:
+        self._waits.pop(key, None)
+        self._first_planned.pop(key, None)

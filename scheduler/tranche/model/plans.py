@@ -99,6 +99,8 @@ class JobPlan:
     windows: tuple[Window, ...] = ()
     servers: tuple[PlannedServer, ...] = ()
     staging: tuple[PlannedStaging, ...] = ()
+    waits_for: str = ""
+    """Kind of what the job waits for, a `planner.Limit`; empty if it does not wait."""
     unplannable: str = ""
     """CamelCase reason why the job cannot be planned at all (condition Planned=False), empty if it can."""
 

@@ -11,13 +11,19 @@ LONGEST = 2000
 """Characters of an explanation; messages of the API server are cut."""
 
 
-def explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float) -> str:
-    """The sentence for status.plan.explanation."""
-    text = _explain(cluster, policy, state, estimate, now)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def explain(
+    cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
+) -> tuple[str, str]:
+    """The sentence for status.plan.explanation, and the kind of what the job waits for, empty if it does not."""
+    text, waits_for = _activity(state), ""
+    if not text:
+        constraint = binding_constraint(cluster, policy, state, estimate, now)
+        text, waits_for = describe(constraint, cluster, policy, state, now), constraint.limit.value
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", waits_for
 
 
-def _explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float) -> str:
+def _activity(state: JobState) -> str:
+    """What the job does, or why it never will do anything; empty if it waits."""
     job = state.job
     done = f"{len(state.done)} of {job.chunks} {'members' if job.rigid else 'chunks'} done"
     if state.finished:
@@ -36,7 +42,7 @@ def _explain(cluster: ClusterState, policy: Policy, state: JobState, estimate: E
         return f"{len(active)} worker{'s' if len(active) > 1 else ''} ({places}){most}; {done}"
     if (chief := state.chief) is not None and not chief.closing:
         return f"its chief goes on at {chief.planned.site}; {done}"
-    return describe(binding_constraint(cluster, policy, state, estimate, now), cluster, policy, state, now)
+    return ""
 
 
 def describe(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:

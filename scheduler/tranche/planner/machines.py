@@ -181,9 +181,11 @@ class Planner:
         for chunk, site in state.homes(now) if state.active else ():
             homes.setdefault(site, []).append(chunk)
         runs = sorted(state.runs.values(), key=lambda run: (run.window.index, run.window.attempt))
+        explanation, waits_for = explain(self.cluster, self.policy, state, estimate, now)
         return JobPlan(
             generation=state.job.generation,
-            explanation=explain(self.cluster, self.policy, state, estimate, now),
+            explanation=explanation,
+            waits_for=waits_for,
             attempts=state.attempts,
             estimated_start=estimate.start if estimate else None,
             estimated_completion=estimate.completion if estimate else None,

@@ -52,6 +52,27 @@ def test_apply_is_forced_and_names_its_manager(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_every_request_is_told_with_its_status_or_zero_if_no_answer_came(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [(200, {}, {}), (409, {}, {})]
+        seen: list[tuple[str, int]] = []
+        async with ApiClient.connect(config) as client:
+            client.observe = lambda method, status, seconds: seen.append((method, status))
+            await client.request("GET", PATH)
+            with pytest.raises(ApiError):
+                await client.request("POST", PATH, body={})
+        assert seen == [("GET", 200), ("POST", 409)]
+        nobody = tmp_path / "nobody"
+        nobody.write_text(json.dumps(kubeconfig("http://127.0.0.1:1")))
+        async with ApiClient.connect(str(nobody)) as client:
+            client.observe = lambda method, status, seconds: seen.append((method, status))
+            with pytest.raises(Unreachable):
+                await client.request("GET", PATH)
+        assert seen[2:] == [("GET", 0)]
+
+    run(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "reason", "message", "retry_after"),
     [

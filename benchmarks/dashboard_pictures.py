@@ -1,0 +1,51 @@
+"""The pictures of docs/dashboards.md: each dashboard as a real Prometheus has it after a minute of real work.
+
+``python benchmarks/dashboard_pictures.py`` (``make pictures``) runs tests/dashboard_runs.py, the run that the tests
+hold every panel against, and writes docs/pictures/dashboard-*.png. It takes about a minute and a half.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "observability"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from dashboard_runs import Run, run
+from tranche_observability.catalogues import DASHBOARDS
+from tranche_observability.panels import Panel, Query
+from tranche_observability.pictures import Course, Labels, draw
+from tranche_testcluster import BuildError
+from tranche_testcluster.packages import ensure
+
+ROOT = Path(__file__).resolve().parents[1]
+RATE_SECONDS = 10
+"""Of rates; Grafana takes four times the interval of scrapes, at least."""
+
+
+def ask(made: Run, panels: Mapping[Query, Panel], query: Query) -> Mapping[Labels, Course]:
+    """The course of a query, or its value at the end if its panel shows the whole time."""
+    if panels[query].look == "timeseries":
+        return made.prometheus.over(query.over(f"{RATE_SECONDS}s"), made.began, made.ended, 0.5)
+    found = made.prometheus.instant(query.over(f"{made.span}s"), made.ended)
+    return {labels: [(made.ended, value)] for labels, value in found.items()}
+
+
+def main() -> int:
+    """Run and draw."""
+    try:
+        program = ensure()["prometheus"]
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    with run(program) as made:
+        for dashboard in DASHBOARDS:
+            panels = {query: panel for panel in dashboard.panels for query in panel.queries}
+            path = ROOT / f"docs/pictures/dashboard-{dashboard.name}.png"
+            draw(dashboard, lambda query, panels=panels: ask(made, panels, query), (made.began, made.ended), path)  # type: ignore[misc]
+            print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""docs/metrics.md: every metric of both processes, from their registries."""
+
+from collections.abc import Iterable
+
+from tranche.kube.metrics import Metrics
+from tranche.kube.registries import Definition, ProcessMetrics
+from tranche_operator.metrics import OperatorMetrics
+
+_HEAD = """\
+# Metrics
+
+Generated from the registries by `make generate`; do not edit. `tranche scheduler` serves them at `/metrics` on the port
+of the extender (10262), `tranche-operator` at `/metrics` on `--health-port`. Labels are bounded: namespaces, sites,
+reasons; no series has a job's name.
+
+A replica of the scheduler that does not lead has the metrics of extender, watches and sites; those of the planner and
+of jobs that end are the leader's alone, from when it took over. Histograms of jobs have 20 buckets that double from 1 s
+to six days. How to read them: [dashboards.md](dashboards.md); what alerts: [runbook.md](runbook.md).
+"""
+_TABLE = "| name | type | labels | meaning |\n|---|---|---|---|\n"
+
+
+def registries() -> dict[str, ProcessMetrics]:
+    """One of each process."""
+    return {"scheduler": Metrics(), "operator": OperatorMetrics()}
+
+
+def definitions() -> dict[str, dict[str, Definition]]:
+    """By process and name."""
+    return {process: {d.name: d for d in metrics.definitions} for process, metrics in registries().items()}
+
+
+def series() -> frozenset[str]:
+    """All names that dashboards and rules may use."""
+    own = {name for known in definitions().values() for d in known.values() for name in d.series}
+    return frozenset(own | {"process_resident_memory_bytes", "process_start_time_seconds", "process_cpu_seconds_total"})
+
+
+def metrics_page() -> str:
+    """The text of docs/metrics.md."""
+    known = definitions()
+    common = set(known["scheduler"]) & set(known["operator"])
+    parts = [
+        _section("Of both processes", (known["scheduler"][name] for name in sorted(common))),
+        _section("Of the scheduler", (d for name, d in known["scheduler"].items() if name not in common)),
+        _section("Of the operator", (d for name, d in known["operator"].items() if name not in common)),
+    ]
+    process = "Both also have the `process_…` metrics of Prometheus clients on Linux: memory, CPU time, files, start.\n"
+    return "\n".join([_HEAD, *parts, process])
+
+
+def _section(title: str, found: Iterable[Definition]) -> str:
+    rows = (f"| `{d.name}` | {d.kind} | {', '.join(d.labels)} | {d.text} |\n" for d in found)
+    return f"## {title}\n\n{_TABLE}{''.join(rows)}"

@@ -1,0 +1,55 @@
+"""What Prometheus reads of an operator process. Labels are bounded: never a job's name."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
+from tranche.kube.registries import ProcessMetrics
+
+RECONCILE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
+ROLES = (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF, ROLE_STAGING)
+RESULTS = ("created", "evicted", "deleted", "refused")
+"""What became of pods: refused are those that the API server did not take, or that a disruption budget kept."""
+
+
+class OperatorMetrics(ProcessMetrics):
+    """All metrics of one operator process."""
+
+    def __init__(self, waiting: Callable[[], int] = int, ready: Callable[[], bool] = bool) -> None:
+        """Define them.
+
+        Args:
+            waiting: How many jobs are reconciled or are to be.
+            ready: Whether plans are followed.
+        """
+        super().__init__()
+        self._reconcile = self.histogram(
+            "tranche_operator_reconcile_seconds", "Time of one reconcile of one job.", (), RECONCILE_BUCKETS
+        )
+        self._errors = self.counter(
+            "tranche_operator_reconcile_errors_total", "Reconciles that failed and are tried again."
+        )
+        text = "Pods of jobs, by what the operator did or was refused to do."
+        self._pods = self.counter("tranche_operator_pods_total", text, ("role", "result"), ROLES, RESULTS)
+        text = "Jobs that are reconciled now or are to be."
+        self.computed("gauge", "tranche_operator_queue_jobs", text, (), lambda: [((), waiting())])
+        text = "Whether plans are followed: 0 while the API server or the CRD is waited for."
+        self.computed("gauge", "tranche_operator_ready", text, (), lambda: [((), ready())])
+
+    def count_pod(self, role: str, result: str) -> None:
+        """A pod was created, evicted or deleted, or the API server refused it."""
+        self._pods.labels(role, result).inc()
+
+    async def measure(self, reconcile: Coroutine[Any, Any, float | None]) -> float | None:
+        """Await one reconcile; its failures are counted and raised."""
+        with self._reconcile.time():
+            try:
+                return await reconcile
+            except Exception:
+                self._errors.inc()
+                raise
+
+
+def role_of(job: str, pod: str) -> str:
+    """What a pod of the job is, as its name says."""
+    return pod.removeprefix(f"{job}-").partition("-")[0]

@@ -1,0 +1,161 @@
+"""A minute of tranche on a real control plane that Prometheus scrapes, and all that the API server told meanwhile."""
+
+import contextlib
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from histories import History
+from prometheus_servers import Labels, Prometheus
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster
+from wholes import API, Whole
+
+JOBS, PODS = f"{API}/trainingjobs", "/api/v1/pods"
+GPUS = {"edge-a": 2, "edge-b": 4}
+CHUNK_BYTES = 2**20
+LINK_BITS = 8_000_000
+TOO_LARGE = "impossible"
+SHOWN_SECONDS = 2.5
+"""For two more scrapes when all is over."""
+
+Scraped = dict[str, dict[Labels, float]]
+"""What a process says itself, by name of the series and labels."""
+Versions = list[tuple[float, dict[str, Any]]]
+"""An object as it was from each moment on."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What has happened."""
+
+    prometheus: Prometheus
+    jobs: Mapping[str, Versions]
+    """By ``namespace/name``; all that were there."""
+    pods: Mapping[str, Versions]
+    """By UID; all that were there."""
+    began: float
+    """When no job was there yet, in seconds of the clock; so are all other times."""
+    ended: float
+    """When every job was over but the one that is too large, and Prometheus had seen it."""
+    before: Mapping[str, Scraped]
+    after: Mapping[str, Scraped]
+    """What both processes said of themselves then, by process."""
+    memory: Mapping[str, int]
+    """Bytes that the kernel says they hold."""
+
+    @property
+    def span(self) -> int:
+        """Seconds that hold the whole of it."""
+        return int(self.ended - self.began) + 1
+
+
+@contextlib.contextmanager
+def run(program: Path) -> Iterator[Run]:
+    """Let it happen, and keep Prometheus until the block is done."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = stack.enter_context(Cluster())
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=1)
+        cluster.add_site("edge-b", nodes=1, gpus=4)
+        _prepare(cluster)
+        tranche = stack.enter_context(Stack(cluster, scheduler_options=["--estimate-seconds", "1"]))
+        targets = {"tranche-scheduler": tranche.port, "tranche-operator": tranche.health_port}
+        addresses = {name: f"127.0.0.1:{port}" for name, port in targets.items()}
+        prometheus = stack.enter_context(Prometheus(program, folder, addresses))
+        whole = Whole(cluster, tranche)
+        _warm_up(whole)
+        began, before = time.time(), {name: scrape(port) for name, port in targets.items()}
+        time.sleep(SHOWN_SECONDS)
+        with History(str(cluster.kubeconfig), JOBS, PODS) as history:
+            _work(whole)
+            time.sleep(SHOWN_SECONDS)
+        memory = {f"tranche-{name}": _resident(process.pid) for name, process in tranche.processes.items()}
+        after = {name: scrape(port) for name, port in targets.items()}
+        jobs: dict[str, Versions] = {}
+        pods: dict[str, Versions] = {}
+        for made in history.events[JOBS]:
+            key = f"{made['metadata']['namespace']}/{made['metadata']['name']}"
+            jobs.setdefault(key, []).append((made["clock"], made))
+        for pod in history.events[PODS]:
+            pods.setdefault(pod["metadata"]["uid"], []).append((pod["clock"], pod))
+        yield Run(prometheus, jobs, pods, began, time.time(), before, after, memory)
+
+
+def scrape(port: int) -> Scraped:
+    """What the process on this port says of itself."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+        text = reply.read().decode()
+    found: Scraped = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def _prepare(cluster: Cluster) -> None:
+    for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
+        links = [{"to": other, "bandwidth": "8M"}]
+        spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}, "links": links}
+        site = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
+        status, answer = cluster.request("POST", f"{API}/sites", site)
+        assert status == 201, answer
+    cluster.kubectl("create", "namespace", "vision")
+    path = "/api/v1/namespaces/vision/serviceaccounts/default"
+    deadline = time.monotonic() + 20
+    while cluster.request("GET", path)[0] != 200:
+        assert time.monotonic() < deadline, "the namespace got no ServiceAccount"
+        time.sleep(0.05)
+
+
+def _warm_up(whole: Whole) -> None:
+    """A job of each namespace, so that their series are there: on a loaded machine a few scrapes may fail."""
+    for namespace in ("default", "vision"):
+        whole.submit("warm", seconds=0.2, namespace=namespace)
+    whole.until("warm", lambda: _over(whole) == 2, 60.0)
+    for namespace in ("default", "vision"):
+        whole.cluster.request("DELETE", f"{API}/namespaces/{namespace}/trainingjobs/warm")
+    whole.until("all clear", lambda: not whole.cluster.request("GET", PODS)[1]["items"], 60.0)
+    time.sleep(SHOWN_SECONDS)
+
+
+def _work(whole: Whole) -> None:
+    """Jobs that wait, copy data, are preempted, and one that nothing can hold."""
+    container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
+    annotations = {"kwok.tranche.dev/run-seconds": "3"}
+    staging = {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}}
+    data = {"chunks": 5, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a", "staging": staging}
+    whole.submit(TOO_LARGE, gpus=16, seconds=5.0)
+    whole.submit("copied", chunks=5, seconds=5.0, data=data)
+    whole.submit("long", chunks=2, seconds=14.0, zone="edge-a", namespace="vision", checkpoint_seconds=0.2)
+    _refused(whole.stack.url)
+    for number in range(10):
+        time.sleep(1.5)
+        namespace = ("default", "vision")[number % 2]
+        zone = "edge-a" if number % 3 == 0 else None
+        whole.submit(f"job-{number}", chunks=2 + number % 3, seconds=2.0 + number % 4, zone=zone, namespace=namespace)
+    whole.until("all jobs over", lambda: _over(whole) == 12, 120.0)
+
+
+def _over(whole: Whole) -> int:
+    items = whole.cluster.request("GET", JOBS)[1]["items"]
+    return sum(job.get("status", {}).get("phase") == "Succeeded" for job in items)
+
+
+def _refused(url: str) -> None:
+    """A request that the extender cannot understand."""
+    with contextlib.suppress(urllib.error.HTTPError):
+        urllib.request.urlopen(urllib.request.Request(f"{url}/filter", b"nonsense"), timeout=5)
+
+
+def _resident(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))

@@ -1,0 +1,20 @@
+"""Prometheus of Debian: `make observability` unpacks it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tranche_testcluster.packages import find
+
+
+@pytest.fixture(scope="session")
+def programs() -> dict[str, Path]:
+    """Prometheus and promtool; without them the tests are skipped, but never in CI."""
+    found = find()
+    if found is None:
+        text = "there is no prometheus and promtool: make observability"
+        if os.environ.get("CI"):
+            pytest.fail(text)
+        pytest.skip(text)
+    return found

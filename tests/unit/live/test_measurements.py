@@ -1,0 +1,132 @@
+"""What a leading scheduler tells Prometheus of its jobs, from what the watches say."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from live_controllers import NOW, reported, resource, taken_over, written
+from tranche.kube.metrics import Metrics
+from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.live import Controller
+from tranche.live.measurements import REASONS
+from tranche.planner import WorkerEnded, WorkerStarted
+
+
+def after(seconds: float) -> str:
+    return datetime.fromtimestamp(NOW + seconds, UTC).isoformat()
+
+
+def plan(completion: float) -> dict[str, Any]:
+    return {"term": 1, "revision": 1, "observedGeneration": 1, "estimatedCompletion": after(completion)}
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def change(controller: Controller, before: TrainingJob, **status: Any) -> TrainingJob:
+    """The job with another status, as the watch tells of it."""
+    new = before.model_copy(update={"status": resource(before.metadata.name, **status).status})
+    reported(controller, "jobs", before.key, new)
+    return new
+
+
+def started() -> tuple[Controller, TrainingJob]:
+    job = resource("cats")
+    return asyncio.run(taken_over(job)), job
+
+
+def test_a_job_is_measured_from_its_creation_to_its_first_pod_and_to_its_success() -> None:
+    controller, job = started()
+    job = change(controller, job, phase="Running", startTime=after(5), plan=plan(90))
+    assert value(controller.metrics, "tranche_job_queueing_seconds_sum", namespace="default") == 5
+    assert value(controller.metrics, "tranche_job_completion_seconds_count", namespace="default") == 0
+    change(controller, job, phase="Succeeded", startTime=after(5), completionTime=after(100), plan=plan(90))
+    assert value(controller.metrics, "tranche_job_queueing_seconds_count", namespace="default") == 1
+    assert value(controller.metrics, "tranche_job_completion_seconds_sum", namespace="default") == 100
+
+
+def test_the_error_of_an_estimate_is_against_what_was_planned_first() -> None:
+    controller, job = started()
+    job = change(controller, job, phase="Running", plan=plan(90))
+    job = change(controller, job, phase="Running", plan=plan(200))
+    change(controller, job, phase="Succeeded", completionTime=after(100), plan=plan(200))
+    metrics = controller.metrics
+    assert value(metrics, "tranche_job_planned_completion_seconds_sum", namespace="default") == 90
+    assert value(metrics, "tranche_job_estimate_error_seconds_sum", direction="late") == 10
+    assert value(metrics, "tranche_job_estimate_error_seconds_count", direction="early") == 0
+
+
+def test_a_success_is_counted_once_and_a_failure_never() -> None:
+    controller, job = started()
+    job = change(controller, job, phase="Succeeded", completionTime=after(100))
+    change(controller, job, phase="Succeeded", completionTime=after(100))
+    other = resource("dogs")
+    reported(controller, "jobs", other.key, other)
+    change(controller, other, phase="Failed", completionTime=after(100))
+    assert value(controller.metrics, "tranche_job_completion_seconds_count", namespace="default") == 1
+
+
+def test_batches_that_are_lost_are_counted_as_the_ledgers_rise() -> None:
+    controller, job = started()
+    job = change(controller, job, progress={"lostBatches": 7.5})
+    change(controller, job, progress={"lostBatches": 9.0})
+    assert value(controller.metrics, "tranche_lost_batches_total") == 9
+
+
+def test_a_ledger_that_was_there_before_us_is_not_counted_again() -> None:
+    job = resource("cats", progress={"lostBatches": 7.5})
+    controller = asyncio.run(taken_over(job))
+    change(controller, job, progress={"lostBatches": 8.5})
+    assert value(controller.metrics, "tranche_lost_batches_total") == 1
+
+
+def test_waiting_jobs_are_counted_by_what_the_last_written_plan_says() -> None:
+    controller, job = started()
+    crowd = resource("crowd", data={"chunks": 2})
+    reported(controller, "jobs", crowd.key, crowd)
+    controller.metrics.set_jobs(controller.watches.jobs.store.values())
+    counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
+    assert counts["Unknown"] == 2, "nothing is written yet"
+    written(controller, "cats")
+    written(controller, "crowd")
+    counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
+    assert {reason: count for reason, count in counts.items() if count} == {"Opened": 1, "Room": 1}
+    change(controller, job, phase="Running")
+    assert value(controller.metrics, "tranche_jobs_waiting", reason="Opened") == 0
+
+
+def test_a_worker_that_ran_and_was_lost_counts_as_stopped_after_the_time_that_it_ran() -> None:
+    controller, job = started()
+    attempts = [window["attempt"] for window in written(controller, "cats")["plan"]["workers"]]
+    controller._tell(WorkerStarted(job.key, attempts[0], NOW))
+    controller._tell(WorkerEnded(job.key, attempts[0], "Lost", NOW + 30))
+    controller._tell(WorkerEnded(job.key, attempts[1], "Lost", NOW + 30))
+    assert value(controller.metrics, "tranche_preemptions_total", reason="lost") == 1, "the other never ran"
+    assert value(controller.metrics, "tranche_preempted_worker_seconds_sum") == 30
+    assert value(controller.metrics, "tranche_window_start_seconds_count", handover="no") == 1
+
+
+def test_planned_starts_are_cumulative_and_the_oldest_waiting_job_has_its_age() -> None:
+    now = datetime.fromtimestamp(NOW, UTC)
+    metrics = Metrics(lambda: now + timedelta(seconds=50))
+    starts: list[dict[str, Any]] = [
+        {"plan": {**plan(99), "estimatedStart": after(start)}} for start in (60, 400, 10**6)
+    ]
+    metrics.set_jobs([resource(f"j{i}", **status) for i, status in enumerate(starts)])
+    found = [value(metrics, "tranche_jobs_planned_start", within=within) for within in ("60", "900", "86400", "+Inf")]
+    assert found == [1, 2, 2, 3]
+    assert value(metrics, "tranche_jobs_oldest_waiting_seconds") == 50
+
+
+def test_copies_of_data_count_by_link_and_the_link_is_busy_until_they_are_there() -> None:
+    metrics = Metrics()
+    metrics.count_uploads("edge-a", "cloud", 3, 3e6)
+    assert value(metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 3
+    assert value(metrics, "tranche_upload_bytes_total", source="edge-a", target="cloud") == 3e6
+    links = [{"to": "cloud", "bandwidth": "8M"}]
+    site = {"metadata": {"name": "edge-a"}, "spec": {"nodeSelector": {"zone": "a"}, "links": links}}
+    controller = asyncio.run(taken_over(sites=(SiteObject.model_validate(site),)))
+    assert value(controller.metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 0
+    controller.planner.cluster.uploads.busy["edge-a", "cloud"] = NOW + 12
+    assert value(controller.metrics, "tranche_link_busy_seconds", source="edge-a", target="cloud") == 12
