@@ -10,6 +10,7 @@ from tranche.extender.views import View
 from tranche.kube.memberships import DEFAULT_SITE
 from tranche.kube.resources import Resource, TrainingJob
 from tranche.model import Resources
+from tranche.web.users import Scope
 
 Progress = Callable[[str], Any]
 """From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""
@@ -32,18 +33,26 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     planned_start: datetime | None
     planned_completion: datetime | None
     explanation: str
+    created: datetime | None
+    completed: datetime | None
 
 
 class JobDetail(JobSummary, frozen=True, rename="camel"):
     """One job alone."""
 
-    created: datetime | None
     started: datetime | None
-    completed: datetime | None
     plan: str
     """Term and revision, as pods carry them: ``3.17``; empty without a plan."""
+    priority: str
+    chunk_count: int | None
+    """None: a gang, which has no chunks."""
+    running: list[dict[str, Any]]
+    """Chunks that are begun and not done, with their durable batches."""
     preemptions: int
     failures: int
+    lost_batches: float
+    attempts: list[dict[str, Any]]
+    """How its last pods ended."""
     trained: dict[str, Any]
     """Mini-batches by now, of how many, whether estimated from run time alone; if the job reports: when, how fast."""
     homes: dict[str, str]
@@ -51,6 +60,7 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     parameter_servers: list[dict[str, Any]]
     chief: dict[str, Any] | None
     """Of a gang that has one."""
+    staging: list[dict[str, Any]]
     conditions: list[dict[str, Any]]
 
 
@@ -67,13 +77,13 @@ class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):
     reserved_gpus: int
 
 
-def list_jobs(view: View, namespace: str = "", phase: str = "", after: str = "", limit: int = 500) -> list[JobSummary]:
+def list_jobs(view: View, scope: Scope, phase: str = "", after: str = "", limit: int = 500) -> list[JobSummary]:
     """Jobs by namespace and name, at most `limit` of them, those after the key `after`."""
     found: list[JobSummary] = []
     for key in sorted(key for key in view.jobs if key > after):
         job = view.jobs[key]
-        if namespace in ("", job.metadata.namespace) and phase in ("", _phase(job)):
-            found.append(JobSummary(**_summary(job)))
+        if job.metadata.namespace in scope and phase in ("", phase_of(job)):
+            found.append(summarise(job))
             if len(found) == limit:
                 break
     return found
@@ -87,10 +97,13 @@ def read_job(view: View, namespace: str, name: str, progress: Progress = not_pla
     plan, ledger = job.status.plan, job.status.progress
     return JobDetail(
         **_summary(job),
-        created=job.metadata.creation_timestamp,
         started=job.status.start_time,
-        completed=job.status.completion_time,
         plan=f"{plan.term}.{plan.revision}" if plan else "",
+        priority=job.spec.priority_class_name,
+        chunk_count=job.spec.data.chunks if job.spec.data else None,
+        running=_dumped(ledger.running if ledger else ()),
+        lost_batches=ledger.lost_batches if ledger else 0.0,
+        attempts=_dumped(ledger.attempts if ledger else ()),
         preemptions=ledger.preemptions if ledger else 0,
         failures=ledger.failures if ledger else 0,
         trained=_trained(progress(job.key), job),
@@ -98,6 +111,7 @@ def read_job(view: View, namespace: str, name: str, progress: Progress = not_pla
         windows=_dumped(plan.workers if plan else ()),
         parameter_servers=_dumped(plan.parameter_servers if plan else ()),
         chief=next(iter(_dumped([plan.chief])), None) if plan and plan.chief else None,
+        staging=_dumped(plan.staging if plan else ()),
         conditions=_dumped(job.status.conditions),
     )
 
@@ -135,8 +149,14 @@ def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
     return {"batches": written.batches, "estimated": written.estimated} if written else {}
 
 
-def _phase(job: TrainingJob) -> str:
+def phase_of(job: TrainingJob) -> str:
+    """As the operator says, or Waiting before it has said anything."""
     return job.status.phase or "Waiting"
+
+
+def summarise(job: TrainingJob) -> JobSummary:
+    """One job in a list."""
+    return JobSummary(**_summary(job))
 
 
 def _summary(job: TrainingJob) -> dict[str, Any]:
@@ -144,12 +164,14 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
     return {
         "namespace": job.metadata.namespace,
         "name": job.metadata.name,
-        "phase": _phase(job),
+        "phase": phase_of(job),
         "chunks": progress.chunks if progress else "",
         "done": progress.done if progress else "",
         "planned_start": plan.estimated_start if plan else None,
         "planned_completion": plan.estimated_completion if plan else None,
         "explanation": plan.explanation if plan else "",
+        "created": job.metadata.creation_timestamp,
+        "completed": job.status.completion_time,
     }
 
 
