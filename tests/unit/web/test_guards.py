@@ -1,11 +1,13 @@
 """Nobody sees what RBAC does not let him read; without a token there is only the login."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from extender_objects import window
 from page_visitors import PEOPLE, Visited
+from tranche.web.apps import Planning
 from tranche.web.users import AUDIENCE
 
 DATA = ["overview", "timeline/edge-a", "jobs", "sites", "jobs/ns/cats", "jobs/ns/cats/events", "openapi.json"]
@@ -61,6 +63,16 @@ def test_another_namespace_is_refused_whether_or_not_the_job_is_there(app: Visit
         response = app.ask(route, "ann")
         assert response.status_code == 403, route
         assert "trainingjobs.tranche.dev in namespace other" in response.json()["error"]
+
+
+def test_where_others_jobs_will_start_is_not_told(app: Visited) -> None:
+    place = SimpleNamespace(start=1.0, completion=2.0, site="edge-a", node="n1")
+    planned = Visited("n1", planning=Planning(expected=lambda key: place))
+    planned.stores.add_job("hidden", namespace="other")
+    planned.stores.add_job("shown")
+    told = planned.told("timeline/edge-a", "ann")["lanes"]
+    assert [(lane["node"], [bar["job"] for bar in lane["bars"]]) for lane in told] == [("n1", ["shown"])]
+    assert planned.told("timeline/edge-a", "nobody")["lanes"] == []
 
 
 def test_a_find_or_a_page_does_not_tell_of_hidden_jobs(app: Visited) -> None:
