@@ -7,7 +7,7 @@ SIDE_BY_SIDE ?= 3
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures browser screenshots
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -73,6 +73,7 @@ bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/framework_examples.py
 	$(BIN)/python benchmarks/report_rate.py
 	$(BIN)/python benchmarks/filter_latency.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
 
 chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=); failed ones leave build/chaos/SEED
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
@@ -86,6 +87,12 @@ mutations: binaries  ## take out what docs/enactment.md promises and see tests t
 
 bench-live: control-plane  ## completion times on a real control plane, beside those of other schedulers (five minutes)
 	$(BIN)/python benchmarks/live_jct.py
+
+browser:  ## Chromium for the tests of the web page (Debian, as root)
+	apt-get install --yes --no-install-recommends chromium
+
+screenshots: control-plane  ## pictures of the web page in docs/pictures, from a running demo
+	PYTHONPATH=tests $(BIN)/python benchmarks/page_pictures.py
 
 results: setup  ## tables and pictures of docs/results.md (half an hour)
 	$(BIN)/python benchmarks/results.py

@@ -154,7 +154,7 @@ class Server:
         reports = create_report_app(
             *stores, desk, self.controller.renewals, TokenReviewer(self.api), self.metrics
         )  # fmt: skip
-        app = create_app(self.watches, self.metrics, list, GPU, desk.trained)
+        app = create_app(self.watches, self.metrics, list, GPU)
         ports: list[int] = []
         async with asyncio.TaskGroup() as group:
             group.create_task(self.controller.writer.run())

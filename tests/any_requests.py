@@ -12,6 +12,15 @@ def document(described: Schema) -> Schema:
     return {"openapi": "3.1.0", "info": described["info"], "paths": {**described["paths"], **own}}
 
 
+def with_token(described: Schema) -> Schema:
+    """The page's routes, asked for by somebody."""
+    token = _parameter("Tranche-Token", "header", {"enum": ["ns/someone"]})
+    for path in described["paths"].values():
+        for operation in path.values():
+            operation.setdefault("parameters", []).append(token)
+    return described
+
+
 def report_document() -> Schema:
     """The report API, which describes nothing of itself."""
     known = {"namespace": ["ns"], "name": ["cats", "gang"]}  # others are drawn as what does not fit

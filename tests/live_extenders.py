@@ -11,6 +11,7 @@ import httpx2
 from tranche.extender.apps import create_app
 from tranche.extender.binds import add_bind
 from tranche.extender.servers import serve
+from tranche.extender.views import View
 from tranche.kube.clients import ApiClient
 from tranche.kube.metrics import Metrics
 from tranche.live.views import Watches
@@ -66,8 +67,9 @@ class LiveExtender:
 
     def plan_seen(self, namespace: str, name: str) -> str:
         """Term and revision of a job's plan as the extender knows it."""
-        answer = self.client.get(f"/v1/jobs/{namespace}/{name}")
-        return str(answer.json()["plan"]) if answer.status_code == 200 else ""
+        job = self._view.jobs.get(f"{namespace}/{name}")
+        plan = job.status.plan if job is not None else None
+        return f"{plan.term}.{plan.revision}" if plan is not None else ""
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -82,7 +84,8 @@ class LiveExtender:
     async def _serve(self) -> None:
         async with ApiClient.connect(self._kubeconfig) as client:
             watches = Watches(client)
-            app = create_app(watches, self.metrics, watches.unsynced)
+            self._view = View(watches)
+            app = create_app(watches, self.metrics, watches.unsynced, view=self._view)
             if self._bind:
                 add_bind(app, client, self.metrics)
             async with asyncio.TaskGroup() as group:

@@ -1,10 +1,13 @@
 """tranche as a whole, with short names for what tests do to it."""
 
+import json
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 from tranche.demo.stacks import Stack
+from tranche.demo.visitors import create_visitor, visitor_token
 from tranche_testcluster import Cluster
 
 API = "/apis/tranche.dev/v1alpha1"
@@ -17,6 +20,7 @@ class Whole:
     def __init__(self, cluster: Cluster, stack: Stack) -> None:
         self.cluster = cluster
         self.stack = stack
+        self._token = ""
 
     def submit(
         self,
@@ -70,6 +74,16 @@ class Whole:
     def pods(self, name: str) -> list[dict[str, Any]]:
         path = f"/api/v1/namespaces/default/pods?labelSelector=tranche.dev/job={name}"
         return list(self.cluster.request("GET", path)[1]["items"])
+
+    def read(self, path: str, replica: str = "scheduler") -> Any:
+        """What the read API tells one who may read all jobs."""
+        if not self._token:
+            create_visitor(self.cluster)
+            self._token = visitor_token(self.cluster)
+        url = f"http://127.0.0.1:{self.stack.page_ports[replica]}/v1/{path}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._token}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
 
     def until(self, what: str, true: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
         """Poll until the answer is true, and return it."""

@@ -138,9 +138,9 @@ def _processes(
         for name, proxy in proxies.items()
     }
     commands = {
-        "scheduler": stack.scheduler_command(config["scheduler"], stack.port, stack.report_port),
+        "scheduler": stack.scheduler_command(config["scheduler"], stack.port, stack.report_port, stack.page_port),
         "operator": stack.operator_command(config["operator"]),
-        "standby": stack.scheduler_command(config["scheduler"], free_port(), free_port()),
+        "standby": stack.scheduler_command(config["scheduler"], free_port(), free_port(), free_port()),
     }
     processes = {
         name: Process(name, command, cluster.directory / f"tranche-{name}.log", _environment(clocks.get(name)))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
 from starlette.routing import Route
 
-from any_requests import document, report_document
+from any_requests import document, report_document, with_token
 from extender_objects import Stores, stranger, window, worker
 from structural_objects import FUZZ, SEED
 from tranche.extender.apps import create_app
@@ -22,6 +22,7 @@ from tranche.kube.clients import ApiError
 from tranche.kube.metrics import Metrics
 from tranche.kube.resources import MAX_CHUNKS
 from tranche.model import Allotment, ChunkRequest, Report
+from tranche.web.apps import create_page_app
 
 BOUNDED = settings(
     max_examples=60 * FUZZ,
@@ -41,7 +42,12 @@ class Api:
             extra = {f"authentication.kubernetes.io/pod-{k}": [v] for k, v in zip(("name", "uid"), rest, strict=False)}
             user = {"username": f"system:serviceaccount:{namespace}:default", "extra": extra}
             return {"status": {"authenticated": True, "audiences": body["spec"]["audiences"], "user": user}}
+        if path.endswith("/subjectaccessreviews"):
+            return {"status": {"allowed": True}}
         raise ApiError(409 if "cats" in path else 404, "Refused", path)
+
+    async def get(self, path: str, **params: str | int) -> bytes:
+        return b'{"items": [{"reason": "Pending", "count": 2}]}'
 
 
 class Desk:
@@ -88,7 +94,9 @@ REPORTS = create_report_app(
     Metrics(),
     iter(range(10**9)).__next__,
 )
+PAGE = create_page_app(STORES.view, STORES, Api())  # type: ignore[arg-type]
 schema = loaded(APP, document(APP.openapi()))
+pages = loaded(PAGE, with_token(PAGE.openapi()))
 reports = loaded(REPORTS, report_document())
 
 
@@ -115,6 +123,15 @@ def test_any_request_is_answered(case: "schemathesis.Case[Any]") -> None:
 def test_any_report_is_answered(case: "schemathesis.Case[Any]") -> None:
     answer = case.call()
     assert answer.status_code in (200, 204, 400, 401, 403, 404, 405, 409, 422, 429, 503), answer.text
+
+
+@pages.parametrize()  # type: ignore[untyped-decorator]
+@seed(SEED)
+@BOUNDED
+def test_any_visit_is_answered(case: "schemathesis.Case[Any]") -> None:
+    answer = case.call()
+    assert answer.status_code in (200, 304, 401, 404, 405, 422), answer.text
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"][0]
 
 
 AMOUNTS = (

@@ -6,7 +6,7 @@ from typing import Any
 
 from tranche.client.attempts import Attempt, History
 from tranche.client.whatifs import WhatIf
-from tranche.extender.reads import JobDetail, JobSummary
+from tranche.web.reads import JobDetail, JobSummary
 
 GAP = "   "
 NONE = "-"

@@ -21,6 +21,7 @@ from tranche.extender.binds import add_bind
 from tranche.extender.reports import create_report_app
 from tranche.extender.servers import serve
 from tranche.extender.tokens import TokenReviewer
+from tranche.extender.views import View
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.leases import DeposedError, Leadership
 from tranche.kube.metrics import Metrics
@@ -31,6 +32,7 @@ from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
 from tranche.planner.journals import Fact
 from tranche.shadow.records import RecordError
+from tranche.web.apps import Planning, create_page_app
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class Options:
     port: int
     report_host: str
     report_port: int | None
+    page_host: str
+    page_port: int | None
     policy: str
     share_weights: dict[str, float]
     seed: int
@@ -77,10 +81,12 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
 
 @click.command()
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Default: in-cluster, else ~/.kube.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of extender and API.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the extender.")
 @click.option("--port", default=10262, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--report-host", default="127.0.0.1", show_default=True, help="Address of the report API.")
 @click.option("--report-port", type=click.IntRange(0, 65535), help="Take progress reports of training pods here.")
+@click.option("--page-host", default="127.0.0.1", show_default=True, help="Address of the web page.")
+@click.option("--page-port", type=click.IntRange(0, 65535), help="Serve the web page and the read API here.")
 @click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY, help="Options as in chunk:aging=0.")
 @click.option(
     "--share-weight",
@@ -163,8 +169,9 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )
         desk = controller.reports
-        app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, desk.trained)
         metrics.add_watch("quotas", watches.quotas)  # the planner's alone
+        view = View(watches, options.gpu_resource)
+        app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, view)
         if options.bind:
             add_bind(app, client, metrics)
         identity = f"{socket.gethostname()}_{os.getpid()}"
@@ -181,6 +188,10 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
                     watches.pods.store, watches.jobs.store, desk, controller.renewals, TokenReviewer(client), metrics
                 )
                 tasks.append(group.create_task(serve(reports, options.report_host, options.report_port)))
+            if options.page_port is not None:
+                planning = Planning(desk.trained, lambda key: planner.estimates.get(key) if desk.leading else None)
+                page = create_page_app(view, watches, client, planning)
+                tasks.append(group.create_task(serve(page, options.page_host, options.page_port)))
             freezing = group.create_task(_freeze(watches))
             await _first(stopping, tasks)
             for task in (freezing, *tasks):

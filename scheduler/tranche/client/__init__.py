@@ -7,7 +7,7 @@ from tranche.client.attempts import Attempt, History, JobEvent
 from tranche.client.clients import Client
 from tranche.client.errors import ClientError, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.client.whatifs import WhatIf
-from tranche.extender.reads import JobDetail, JobSummary
+from tranche.web.reads import JobDetail, JobSummary
 
 __all__ = [
     "Attempt",

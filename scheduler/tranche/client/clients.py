@@ -13,11 +13,11 @@ from tranche.client.loops import LoopThread
 from tranche.client.manifests import Manifest, read_manifest
 from tranche.client.sessions import OVER, Session
 from tranche.client.whatifs import SYSTEM_NAMESPACE, WhatIf, what_if
-from tranche.extender import reads
-from tranche.extender.reads import JobDetail, JobSummary
 from tranche.kube.clients import ApiClient
 from tranche.kube.errors import ApiError
 from tranche.kube.resources import TrainingJob
+from tranche.web import reads
+from tranche.web.reads import JobDetail, JobSummary
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ import msgspec
 
 from tranche.client.attempts import History, JobEvent, attempts_of
 from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
-from tranche.extender import reads
 from tranche.kube.clients import ApiClient
 from tranche.kube.errors import ApiError, Unreachable
 from tranche.kube.names import CONDITION_FAILED, LABEL_JOB
 from tranche.kube.resources import GROUP, VERSION, TrainingJob
 from tranche.kube.structs import Pod
+from tranche.web import reads
 
 API = f"/apis/{GROUP}/{VERSION}"
 PAGE = 500

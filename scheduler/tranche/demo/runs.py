@@ -13,7 +13,10 @@ from tranche.demo.replays import journal_of, outcome_of, replay
 from tranche.demo.reports import Outcome, report
 from tranche.demo.screens import Screen, Step
 from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.visitors import NAME as VISITOR
+from tranche.demo.visitors import create_visitor, visitor_token
 from tranche.live.journals import JournalError
+from tranche.web.users import AUDIENCE
 from tranche_testcluster import Cluster, ClusterError, ensure
 
 GRACE_SECONDS = 120.0
@@ -66,6 +69,7 @@ def _run(console: Console, settings: DemoSettings) -> bool:
         with Step(console, "CRDs, RBAC, sites"):
             apply_manifests(cluster)
             create_sites(cluster)
+            create_visitor(cluster)
         journal_of(cluster).unlink(missing_ok=True)
         options = ["--estimate-seconds", "3", "--seed", str(settings.seed), "--journal", str(journal_of(cluster))]
         with Step(console, "scheduler, kube-scheduler, operator"):
@@ -122,6 +126,9 @@ def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> 
     if not keep:
         console.print("[dim]make demo KEEP=1 leaves it running, to look around with kubectl and the API.[/]")
         return
+    console.print("\n[bold]The page[/], already logged in:")
+    console.print(f"  {ours.page_url}/#token={visitor_token(cluster)}", highlight=False, soft_wrap=True)
+    command = f"kubectl create token {VISITOR} --audience {AUDIENCE}"
     console.print("\n[bold]Look around[/] (everything stops when this command does):")
     for line in (
         f"export KUBECONFIG={cluster.kubeconfig}",
@@ -129,7 +136,7 @@ def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> 
         "kubectl get trainingjobs -o wide",
         "kubectl get sites",
         f"kubectl describe trainingjob {workloads.load(0)[0].name}",
-        f"curl {ours.url}/v1/jobs",
+        f"curl -H 'Authorization: Bearer '$({command}) {ours.page_url}/v1/jobs",
         f"curl {ours.url}/metrics",
         f"less {ours.log('scheduler')} {ours.log('operator')}",
     ):

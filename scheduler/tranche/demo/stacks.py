@@ -62,9 +62,12 @@ class Stack:
     operator_options: Sequence[str] = ()
     port: int = 0
     report_port: int = 0
+    page_port: int = 0
     health_port: int = 0
     api_url: str | None = None
     """Of the API server as the scheduler sees it: a proxy's; default: the API server's own."""
+    page_ports: dict[str, int] = field(default_factory=dict)
+    """Of the web page, by replica of the scheduler."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -74,7 +77,7 @@ class Stack:
             ClusterError: if a process ends or does not become ready; its last lines are quoted.
         """
         self.port, self.health_port = self.port or free_port(), self.health_port or free_port()
-        self.report_port = self.report_port or free_port()
+        self.report_port, self.page_port = self.report_port or free_port(), self.page_port or free_port()
         try:
             self.start_scheduler()
             self.start_kube_scheduler()
@@ -91,7 +94,7 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Of extender and API."""
+        """Of the extender."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -99,20 +102,28 @@ class Stack:
         """Of the report API."""
         return f"http://127.0.0.1:{self.report_port}"
 
+    @property
+    def page_url(self) -> str:
+        """Of the web page and the read API."""
+        return f"http://127.0.0.1:{self.page_port}"
+
     def log(self, name: str) -> Path:
         """The file with what the process `scheduler` or `operator` says."""
         return self.cluster.directory / f"tranche-{name}.log"
 
     def start_scheduler(self, name: str = "scheduler", port: int | None = None) -> None:
         """Start (again) planner and extender, or another replica of them, and wait until the watches are in step."""
-        ports = (self.port, self.report_port) if port is None else (port, free_port())
+        first = (self.port, self.report_port, self.page_port)
+        ports = first if port is None else (port, free_port(), free_port())
+        self.page_ports[name] = ports[2]
         kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-scheduler", url=self.api_url)
         self._start(name, self.scheduler_command(kubeconfig, *ports), f"http://127.0.0.1:{ports[0]}/readyz")
 
-    def scheduler_command(self, kubeconfig: Path, port: int, report_port: int) -> list[str]:
+    def scheduler_command(self, kubeconfig: Path, port: int, report_port: int, page_port: int) -> list[str]:
         """Command line of planner and extender."""
         command = [sys.executable, "-m", "tranche", "scheduler", "--kubeconfig", str(kubeconfig)]
         command += ["--port", str(port), "--policy", self.policy, "--report-port", str(report_port)]
+        command += ["--page-port", str(page_port)]
         return [*command, *self.scheduler_options]
 
     def start_kube_scheduler(self) -> None:

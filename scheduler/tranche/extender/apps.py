@@ -1,23 +1,23 @@
-"""The web application: kube-scheduler's verbs, probes, metrics, and a read-only API of jobs and sites."""
+"""The web application for kube-scheduler and probes: verbs, health, metrics. People's is `tranche.web`."""
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from tranche import __version__
-from tranche.extender import reads, verbs, wires
+from tranche.extender import verbs, wires
+from tranche.extender.sites import list_sites
 from tranche.extender.views import View, Watches
 from tranche.kube.metrics import Metrics, Watched
 from tranche.kube.names import GPU_RESOURCE
 
 LARGEST_BODY = 16 * 2**20
 """Bytes; the names of 5,000 nodes are a hundredth of it."""
-LARGEST_PAGE = 1000
 
 _encode = msgspec.json.Encoder().encode
 Answer = Callable[[bytes], tuple[Any, int, int]]
@@ -29,7 +29,7 @@ def create_app(
     metrics: Metrics,
     unready: Callable[[], list[str]],
     gpu_resource: str = GPU_RESOURCE,
-    progress: reads.Progress = reads.not_planning,
+    view: View | None = None,
 ) -> FastAPI:
     """Make the application; it answers in the event loop that runs the watches and never blocks.
 
@@ -38,9 +38,9 @@ def create_app(
         metrics: Where requests are counted; the watches are added to it.
         unready: Names of what is not in step yet; none: ready.
         gpu_resource: Name of the devices' resource.
-        progress: How far a job is, if this process plans.
+        view: Over these watches, if there is one already.
     """
-    view = View(watches, gpu_resource)
+    view = view or View(watches, gpu_resource)
     kinds: dict[str, Watched] = {
         "pods": watches.pods,
         "nodes": watches.nodes,
@@ -50,13 +50,12 @@ def create_app(
     for kind, watch in kinds.items():
         metrics.add_watch(kind, watch)
     metrics.set_jobs(view.jobs.values())
-    metrics.set_sites(lambda: reads.list_sites(view))
+    metrics.set_sites(lambda: list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
     for verb, answer in _answers(view).items():
         # A bare route: the body is decoded once, by us.
         app.add_route(f"/{verb}", _endpoint(verb, answer, metrics), methods=["POST"])
     app.include_router(_probes(metrics, unready))
-    app.include_router(_jobs(view, progress))
     return app
 
 
@@ -131,37 +130,6 @@ def _probes(metrics: Metrics, unready: Callable[[], list[str]]) -> APIRouter:
     async def read_metrics() -> Response:
         """For Prometheus."""
         return Response(metrics.render(), media_type="text/plain; version=0.0.4")
-
-    return router
-
-
-def _jobs(view: View, progress: reads.Progress) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["read"])
-
-    @router.get("/jobs")
-    async def list_jobs(
-        namespace: Annotated[str, Query(max_length=63)] = "",
-        phase: Annotated[str, Query(max_length=63)] = "",
-        after: Annotated[str, Query(max_length=127)] = "",
-        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
-    ) -> Response:
-        """Jobs by namespace and name, a page at a time; `next` is the next page's `after`, if there is one."""
-        jobs = reads.list_jobs(view, namespace, phase, after, limit)
-        last = f"{jobs[-1].namespace}/{jobs[-1].name}" if len(jobs) == limit else None
-        return json_response({"jobs": jobs, "next": last})
-
-    @router.get("/jobs/{namespace}/{name}")
-    async def read_job(namespace: str, name: str) -> Response:
-        """One job with its plan."""
-        job = reads.read_job(view, namespace, name, progress)
-        if job is None:
-            return error_response(404, f"there is no TrainingJob {namespace}/{name}")
-        return json_response(job)
-
-    @router.get("/sites")
-    async def list_sites() -> Response:
-        """All sites with what they have, use and hold for plans."""
-        return json_response({"sites": reads.list_sites(view)})
 
     return router
 

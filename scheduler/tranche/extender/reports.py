@@ -19,7 +19,8 @@ from starlette.responses import JSONResponse
 from tranche import __version__
 from tranche.extender.apps import read_body
 from tranche.extender.limits import RateLimit
-from tranche.extender.tokens import Bearer, BusyError, TokenReviewer
+from tranche.extender.reviews import BusyError
+from tranche.extender.tokens import Bearer, TokenReviewer
 from tranche.kube.clients import ApiError
 from tranche.kube.identities import Identity, asks, identity, reports
 from tranche.kube.metrics import Metrics

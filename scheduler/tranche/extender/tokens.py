@@ -4,16 +4,13 @@ Only tokens of our own audience count, so one that a pod was given for the API s
 nothing here, and ours is worth nothing there.
 """
 
-import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Protocol
 
 import msgspec
 
+from tranche.extender.reviews import Bounds, Requests, Reviews
 from tranche.kube.clients import ApiError
 from tranche.kube.names import REPORT_AUDIENCE
 
@@ -31,17 +28,6 @@ LONGEST_LINE = 1000
 """More that wait for a review are turned away."""
 _PREFIX = "system:serviceaccount:"
 _EXTRA = "authentication.kubernetes.io/"
-
-
-class BusyError(Exception):
-    """Too many tokens wait for their review."""
-
-
-class Requests(Protocol):
-    """The part of an `ApiClient` that is used."""
-
-    async def request(self, method: str, path: str, *, body: object | bytes | None = None) -> dict[str, object]:
-        """Send and return the answer's object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +59,8 @@ class TokenReviewer:
 
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._clock = clock
-        self._known: OrderedDict[bytes, tuple[Bearer | None, float]] = OrderedDict()
-        self._slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
-        self._line = 0
+        bounds = Bounds(TRUSTED_SECONDS, REFUSED_SECONDS, REMEMBERED, REVIEWS_AT_ONCE, LONGEST_LINE)
+        self._reviews: Reviews[Bearer] = Reviews(bounds, clock)
 
     async def review(self, token: str) -> Bearer | None:
         """The pod that the token is bound to; None if it is not valid, not for us, or not bound to a pod.
@@ -87,24 +71,7 @@ class TokenReviewer:
         """
         if not token or len(token) > LONGEST_TOKEN:
             return None
-        digest = blake2b(token.encode(errors="replace"), digest_size=16).digest()
-        known = self._known.get(digest)
-        if known is not None and self._clock() < known[1]:
-            return known[0]
-        if self._line >= LONGEST_LINE:
-            raise BusyError
-        self._line += 1
-        try:
-            async with self._slots:
-                bearer = await self._ask(token)
-        finally:
-            self._line -= 1
-        until = self._clock() + (TRUSTED_SECONDS if bearer is not None else REFUSED_SECONDS)
-        self._known[digest] = (bearer, until)
-        self._known.move_to_end(digest)
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-        return bearer
+        return await self._reviews.find(token.encode(errors="replace"), lambda: self._ask(token))
 
     async def _ask(self, token: str) -> Bearer | None:
         body = {

@@ -19,6 +19,7 @@ ALLOWED = {
         "patch events.events.k8s.io", f"create leases.coordination.k8s.io -n {SYSTEM}",
         f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
         "create tokenreviews.authentication.k8s.io",
+        "create subjectaccessreviews.authorization.k8s.io", "list events",
     ],
     "tranche-operator": [
         "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",

@@ -73,8 +73,7 @@ def post(whole: Whole, bearer: str, body: dict[str, Any], job: str = "cats") -> 
 
 
 def told(whole: Whole) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{whole.stack.url}/v1/jobs/default/cats", timeout=10) as answer:
-        return dict(json.loads(answer.read())["trained"])
+    return dict(whole.read("jobs/default/cats")["trained"])
 
 
 def test_the_pod_that_reports_has_an_address_for_it_and_the_worker_of_its_server_has_not(cats: Whole) -> None:

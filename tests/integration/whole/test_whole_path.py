@@ -1,8 +1,6 @@
 """From kubectl apply to Succeeded, on a real control plane."""
 
-import json
 import time
-import urllib.request
 
 from wholes import Whole
 
@@ -69,8 +67,7 @@ def test_a_waiting_job_has_a_planned_start_a_planned_completion_and_a_reason_tha
     assert plan["explanation"].startswith("waits for 1 GPU at ")
     assert "behind default/ahead, which has less work left" in plan["explanation"]
     assert plan["estimatedStart"] < plan["estimatedCompletion"]
-    with urllib.request.urlopen(f"{whole.stack.url}/v1/jobs/default/behind") as reply:
-        assert json.load(reply)["explanation"] == plan["explanation"]
+    assert whole.read("jobs/default/behind")["explanation"] == plan["explanation"]
     assert not whole.pods("behind")
     whole.delete("behind", "ahead")
 

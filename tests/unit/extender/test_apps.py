@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender_objects import Stores, stranger, window, worker
+from extender_objects import Stores, window
 from tranche.extender.apps import LARGEST_BODY, create_app
 from tranche.kube.metrics import Metrics
 
@@ -120,77 +120,6 @@ def test_metrics_tell_of_requests_watches_and_jobs() -> None:
         "tranche_build_info{",
     ):
         assert line in text
-
-
-class TestReads:
-    def test_jobs_are_listed_a_page_at_a_time(self) -> None:
-        app = Running()
-        for name in ("cats", "ants", "bees"):
-            app.stores.add_job(name, window(0, 1, "n1"))
-        first = app.client.get("/v1/jobs", params={"limit": 2}).json()
-        assert [job["name"] for job in first["jobs"]] == ["ants", "bees"]
-        rest = app.client.get("/v1/jobs", params={"limit": 2, "after": first["next"]}).json()
-        assert [job["name"] for job in rest["jobs"]] == ["cats"]
-        assert rest["next"] is None
-
-    def test_jobs_are_chosen_by_namespace_and_phase(self) -> None:
-        app = Running()
-        app.stores.add_job("cats", phase="Running")
-        app.stores.add_job("dogs")
-        assert [j["name"] for j in app.client.get("/v1/jobs?phase=Waiting").json()["jobs"]] == ["dogs"]
-        assert app.client.get("/v1/jobs?namespace=other").json()["jobs"] == []
-
-    def test_one_job_is_told_with_its_plan(self) -> None:
-        app = Running()
-        app.stores.add_job("cats", window(0, 1, "n1", "n2"), homes={"edge-a": "0-3"}, phase="Running")
-        told = app.client.get("/v1/jobs/ns/cats").json()
-        assert (told["phase"], told["plan"]) == ("Running", "1.1")
-        assert told["homes"] == {"edge-a": "0-3"}
-        assert told["windows"] == [
-            {
-                "index": 0,
-                "attempt": 1,
-                "site": "edge-a",
-                "node": "n1",
-                "fallbacks": ["n2"],
-                "chunks": [0],
-                "state": "Open",
-            }
-        ]
-
-    def test_a_job_that_has_not_been_planned_is_told_too(self) -> None:
-        app = Running()
-        app.stores.add_job("cats", planned=False)
-        told = app.client.get("/v1/jobs/ns/cats").json()
-        assert (told["phase"], told["plan"], told["windows"], told["plannedStart"]) == ("Waiting", "", [], None)
-
-    def test_an_unknown_job_is_404(self) -> None:
-        response = Running().client.get("/v1/jobs/ns/cats")
-        assert (response.status_code, response.json()) == (404, {"error": "there is no TrainingJob ns/cats"})
-
-    @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "namespace=" + "x" * 64])
-    def test_a_query_out_of_bounds_is_refused(self, query: str) -> None:
-        assert Running().client.get(f"/v1/jobs?{query}").status_code == 422
-
-    def test_sites_tell_what_they_have_use_and_hold(self) -> None:
-        app = Running()
-        for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-            app.stores.add_node(name, gpus=4, ready=name != "a2", zone=zone)
-        app.stores.add_site("a", zone="a")
-        app.stores.add_pod(stranger("web", "a1", gpus=3))
-        app.stores.add_job("cats", window(0, 1, "a1"), window(1, 2, "a2"))
-        app.stores.add_pod(worker("cats", 1, 2, "a2"))
-        assert app.client.get("/v1/sites").json()["sites"] == [
-            {"name": "a", "tier": "Edge", "unlimited": False, "nodes": 2, "readyNodes": 1, "gpus": 8, "usedGpus": 4,
-             "reservedGpus": 1}
-        ]  # fmt: skip
-
-    def test_without_sites_all_nodes_are_one(self) -> None:
-        sites = Running("n1", "n2").client.get("/v1/sites").json()["sites"]
-        assert [(site["name"], site["nodes"]) for site in sites] == [("cluster", 2)]
-
-    def test_the_api_describes_itself(self) -> None:
-        assert "/v1/jobs" in Running().client.get("/openapi.json").json()["paths"]
 
 
 ANY_JSON = st.recursive(

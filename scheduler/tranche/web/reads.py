@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from tranche.extender.views import View
-from tranche.kube.memberships import DEFAULT_SITE
 from tranche.kube.names import CONDITION_PLANNED
 from tranche.kube.resources import Resource, TrainingJob
-from tranche.model import Resources
+from tranche.web.users import Scope
 
 Progress = Callable[[str], Any]
 """From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""
@@ -36,18 +35,26 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     planned_start: datetime | None
     planned_completion: datetime | None
     explanation: str
+    created: datetime | None
+    completed: datetime | None
 
 
 class JobDetail(JobSummary, frozen=True, rename="camel"):
     """One job alone."""
 
-    created: datetime | None
     started: datetime | None
-    completed: datetime | None
     plan: str
     """Term and revision, as pods carry them: ``3.17``; empty without a plan."""
+    priority: str
+    chunk_count: int | None
+    """None: a gang, which has no chunks."""
+    running: list[dict[str, Any]]
+    """Chunks that are begun and not done, with their durable batches."""
     preemptions: int
     failures: int
+    lost_batches: float
+    attempts: list[dict[str, Any]]
+    """How its last pods ended."""
     trained: dict[str, Any]
     """Mini-batches by now, of how many, whether estimated from run time alone; if the job reports: when, how fast."""
     homes: dict[str, str]
@@ -55,28 +62,16 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     parameter_servers: list[dict[str, Any]]
     chief: dict[str, Any] | None
     """Of a gang that has one."""
+    staging: list[dict[str, Any]]
     conditions: list[dict[str, Any]]
 
 
-class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """One site."""
-
-    name: str
-    tier: str
-    unlimited: bool
-    nodes: int
-    ready_nodes: int
-    gpus: int
-    used_gpus: int
-    reserved_gpus: int
-
-
-def list_jobs(view: View, namespace: str = "", phase: str = "", after: str = "", limit: int = 500) -> list[JobSummary]:
+def list_jobs(view: View, scope: Scope, phase: str = "", after: str = "", limit: int = 500) -> list[JobSummary]:
     """Jobs by namespace and name, at most `limit` of them, those after the key `after`."""
     found: list[JobSummary] = []
     for key in sorted(key for key in view.jobs if key > after):
         job = view.jobs[key]
-        if namespace in ("", job.metadata.namespace) and phase in ("", _phase(job)):
+        if job.metadata.namespace in scope and phase in ("", phase_of(job)):
             found.append(summary(job))
             if len(found) == limit:
                 break
@@ -104,10 +99,13 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
     plan, ledger = job.status.plan, job.status.progress
     return JobDetail(
         **_summary(job),
-        created=job.metadata.creation_timestamp,
         started=job.status.start_time,
-        completed=job.status.completion_time,
         plan=f"{plan.term}.{plan.revision}" if plan else "",
+        priority=job.spec.priority_class_name,
+        chunk_count=job.spec.data.chunks if job.spec.data else None,
+        running=_dumped(ledger.running if ledger else ()),
+        lost_batches=ledger.lost_batches if ledger else 0.0,
+        attempts=_dumped(ledger.attempts if ledger else ()),
         preemptions=ledger.preemptions if ledger else 0,
         failures=ledger.failures if ledger else 0,
         trained=_trained(known, job),
@@ -115,6 +113,7 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
         windows=_dumped(plan.workers if plan else ()),
         parameter_servers=_dumped(plan.parameter_servers if plan else ()),
         chief=next(iter(_dumped([plan.chief])), None) if plan and plan.chief else None,
+        staging=_dumped(plan.staging if plan else ()),
         conditions=_dumped(job.status.conditions),
     )
 
@@ -129,31 +128,6 @@ def sentence(job: TrainingJob) -> str:
     return refused or NOT_PLANNED
 
 
-def list_sites(view: View) -> list[SiteSummary]:
-    """Sites by name, with what their nodes have, use and hold for plans; nodes without a site are left out."""
-    nodes: dict[str, list[str]] = {name: [] for name in view.sites or (DEFAULT_SITE,)}
-    for name in view.nodes:
-        site = view.site_of(name)
-        if site is not None:
-            nodes[site].append(name)
-    return [_site(view, site, names) for site, names in sorted(nodes.items())]
-
-
-def _site(view: View, name: str, nodes: list[str]) -> SiteSummary:
-    declared = view.sites.get(name)
-    uses = [view.reservations.node(node) for node in nodes]
-    return SiteSummary(
-        name=name,
-        tier=declared.spec.tier if declared else "Cloud",
-        unlimited=declared is not None and declared.spec.unlimited,
-        nodes=len(nodes),
-        ready_nodes=sum(view.nodes[node].ready for node in nodes),
-        gpus=sum((use.capacity or Resources()).gpus for use in uses),
-        used_gpus=sum(use.used.gpus for use in uses),
-        reserved_gpus=sum(claim.requests.gpus for use in uses for claim in use.claims.values()),
-    )
-
-
 def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
     if known is not None:
         told: dict[str, Any] = msgspec.to_builtins(known)
@@ -162,7 +136,8 @@ def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
     return {"batches": written.batches, "estimated": written.estimated} if written else {}
 
 
-def _phase(job: TrainingJob) -> str:
+def phase_of(job: TrainingJob) -> str:
+    """As the operator says, or Waiting before it has said anything."""
     return job.status.phase or "Waiting"
 
 
@@ -171,12 +146,14 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
     return {
         "namespace": job.metadata.namespace,
         "name": job.metadata.name,
-        "phase": _phase(job),
+        "phase": phase_of(job),
         "chunks": progress.chunks if progress else "",
         "done": progress.done if progress else "",
         "planned_start": plan.estimated_start if plan else None,
         "planned_completion": plan.estimated_completion if plan else None,
         "explanation": plan.explanation if plan else "",
+        "created": job.metadata.creation_timestamp,
+        "completed": job.status.completion_time,
     }
 
 

@@ -1,0 +1,48 @@
+"""The pictures of docs/web-page.md: the page over a running tranche with the demo's sites, in headless Chromium."""
+
+import time
+from pathlib import Path
+
+from browsers import DESK, PHONE, opened, require_chromium, started
+from tranche.demo.runs import create_sites
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.visitors import create_visitor, visitor_token
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+PICTURES = Path(__file__).parents[1] / "docs/pictures"
+
+
+def main() -> None:
+    require_chromium()
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        create_sites(cluster)
+        create_visitor(cluster)
+        with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack, started() as browser:
+            whole = Whole(cluster, stack)
+            whole.submit("tabular", chunks=3, seconds=4.0, zone="edge-a")
+            whole.submit("resnet-50", chunks=12, seconds=90.0)
+            whole.submit("bert-large", chunks=8, seconds=120.0)
+            whole.until_phase("bert-large", "Running")
+            whole.submit("urgent", chunks=4, seconds=60.0, priorityClassName="tranche-high")
+            whole.until_phase("urgent", "Running")
+            whole.submit("vit-base", chunks=6, seconds=80.0, gpus=2)
+            whole.submit("gpt-mini", chunks=2, seconds=150.0, gpus=4)
+            whole.until_phase("tabular", "Succeeded")
+            whole.until("a plan", lambda: whole.status("gpt-mini").get("plan", {}).get("estimatedCompletion"))
+            time.sleep(3)
+            token = visitor_token(cluster)
+            for name, size, dark in (("desk", DESK, False), ("dark", DESK, True), ("phone", PHONE, True)):
+                with opened(browser, stack.page_url, size, dark, token) as window:
+                    window.page.wait_for_selector(".bar.expected a")
+                    window.page.screenshot(path=PICTURES / f"page-{name}.png", full_page=name != "phone")
+                    window.page.locator(".running tbody a", has_text="resnet-50").click()
+                    window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")
+                    if name == "desk":
+                        window.page.screenshot(path=PICTURES / "page-job.png", full_page=True)
+            print(f"4 pictures in {PICTURES}")
+
+
+if __name__ == "__main__":
+    main()

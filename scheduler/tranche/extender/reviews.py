@@ -1,0 +1,82 @@
+"""Questions to the API server about who somebody is and what he may do, and its answers, remembered for a while."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class BusyError(Exception):
+    """Too many questions wait for their answer."""
+
+
+class Requests(Protocol):
+    """The part of an `ApiClient` that is used."""
+
+    async def request(self, method: str, path: str, *, body: object | bytes | None = None) -> dict[str, object]:
+        """Send and return the answer's object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long answers are believed, and how many questions there may be."""
+
+    trusted_seconds: float
+    """Of a yes."""
+    refused_seconds: float
+    """Of a no: a new token or right may be known to one API server before the other."""
+    remembered: int
+    at_once: int
+    longest_line: int
+    """More that wait are turned away."""
+
+
+class Reviews(Generic[T]):
+    """Answers by what was asked; None is a no."""
+
+    def __init__(self, bounds: Bounds, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bounds = bounds
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
+        self._slots = asyncio.Semaphore(bounds.at_once)
+        self._line = 0
+
+    async def find(self, question: bytes, ask: Callable[[], Awaitable[T | None]]) -> T | None:
+        """What is known, else what `ask` finds out; only a digest of the question is kept.
+
+        Raises:
+            ApiError: if the API server does not answer; that is not remembered.
+            BusyError: if too many questions are under way.
+        """
+        digest = blake2b(question, digest_size=16).digest()
+        if (known := self._fresh(digest)) is not None:
+            return known[0]
+        if self._line >= self._bounds.longest_line:
+            raise BusyError
+        self._line += 1
+        try:
+            async with self._slots:
+                if (known := self._fresh(digest)) is not None:  # asked by another one meanwhile
+                    return known[0]
+                answer = await ask()
+        finally:
+            self._line -= 1
+        self._remember(digest, answer)
+        return answer
+
+    def _fresh(self, digest: bytes) -> tuple[T | None, float] | None:
+        known = self._known.get(digest)
+        return known if known is not None and self._clock() < known[1] else None
+
+    def _remember(self, digest: bytes, answer: T | None) -> None:
+        bounds = self._bounds
+        seconds = bounds.trusted_seconds if answer is not None else bounds.refused_seconds
+        self._known[digest] = (answer, self._clock() + seconds)
+        self._known.move_to_end(digest)
+        while len(self._known) > bounds.remembered:
+            self._known.popitem(last=False)

@@ -1,0 +1,205 @@
+"""The web application for people: the page, and the read-only API behind it. Everything with data asks who looks."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from starlette.responses import JSONResponse
+
+from tranche import __version__
+from tranche.extender.views import View, Watches
+from tranche.kube.clients import ApiClient
+from tranche.web import reads
+from tranche.web.boards import GROUPS, Board, Expected, nothing_expected
+from tranche.web.guards import RETRY_SECONDS, Guard, Refusal, Visitor, answered
+from tranche.web.occurrences import Occurrences
+from tranche.web.pages import SafeHeaders, etag, static_files
+from tranche.web.timelines import Timelines
+from tranche.web.users import Doorkeeper
+
+LARGEST_PAGE = 1000
+MOST_LANES = 100
+SHOWN = 50
+"""Jobs of a group, if the page does not ask for more."""
+
+_encode = msgspec.json.Encoder().encode
+Name = Annotated[str, Query(max_length=63)]
+Find = Annotated[str, Query(max_length=127)]
+PathName = Annotated[str, Path(max_length=253)]
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """What only the planner of this process knows."""
+
+    progress: reads.Progress = reads.not_planning
+    """How far a job is."""
+    expected: Expected = nothing_expected
+    """Where and when a job that waits will start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What answers are made of."""
+
+    view: View
+    board: Board
+    timelines: Timelines
+    occurrences: Occurrences
+    planning: Planning
+
+
+def create_page_app(
+    view: View,
+    watches: Watches,
+    client: ApiClient,
+    planning: Planning | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> FastAPI:
+    """Make the application; it shares the event loop of watches and verbs, so no answer takes long.
+
+    Args:
+        view: What the verbs look at.
+        watches: What it was made of.
+        client: For reviews of tokens and rights, and for events.
+        planning: What the planner knows, if there is one.
+        clock: Seconds, of everything that is remembered for a while.
+    """
+    planning = planning or Planning()
+    board = Board(view, watches, planning.expected)
+    desk = Desk(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning)
+    guard = Guard(Doorkeeper(client, clock))
+    app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(SafeHeaders)
+    app.add_exception_handler(Refusal, _refused)
+    app.include_router(static_files())
+    app.include_router(_many(desk, guard))
+    app.include_router(_one(desk, guard))
+    return app
+
+
+def _many(desk: Desk, guard: Guard) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["read"])
+    board = desk.board
+
+    @router.get("/overview")
+    async def read_overview(
+        request: Request,
+        visitor: Annotated[Visitor, Depends(guard)],
+        namespace: Name = "",
+        find: Find = "",
+        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = SHOWN,
+    ) -> Response:
+        """What the page shows first: who looks, which namespaces he may see, sites, and jobs by group."""
+        seen = await visitor.scope(board.namespaces)
+        scope = await visitor.scope((), namespace) if namespace else seen
+        whole = await visitor.may("list", "sites")
+        groups = {}
+        for group in GROUPS:
+            groups[group] = board.jobs(group, scope, find, limit)
+            await asyncio.sleep(0)  # kube-scheduler's calls come between
+        answer = {
+            "user": visitor.user.username,
+            "namespaces": [name for name in board.namespaces if name in seen],
+            "sites": desk.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
+            **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
+        }
+        return data_response(answer, request)
+
+    @router.get("/timeline/{site}")
+    async def read_timeline(
+        request: Request,
+        visitor: Annotated[Visitor, Depends(guard)],
+        site: PathName,
+        namespace: Name = "",
+        after: Annotated[str, Query(max_length=253)] = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_LANES)] = 16,
+    ) -> Response:
+        """Nodes of a site with their windows, a page at a time; `next` is the next page's `after`, if there is one."""
+        whole = await visitor.may("list", "sites")
+        scope = await visitor.scope(board.namespaces, namespace)
+        return data_response(desk.timelines.timeline(site, scope, whole, after, limit), request)
+
+    @router.get("/jobs")
+    async def list_jobs(
+        request: Request,
+        visitor: Annotated[Visitor, Depends(guard)],
+        namespace: Name = "",
+        phase: Name = "",
+        after: Annotated[str, Query(max_length=127)] = "",
+        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
+    ) -> Response:
+        """Jobs by namespace and name, a page at a time; `next` is the next page's `after`, if there is one."""
+        scope = await visitor.scope(board.namespaces, namespace)
+        jobs = reads.list_jobs(desk.view, scope, phase, after, limit)
+        last = f"{jobs[-1].namespace}/{jobs[-1].name}" if len(jobs) == limit else None
+        return data_response({"jobs": jobs, "next": last}, request)
+
+    @router.get("/sites")
+    async def list_sites(request: Request, visitor: Annotated[Visitor, Depends(guard)]) -> Response:
+        """All sites with what they have, use and hold for plans."""
+        await visitor.require("list", "sites")
+        return data_response({"sites": desk.timelines.sites()}, request)
+
+    return router
+
+
+def _one(desk: Desk, guard: Guard) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["read"])
+
+    @router.get("/jobs/{namespace}/{name}")
+    async def read_job(
+        request: Request, visitor: Annotated[Visitor, Depends(guard)], namespace: PathName, name: PathName
+    ) -> Response:
+        """One job with its plan."""
+        await visitor.require("get", "trainingjobs", namespace, name)
+        job = reads.read_job(desk.view, namespace, name, desk.planning.progress)
+        if job is None:
+            return _absent(namespace, name)
+        expected = desk.planning.expected(f"{namespace}/{name}")
+        place = {"site": expected.site, "node": expected.node} if expected is not None and not job.windows else None
+        return data_response({**msgspec.to_builtins(job), "expectedAt": place}, request)
+
+    @router.get("/jobs/{namespace}/{name}/events")
+    async def read_events(
+        request: Request, visitor: Annotated[Visitor, Depends(guard)], namespace: PathName, name: PathName
+    ) -> Response:
+        """What Kubernetes has noted of the job lately; `refused` says who may not see that."""
+        await visitor.require("get", "trainingjobs", namespace, name)
+        if refused := await visitor.objection("list", "/events", namespace):
+            return data_response({"events": [], "refused": refused}, request)
+        job = desk.view.jobs.get(f"{namespace}/{name}")
+        if job is None:
+            return _absent(namespace, name)
+        events = await answered(lambda: desk.occurrences.of(namespace, name, job.metadata.uid))
+        return data_response({"events": events, "refused": ""}, request)
+
+    @router.get("/openapi.json", dependencies=[Depends(guard)], include_in_schema=False)
+    async def describe(request: Request) -> Response:
+        """This API, described."""
+        return data_response(request.app.openapi(), request)
+
+    return router
+
+
+def data_response(value: Any, request: Request) -> Response:
+    """An answer of structs and plain values, or 304 if the visitor has it already."""
+    body = _encode(value)
+    headers = {"ETag": etag(body), "Cache-Control": "no-cache, private", "Vary": "Authorization, Tranche-Token"}
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def _absent(namespace: str, name: str) -> Response:
+    return JSONResponse({"error": f"there is no TrainingJob {namespace}/{name}"}, 404)
+
+
+async def _refused(request: Request, refusal: Exception) -> Response:
+    status = refusal.status if isinstance(refusal, Refusal) else 500
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}.get(status, {})
+    return JSONResponse({"error": str(refusal)}, status, {**headers, "Cache-Control": "no-store"})

@@ -1,0 +1,96 @@
+"""Events of one job, read from the API server when somebody looks, and kept for a moment."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from tranche.kube.clients import ApiError
+
+FRESH_SECONDS = 3.0
+REMEMBERED = 200
+MOST = 100
+
+
+class Reads(Protocol):
+    """The part of an `ApiClient` that is used."""
+
+    async def get(self, path: str, **params: str | int) -> bytes:
+        """The raw body of a GET."""
+
+
+class Occurrence(msgspec.Struct, frozen=True, rename="camel"):
+    """One event, as kubectl describe tells it."""
+
+    at: datetime | None
+    type: str
+    reason: str
+    message: str
+    count: int
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    count: int = 0
+    last_observed_time: datetime | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    creation_timestamp: datetime | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    event_time: datetime | None = None
+    last_timestamp: datetime | None = None
+    series: _Series | None = None
+
+
+class _Events(msgspec.Struct):
+    items: list[_Event] = []
+
+
+_decode = msgspec.json.Decoder(_Events).decode
+
+
+class Occurrences:
+    """Of any job."""
+
+    def __init__(self, client: Reads, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: OrderedDict[str, tuple[float, list[Occurrence]]] = OrderedDict()
+
+    async def of(self, namespace: str, name: str, uid: str) -> list[Occurrence]:
+        """The job's events, the newest first, at most `MOST`.
+
+        Raises:
+            ApiError: if the API server does not answer.
+        """
+        known = self._known.get(uid)
+        if known is not None and self._clock() < known[0]:
+            return known[1]
+        selector = f"involvedObject.kind=TrainingJob,involvedObject.name={name},involvedObject.uid={uid}"
+        body = await self._client.get(f"/api/v1/namespaces/{namespace}/events", fieldSelector=selector, limit=500)
+        try:
+            events = _decode(body).items
+        except msgspec.DecodeError as error:
+            raise ApiError(502, "Malformed", f"EventList: {error}") from error
+        told = sorted(map(_occurrence, events), key=lambda event: event.at.timestamp() if event.at else 0.0)
+        self._known[uid] = (self._clock() + FRESH_SECONDS, told[::-1][:MOST])
+        self._known.move_to_end(uid)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return self._known[uid][1]
+
+
+def _occurrence(event: _Event) -> Occurrence:
+    series = event.series or _Series()
+    at = series.last_observed_time or event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    return Occurrence(at, event.type, event.reason, event.message, series.count or event.count or 1)

@@ -1,0 +1,187 @@
+// One job: why it runs or waits, how far it is, its windows, how its pods ended, and what was noted of it.
+import { ask } from "./api.js";
+import { el, keep, phase, set, table } from "./dom.js";
+import { duration, moment } from "./times.js";
+
+const windows = [
+  { name: "Worker", cell: (w) => String(w.index) },
+  { name: "Attempt", cell: (w) => String(w.attempt) },
+  { name: "State", cell: (w) => ({ Open: "open", Closing: "is to stop" }[w.state] ?? w.state) },
+  { name: "Site", cell: (w) => w.site },
+  { name: "Node", cell: (w) => w.node ?? "not placed yet" },
+  { name: "Chunks", cell: (w) => ranges(w.chunks ?? []) || "–" },
+  { name: "From", style: "time", cell: (w) => moment(w.start) },
+  { name: "To", style: "time", cell: (w) => moment(w.end) },
+];
+const servers = [
+  { name: "Role", cell: (s) => s.role },
+  { name: "Attempt", cell: (s) => String(s.attempt) },
+  { name: "State", cell: (s) => ({ Open: "open", Closing: "is to stop" }[s.state] ?? s.state) },
+  { name: "Site", cell: (s) => s.site },
+  { name: "Node", cell: (s) => s.node ?? "not placed yet" },
+];
+const attempts = [
+  { name: "Attempt", cell: (a) => String(a.attempt) },
+  { name: "Worker", cell: (a) => String(a.index) },
+  { name: "Node", cell: (a) => a.node },
+  { name: "How it ended", cell: (a) => a.reason },
+  { name: "Exit code", cell: (a) => (a.exitCode === undefined ? "–" : String(a.exitCode)) },
+];
+const conditions = [
+  { name: "Condition", cell: (c) => c.type },
+  { name: "Status", cell: (c) => c.status },
+  { name: "Since", style: "time", cell: (c) => moment(c.lastTransitionTime) },
+  { name: "Message", style: "why", cell: (c) => c.message || c.reason },
+];
+const events = [
+  { name: "When", style: "time", cell: (e) => moment(e.at) },
+  { name: "Event", cell: (e) => (e.count > 1 ? `${e.reason} ×${e.count}` : e.reason) },
+  { name: "Message", style: "why", cell: (e) => e.message },
+];
+
+export class Job {
+  constructor(namespace, name) {
+    this.path = `jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+    this.title = `${name} – tranche`;
+    this.ready = false;
+    this.phase = el("span");
+    this.why = el("p", { class: "sentence", id: "explanation" });
+    this.problem = el("p", { class: "problem", role: "alert", hidden: true });
+    this.bar = el("progress", { max: "1", "aria-label": "Mini-batches trained" });
+    this.trained = el("span");
+    this.facts = el("dl", { class: "facts" });
+    this.cells = el("ol", { class: "cells", "aria-hidden": "true" });
+    this.cellsText = el("p", { class: "quiet" });
+    this.chunks = section("Chunks", this.cells, this.cellsText);
+    this.parts = Object.entries({ Windows: windows, "Servers and chief": servers, "Ended pods": attempts, Conditions: conditions, Events: events })
+      .map(([name_, columns]) => new Part(name_, columns));
+    this.body = el("div", {}, this.why, el("p", { class: "progress" }, this.bar, this.trained), this.facts, this.chunks, this.parts.map((part) => part.element));
+    this.element = el("article", { class: "job" },
+      el("p", {}, el("a", { href: "#/", text: "← all jobs" })),
+      el("h2", {}, el("span", { class: "quiet", text: `${namespace}/` }), name, " ", this.phase), this.problem, this.body);
+  }
+
+  async load() {
+    this.told = await ask(this.path);
+    const noted = await ask(`${this.path}/events`);
+    this.events = noted.events;
+    this.refused = noted.refused;
+    this.ready = true;
+  }
+
+  draw() {
+    const job = this.told;
+    this.problem.hidden = true;
+    this.body.hidden = false;
+    const badge = phase(job.phase);
+    set(this.phase, { class: badge.className, text: job.phase });
+    set(this.why, { text: job.explanation || "not planned yet" });
+    this.drawProgress(job);
+    this.drawFacts(job);
+    this.drawChunks(job);
+    const helpers = job.parameterServers.map((server) => ({ ...server, role: `parameter server ${server.index}` }))
+      .concat(job.chief ? [{ ...job.chief, role: "chief" }] : []);
+    const [open, support, ended, states, noted] = this.parts;
+    open.draw(job.windows, (w) => `${w.index}/${w.attempt}`, "none now");
+    support.draw(helpers, (s) => `${s.role}/${s.attempt}`);
+    ended.draw([...job.attempts].reverse(), (a) => `${a.index}/${a.attempt}`, "none yet");
+    states.draw(job.conditions, (c) => c.type);
+    noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none lately");
+  }
+
+  drawProgress(job) {
+    const { batches, of, estimated } = job.trained;
+    this.bar.parentNode.hidden = batches === undefined;
+    const whole = of ?? null;
+    this.bar.hidden = !whole;
+    if (whole) this.bar.value = Math.min(1, batches / whole);
+    const how = estimated ? ", estimated from run time" : "";
+    set(this.trained, { text: `${round(batches)}${whole ? ` of ${round(whole)}` : ""} mini-batches trained${how}` });
+  }
+
+  drawFacts(job) {
+    const where = job.expectedAt && job.expectedAt.site ? `${job.expectedAt.site}${job.expectedAt.node ? ` (${job.expectedAt.node})` : ""}` : "";
+    const lost = job.lostBatches ? `, ${round(job.lostBatches)} mini-batches lost` : "";
+    const facts = [
+      ["Created", moment(job.created)],
+      ["Started", moment(job.started, "not yet")],
+      ...(job.completed ? [["Completed", moment(job.completed)]] : [["Planned start", moment(job.plannedStart)], ["Planned completion", moment(job.plannedCompletion)]]),
+      ...(where ? [["Expected at", where]] : []),
+      ["Preemptions", `${job.preemptions}${lost}`],
+      ["Failures", String(job.failures)],
+      ["Priority", job.priority],
+      ["Plan", job.plan || "none"],
+      ...Object.entries(job.homes).map(([site, chunks]) => [`Data at ${site}`, `chunks ${chunks}`]),
+      ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `given up after ${one.failures} failures` : `chunks ${one.chunks || one.wanted || "–"}`]),
+    ];
+    if (job.started && job.completed) facts.splice(3, 0, ["Took", duration((Date.parse(job.completed) - Date.parse(job.created)) / 1000)]);
+    keep(this.facts, facts, ([name]) => name, ([name]) => el("div", {}, el("dt", { text: name }), el("dd")), (pair, [, value]) => {
+      const cell = pair.lastChild;
+      const made = value instanceof Node ? value : document.createTextNode(value);
+      if (!cell.firstChild || !cell.firstChild.isEqualNode(made)) cell.replaceChildren(made);
+    });
+  }
+
+  drawChunks(job) {
+    this.chunks.hidden = !job.chunkCount;
+    if (!job.chunkCount) return;
+    const state = Array.from({ length: job.chunkCount }, () => "waits");
+    for (const { chunk } of job.running) if (chunk in state) state[chunk] = "begun";
+    for (const one of job.windows) for (const chunk of one.chunks ?? []) if (chunk in state) state[chunk] = "open";
+    for (const chunk of numbers(job.done, job.chunkCount)) state[chunk] = "done";
+    const items = state.map((name, chunk) => ({ name, chunk }));
+    set(this.cells, { class: job.chunkCount > 200 ? "cells many" : "cells" });
+    keep(this.cells, items, (item) => String(item.chunk), (item) => el("li", { text: String(item.chunk) }), (cell, item) => set(cell, { class: item.name, title: `chunk ${item.chunk}: ${WORDS[item.name]}` }));
+    const counts = Object.keys(WORDS).map((name) => [name, state.filter((one) => one === name).length]).filter(([, count]) => count);
+    set(this.cellsText, { text: `${job.chunkCount} chunks: ${counts.map(([name, count]) => `${count} ${WORDS[name]}`).join(", ")}` });
+  }
+
+  fail(reason) {
+    set(this.problem, { text: reason });
+    this.problem.hidden = false;
+    this.body.hidden = true;
+    this.ready = false;
+  }
+}
+
+const WORDS = { done: "done", open: "in a window", begun: "begun, none trains it now", waits: "not begun" };
+
+class Part {
+  constructor(name, columns) {
+    this.list = table(name, columns);
+    this.count = el("span", { class: "count" });
+    this.none = el("p", { class: "none" });
+    this.element = section([`${name} `, this.count], this.list.whole, this.none);
+  }
+
+  draw(items, keyOf, none = "") {
+    this.element.hidden = !items.length && !none;
+    this.list.whole.hidden = !items.length;
+    this.none.hidden = items.length > 0;
+    set(this.none, { text: none });
+    set(this.count, { text: String(items.length) });
+    this.list.show(items, keyOf);
+  }
+}
+
+function section(title, ...children) {
+  return el("section", {}, el("h3", {}, title), children);
+}
+
+function numbers(text, count) {
+  return (text || "").split(",").filter(Boolean).flatMap((part) => {
+    const [first, last = first] = part.split("-").map(Number);
+    return Array.from({ length: Math.max(0, Math.min(last, count - 1) - first + 1) }, (_, index) => first + index);
+  });
+}
+
+function ranges(chunks) {
+  const found = [];
+  for (const chunk of [...chunks].sort((a, b) => a - b)) {
+    if (found.length && chunk === found.at(-1)[1] + 1) found.at(-1)[1] = chunk;
+    else found.push([chunk, chunk]);
+  }
+  return found.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(",");
+}
+
+const round = (value) => String(Math.round((value ?? 0) * 10) / 10);

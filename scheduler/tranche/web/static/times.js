@@ -1,0 +1,42 @@
+// Moments and durations as people read them. `now` is the server's clock, in milliseconds.
+import { el } from "./dom.js";
+
+let skew = 0;
+
+export function now() {
+  return Date.now() + skew;
+}
+
+export function setClock(header) {
+  const ahead = Date.parse(header) - Date.now();
+  if (Number.isFinite(ahead)) skew = Math.abs(ahead) > 2000 ? ahead : 0;
+}
+
+export function duration(seconds) {
+  const s = Math.abs(seconds);
+  if (s < 1) return "0 s";
+  if (s < 90) return `${Math.round(s)} s`;
+  if (s < 90 * 60) return `${Math.round(s / 60)} min`;
+  if (s < 36 * 3600) return `${Math.round(s / 360) / 10} h`;
+  return `${Math.round(s / 8640) / 10} d`;
+}
+
+export function clock(at) {
+  const day = (date) => date.toDateString();
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  return day(at) === day(new Date(now())) ? time : `${at.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
+}
+
+export function relative(at) {
+  const seconds = (at.getTime() - now()) / 1000;
+  if (Math.abs(seconds) < 1) return "now";
+  return seconds > 0 ? `in ${duration(seconds)}` : `${duration(seconds)} ago`;
+}
+
+export function moment(text, none = "–") {
+  if (!text) return none;
+  const at = new Date(text);
+  return el("time", { datetime: text, title: text }, `${clock(at)} `, el("small", { text: relative(at) }));
+}
+
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;

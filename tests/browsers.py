@@ -1,0 +1,88 @@
+"""Headless Chromium, Debian's: what a visitor sees, and everything that the browser complains about."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or ""
+MISSING = "there is no chromium (Debian: make browser)"
+"""Why a browser test is left out; never in CI."""
+PHONE = {"width": 375, "height": 740}
+DESK = {"width": 1280, "height": 900}
+
+
+def require_chromium() -> None:
+    """Leave the test out where there is no browser; in CI that is a failure."""
+    if not CHROMIUM:
+        if os.environ.get("CI"):
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+
+
+@dataclass
+class Window:
+    """One page, and what went wrong on it."""
+
+    page: Page
+    hosts: set[str] = field(default_factory=set)
+    """That it has asked for anything."""
+    complaints: list[str] = field(default_factory=list)
+    """Of the console, violations of the content policy included."""
+    expected: tuple[str, ...] = ()
+    """Parts of complaints that the test provokes."""
+
+    def watch(self) -> None:
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._note)
+
+    def faults(self) -> list[str]:
+        return [c for c in self.complaints if not any(part in c for part in self.expected)]
+
+    def _note(self, request: Request) -> None:
+        self.hosts.add(request.url.split("/")[2] if "//" in request.url else request.url[:40])
+
+
+@contextmanager
+def chromium(playwright: Playwright) -> Iterator[Browser]:
+    """As root the sandbox cannot be had; nothing but our own page is opened."""
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*options, "--disable-dev-shm-usage"])
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@contextmanager
+def started() -> Iterator[Browser]:
+    """A browser of its own."""
+    with sync_playwright() as playwright, chromium(playwright) as browser:
+        yield browser
+
+
+@contextmanager
+def opened(
+    browser: Browser, url: str, size: dict[str, int] = DESK, dark: bool = False, token: str = ""
+) -> Iterator[Window]:
+    """A page at an address, already logged in if there is a token."""
+    scheme = "dark" if dark else "light"
+    context: BrowserContext = browser.new_context(
+        viewport=size,  # type: ignore[arg-type]
+        color_scheme=scheme,  # type: ignore[arg-type]
+        device_scale_factor=2 if size == PHONE else 1,
+        timezone_id="UTC",
+        locale="en-GB",
+    )
+    try:
+        window = Window(context.new_page())
+        window.watch()
+        window.page.goto(f"{url}/#token={token}" if token else f"{url}/")
+        yield window
+    finally:
+        context.close()

@@ -1,0 +1,263 @@
+"""The page in headless Chromium, served by a running tranche: what a person sees is what the cluster says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="the development dependencies are older than this test")
+
+from browsers import PHONE, Window, opened, require_chromium, started
+from tranche.demo.runs import create_sites
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.visitors import create_visitor, visitor_token
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+CHECKS = Path(__file__).with_name("checks.js").read_text()
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Stage:
+    """Three jobs on the demo's cluster: one preempted and running, one that preempted it, one that waits."""
+
+    def __init__(self, whole: Whole, browser: Any) -> None:
+        self.whole = whole
+        self.browser = browser
+        self.url = whole.stack.page_url
+        self.token = visitor_token(whole.cluster)
+
+    def open(self, **options: Any) -> Any:
+        return opened(self.browser, self.url, token=self.token, **options)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    require_chromium()
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        create_sites(cluster)
+        create_visitor(cluster)
+        options = ["--estimate-seconds", "1"]
+        with Stack(cluster, scheduler_options=options) as stack, started() as browser:
+            whole = Whole(cluster, stack)
+            whole.submit("resnet", chunks=20, seconds=400.0)
+            whole.until("resnet runs everywhere", lambda: len(running(whole, "resnet")) == 20)
+            whole.submit("urgent", chunks=4, seconds=600.0, priorityClassName="tranche-high")
+            whole.until_phase("urgent", "Running")
+            whole.submit("waiting", chunks=2, seconds=900.0, gpus=4)
+            whole.until("a plan", lambda: whole.status("waiting").get("plan", {}).get("estimatedCompletion"))
+            yield Stage(whole, browser)
+
+
+def running(whole: Whole, name: str) -> list[dict[str, Any]]:
+    return [pod for pod in whole.pods(name) if pod["status"]["phase"] == "Running"]
+
+
+def ready(window: Window) -> None:
+    window.page.wait_for_selector(".lanes .bar a")
+    window.page.wait_for_selector(".waiting tbody tr")
+
+
+def no_faults(window: Window, stage: Stage) -> None:
+    assert window.faults() == []
+    assert window.hosts == {stage.url.removeprefix("http://")}
+
+
+def test_without_a_token_there_is_a_login_and_with_a_bad_one_a_reason(stage: Stage) -> None:
+    with opened(stage.browser, stage.url) as window:
+        window.page.wait_for_selector("#login")
+        assert "resnet" not in window.page.content()
+        window.page.fill("#token", "nonsense")
+        window.page.keyboard.press("Enter")
+        assert "does not know this token" in window.page.locator(".problem").inner_text()
+        window.page.fill("#token", stage.token)
+        window.page.keyboard.press("Enter")
+        ready(window)
+        window.page.click("#leave")
+        window.page.wait_for_selector("#login")
+        assert window.page.evaluate("sessionStorage.getItem('tranche-token')") is None
+        window.expected = ("401",)
+        no_faults(window, stage)
+
+
+def test_a_token_in_the_link_leaves_the_address_at_once(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        assert stage.token not in window.page.url
+        assert stage.token not in window.page.content()
+        assert window.page.evaluate("document.cookie") == ""
+
+
+def test_the_timeline_shows_every_window_of_the_running_jobs(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        for name in ("resnet", "urgent"):
+            planned = stage.whole.status(name)["plan"]["workers"]
+            due = {f"worker {w['index']}, attempt {w['attempt']}," for w in planned if w["state"] == "Open"}
+            window.page.wait_for_function(
+                "([name, count]) => document.querySelectorAll(`.bar.running a[href='#/jobs/default/${name}']`).length"
+                " === count",
+                arg=[name, len(due)],
+            )
+            labels = window.page.locator(f".bar.running a[href='#/jobs/default/{name}']").evaluate_all(
+                "bars => bars.map(bar => bar.getAttribute('aria-label'))"
+            )
+            assert all(any(part in label for label in labels) for part in due)
+        no_faults(window, stage)
+
+
+def test_a_waiting_job_stands_there_with_the_sentence_of_its_status_and_where_it_will_start(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+
+        def agree() -> bool:
+            plan = stage.whole.status("waiting")["plan"]
+            row = window.page.locator(".waiting tbody tr").first
+            shown = row.locator("td[data-label='Why it waits']").inner_text()
+            start = row.locator("td[data-label='Planned start'] time").get_attribute("datetime")
+            return (shown, start) == (plan["explanation"], plan["estimatedStart"])
+
+        stage.whole.until("page and status agree", agree)
+        assert window.page.locator(".bar.expected a[href='#/jobs/default/waiting']").count() == 1
+
+
+def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        window.page.locator(".running tbody a", has_text="default/resnet").click()
+        window.page.wait_for_selector(".job .sentence")
+        window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")
+        status = stage.whole.status("resnet")
+        assert status["progress"]["preemptions"] == 4
+        facts = dict(
+            zip(window.page.locator("dt").all_inner_texts(), window.page.locator("dd").all_inner_texts(), strict=True)
+        )
+        assert facts["Preemptions"].startswith("4")
+        ended = window.page.locator("table:has(caption:text-is('Ended pods')) tbody tr").all_inner_texts()
+        assert len(ended) == 4
+        assert all("Preempted" in row for row in ended)
+        assert window.page.locator(".cells li").count() == 20
+        assert window.page.locator(".cells li.open").count() == len(status["plan"]["workers"])
+        noted = window.page.locator("table:has(caption:text-is('Events')) tbody tr").all_inner_texts()
+        assert any("Preempted" in row or "WindowOpened" in row for row in noted)
+        assert "of 1000 mini-batches trained" in window.page.locator(".progress").inner_text()
+        no_faults(window, stage)
+
+
+def test_what_changes_in_the_cluster_changes_on_the_page_without_reload_and_keeps_the_focus(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        window.page.evaluate("window.notReloaded = true")
+        window.page.locator(".waiting tbody a").first.focus()
+        stage.whole.submit("newcomer", chunks=2, seconds=900.0, gpus=4)
+        window.page.wait_for_selector(".waiting a[href='#/jobs/default/newcomer']", timeout=15_000)
+        assert window.page.evaluate("window.notReloaded")
+        assert window.page.evaluate("document.activeElement.textContent") == "default/waiting"
+        stage.whole.delete("newcomer")
+        window.page.wait_for_selector(".waiting a[href='#/jobs/default/newcomer']", state="detached", timeout=15_000)
+        no_faults(window, stage)
+
+
+def test_when_the_scheduler_is_away_the_page_says_so_and_comes_back(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        stage.whole.stack.kill("scheduler")
+        window.page.wait_for_selector("#live.off", timeout=15_000)
+        assert window.page.locator(".lanes .bar").count() > 0
+        stage.whole.stack.start_scheduler()
+        window.page.wait_for_selector("#live.on", timeout=40_000)
+        window.expected = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "503")
+        no_faults(window, stage)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_nothing_needs_sideways_scrolling(stage: Stage, dark: bool) -> None:
+    with stage.open(size=PHONE, dark=dark) as window:
+        ready(window)
+        assert overflow(window) == []
+        window.page.click("text=As a table")
+        window.page.wait_for_selector(".site table:not([hidden])")
+        assert overflow(window) == []
+        window.page.locator(".running tbody a").first.click()
+        window.page.wait_for_selector(".job .sentence")
+        assert overflow(window) == []
+        no_faults(window, stage)
+
+
+def overflow(window: Window) -> list[str]:
+    found: list[str] = window.page.evaluate(
+        """() => [...document.querySelectorAll("body *:not(.skip)")].filter(
+            (e) => !e.closest(".track, .axis, caption, label span") && e.getBoundingClientRect().right > innerWidth + 1
+        ).map((e) => e.outerHTML.slice(0, 120))"""
+    )
+    wide = window.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    return [*found, *(["the page"] if wide else [])]
+
+
+def test_the_keyboard_reaches_everything_and_the_focus_can_be_seen(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        due = window.page.locator("a:visible, button:visible, input:visible, select:visible, summary:visible").count()
+        window.page.evaluate("document.activeElement.blur()")
+        seen: set[str] = set()
+        for _ in range(due + 30):
+            window.page.keyboard.press("Tab")
+            at, outline = window.page.evaluate(
+                """() => { const e = document.activeElement;
+                if (e === document.body) return ["", "body"];
+                e.dataset.seen ??= String(document.querySelectorAll("[data-seen]").length);
+                return [e.dataset.seen, getComputedStyle(e).outlineStyle]; }"""
+            )
+            assert outline != "none", at
+            seen.add(at)
+        assert len(seen - {""}) >= due
+        window.page.locator(".lanes .bar a").first.focus()
+        window.page.keyboard.press("Enter")
+        window.page.wait_for_selector(".job .sentence")
+        no_faults(window, stage)
+
+
+def test_everything_has_a_name_a_role_and_enough_contrast(stage: Stage) -> None:
+    for dark in (False, True):
+        with stage.open(dark=dark) as window:
+            ready(window)
+            assert window.page.evaluate(CHECKS) == []
+            window.page.locator(".running tbody a").first.click()
+            window.page.wait_for_selector(".job .sentence")
+            assert window.page.evaluate(CHECKS) == []
+
+
+def test_what_users_write_stays_text(stage: Stage) -> None:
+    """No name can hold markup, but messages can; here the answers of the API are changed on their way."""
+    with stage.open() as window:
+        ready(window)
+
+        def poison(route: Any) -> None:
+            answer = route.fetch()
+            text = answer.text().replace("resnet", HOSTILE).replace("waits for", f"{HOSTILE} waits for")
+            route.fulfill(response=answer, body=text)
+
+        window.page.route("**/v1/overview*", poison)
+        window.page.route("**/v1/timeline/*", poison)
+        window.page.reload()
+        window.page.wait_for_selector(f".running a:has-text('{HOSTILE}')")
+        assert window.page.locator("img[src=x]").count() == 0
+        assert HOSTILE in window.page.locator(".waiting td[data-label='Why it waits']").first.inner_text()
+        blocked = window.page.evaluate(
+            "() => { try { document.body.innerHTML = '<p>markup</p>'; return 'made'; } catch (e) { return e.name; } }"
+        )
+        assert blocked == "TypeError"
+
+
+def test_no_other_page_may_frame_it(stage: Stage) -> None:
+    page = stage.browser.new_page()
+    try:
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.set_content(f"<iframe src='{stage.url}/'></iframe>")
+        stage.whole.until("the browser refuses", lambda: page.wait_for_timeout(100) or any("frame" in s for s in said))
+        assert all(frame.locator("#login").count() == 0 for frame in page.frames)
+    finally:
+        page.close()

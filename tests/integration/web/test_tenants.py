@@ -1,0 +1,119 @@
+"""Two teams on a real API server with RBAC: each sees its own, and strangers see nothing."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche.web.users import AUDIENCE
+from tranche_testcluster import Cluster
+from wholes import API, Whole
+
+TEAMS = {"team-a": "ann", "team-b": "bob"}
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=2)
+        with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack:
+            for team, name in TEAMS.items():
+                cluster.kubectl("create", "namespace", team)
+                cluster.kubectl("create", "serviceaccount", name, "-n", team)
+                who = f"--serviceaccount={team}:{name}"
+                cluster.kubectl("create", "rolebinding", "look", "--clusterrole=view", who, "-n", team)
+            cluster.kubectl("create", "serviceaccount", "stranger")
+            made = Whole(cluster, stack)
+            for team in TEAMS:
+                submit(made, team, f"job-of-{team}")
+            made.until("both are planned", lambda: len(windows(made)) == 2)
+            yield made
+
+
+def submit(whole: Whole, namespace: str, name: str) -> None:
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    template = {
+        "metadata": {"annotations": {"kwok.tranche.dev/batch-seconds": "10"}},
+        "spec": {"containers": [{"name": "t", "image": "x", "resources": resources}]},
+    }
+    spec = {"data": {"chunks": 1, "batchesPerChunk": 50}, "workers": {"maxReplicas": 1, "template": template}}
+    body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec}
+    status, answer = whole.cluster.request("POST", f"{API}/namespaces/{namespace}/trainingjobs", body)
+    assert status == 201, answer
+
+
+def windows(whole: Whole) -> list[Any]:
+    return [job for job in whole.read("jobs")["jobs"] if "1 worker" in job["explanation"]]
+
+
+def token(whole: Whole, namespace: str, name: str, audience: str = AUDIENCE) -> str:
+    audiences = [f"--audience={audience}"] if audience else []
+    return whole.cluster.kubectl("create", "token", name, "-n", namespace, *audiences).strip()
+
+
+def get(url: str, **headers: str) -> tuple[int, Any]:
+    request = urllib.request.Request(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def ask(whole: Whole, path: str, bearer: str) -> tuple[int, Any]:
+    return get(f"{whole.stack.page_url}/v1/{path}", Authorization=f"Bearer {bearer}")
+
+
+@pytest.mark.parametrize(("team", "other"), [("team-a", "team-b"), ("team-b", "team-a")])
+def test_each_team_sees_its_own_namespace_only(whole: Whole, team: str, other: str) -> None:
+    mine = token(whole, team, TEAMS[team])
+    status, told = ask(whole, "overview", mine)
+    assert (status, told["namespaces"]) == (200, [team])
+    for path in ("overview", "jobs", "timeline/cluster", f"jobs/{team}/job-of-{team}"):
+        status, told = ask(whole, path, mine)
+        assert status == 200
+        text = json.dumps(told)
+        assert team in text
+        assert other not in text
+    for path in (f"jobs/{other}/job-of-{other}", f"jobs/{other}/job-of-{other}/events", f"jobs?namespace={other}"):
+        assert ask(whole, path, mine)[0] == 403
+    assert ask(whole, "sites", mine)[0] == 403
+    assert ask(whole, "overview", mine)[1]["sites"] == [{"name": "cluster"}]
+
+
+def test_the_events_of_a_job_are_those_of_the_api_server(whole: Whole) -> None:
+    mine = token(whole, "team-a", "ann")
+    path = "jobs/team-a/job-of-team-a/events"
+    told = whole.until("its events", lambda: ask(whole, path, mine)[1]["events"])
+    listed = json.loads(whole.cluster.kubectl("get", "events", "-n", "team-a", "-o", "json"))["items"]
+    known = {event["message"] for event in listed if event["involvedObject"]["kind"] == "TrainingJob"}
+    assert {event["message"] for event in told} <= known
+
+
+def test_only_tokens_that_the_api_server_believes_open_anything(whole: Whole) -> None:
+    assert ask(whole, "overview", token(whole, "team-a", "ann", audience=""))[0] == 200
+    refused = {
+        "none": get(f"{whole.stack.page_url}/v1/overview")[0],
+        "nonsense": ask(whole, "overview", "nonsense")[0],
+        "for reports": ask(whole, "overview", token(whole, "team-a", "ann", audience="tranche.dev"))[0],
+        "for somebody else": ask(whole, "overview", token(whole, "team-a", "ann", audience="vault"))[0],
+    }
+    assert set(refused.values()) == {401}, refused
+
+
+def test_a_token_for_the_page_is_worth_nothing_at_the_api_server(whole: Whole) -> None:
+    kubeconfig = ("--server", whole.cluster.url, "--insecure-skip-tls-verify", "--kubeconfig=/dev/null")
+    mine = token(whole, "team-a", "ann")
+    said = whole.cluster.kubectl("get", "trainingjobs", "-n", "team-a", *kubeconfig, f"--token={mine}", check=False)
+    assert "job-of-team-a" not in said
+
+
+def test_an_account_without_rights_sees_nothing(whole: Whole) -> None:
+    status, told = ask(whole, "overview", token(whole, "default", "stranger"))
+    assert (status, told["namespaces"], told["sites"], told["running"]["total"]) == (200, [], [], 0)

@@ -1,0 +1,70 @@
+"""The page's application over stores that a test fills, and an API server that knows a few people."""
+
+import json
+from typing import Any
+
+import httpx2
+from fastapi.testclient import TestClient
+
+from extender_objects import Stores
+from tranche.kube.clients import ApiError
+from tranche.web.apps import Planning, create_page_app
+from tranche.web.users import AUDIENCE
+
+PEOPLE: dict[str, set[str]] = {
+    "admin": {"list trainingjobs", "get trainingjobs", "list sites", "list /events"},
+    "ann": {"list trainingjobs ns", "get trainingjobs ns", "list /events ns"},
+    "bob": {"list trainingjobs other", "get trainingjobs other"},
+    "nobody": set(),
+}
+"""Their tokens read like their names; what they may do ends with the namespace, if it is only there."""
+
+
+class Api:
+    """Reviews and events; `down` and `asked` are the test's."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self.down = False
+        self.audiences = [AUDIENCE]
+
+    async def request(self, method: str, path: str, *, body: Any = None) -> dict[str, object]:
+        self.asked.append(path.rpartition("/")[2])
+        if self.down:
+            raise ApiError(503, "Unavailable", "down")
+        spec = body["spec"]
+        if path.endswith("tokenreviews"):
+            known = spec["token"] in PEOPLE and spec.get("audiences", self.audiences) == self.audiences
+            user = {"username": spec["token"], "groups": ["system:authenticated"]}
+            audiences = spec.get("audiences", [])
+            return {"status": {"authenticated": known, "audiences": audiences, "user": user} if known else {}}
+        wanted = spec["resourceAttributes"]
+        slash = "" if wanted["group"] else "/"
+        request = f"{wanted['verb']} {slash}{wanted['resource']}"
+        rights = PEOPLE[spec["user"]]
+        return {"status": {"allowed": request in rights or f"{request} {wanted['namespace']}" in rights}}
+
+    async def get(self, path: str, **params: str | int) -> bytes:
+        self.asked.append(path)
+        return json.dumps({"items": self.events}).encode()
+
+
+class Visited:
+    """The application, its stores, and a virtual clock."""
+
+    def __init__(self, *nodes: str, planning: Planning | None = None) -> None:
+        self.stores = Stores(nodes)
+        self.api = Api()
+        self.now = 0.0
+        self.app = create_page_app(self.stores.view, self.stores, self.api, planning, lambda: self.now)  # type: ignore[arg-type]
+        self.http = TestClient(self.app)
+
+    def ask(self, path: str, who: str = "admin", **headers: str) -> httpx2.Response:
+        token = {"Authorization": f"Bearer {who}"} if who else {}
+        return self.http.get(f"/v1/{path}", headers={**token, **headers})
+
+    def told(self, path: str, who: str = "admin") -> Any:
+        response = self.ask(path, who)
+        assert response.status_code == 200, response.text
+        return response.json()

@@ -1,0 +1,195 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from extender_objects import stranger, window, worker
+from page_visitors import Visited
+from tranche.web.apps import Planning
+
+
+def test_jobs_are_listed_a_page_at_a_time() -> None:
+    app = Visited()
+    for name in ("cats", "ants", "bees"):
+        app.stores.add_job(name, window(0, 1, "n1"))
+    first = app.told("jobs?limit=2")
+    assert [job["name"] for job in first["jobs"]] == ["ants", "bees"]
+    rest = app.told(f"jobs?limit=2&after={first['next']}")
+    assert [job["name"] for job in rest["jobs"]] == ["cats"]
+    assert rest["next"] is None
+
+
+def test_jobs_are_chosen_by_namespace_and_phase() -> None:
+    app = Visited()
+    app.stores.add_job("cats", phase="Running")
+    app.stores.add_job("dogs")
+    assert [j["name"] for j in app.told("jobs?phase=Waiting")["jobs"]] == ["dogs"]
+    assert app.told("jobs?namespace=other")["jobs"] == []
+
+
+def test_one_job_is_told_with_its_plan() -> None:
+    app = Visited()
+    app.stores.add_job("cats", window(0, 1, "n1", "n2"), homes={"edge-a": "0-3"}, phase="Running")
+    told = app.told("jobs/ns/cats")
+    assert (told["phase"], told["plan"]) == ("Running", "1.1")
+    assert told["homes"] == {"edge-a": "0-3"}
+    assert told["windows"] == [
+        {
+            "index": 0,
+            "attempt": 1,
+            "site": "edge-a",
+            "node": "n1",
+            "fallbacks": ["n2"],
+            "chunks": [0],
+            "state": "Open",
+        }
+    ]
+
+
+def test_a_job_that_has_not_been_planned_is_told_too() -> None:
+    app = Visited()
+    app.stores.add_job("cats", planned=False)
+    told = app.told("jobs/ns/cats")
+    assert (told["phase"], told["plan"], told["windows"], told["plannedStart"]) == ("Waiting", "", [], None)
+
+
+def test_an_unknown_job_is_404() -> None:
+    response = Visited().ask("jobs/ns/cats")
+    assert (response.status_code, response.json()) == (404, {"error": "there is no TrainingJob ns/cats"})
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "namespace=" + "x" * 64])
+def test_a_query_out_of_bounds_is_refused(query: str) -> None:
+    for route in ("jobs", "overview"):
+        assert Visited().ask(f"{route}?{query}").status_code == 422
+
+
+def test_sites_tell_what_they_have_use_and_hold() -> None:
+    app = Visited()
+    for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        app.stores.add_node(name, gpus=4, ready=name != "a2", zone=zone)
+    app.stores.add_site("a", zone="a")
+    app.stores.add_pod(stranger("web", "a1", gpus=3))
+    app.stores.add_job("cats", window(0, 1, "a1"), window(1, 2, "a2"))
+    app.stores.add_pod(worker("cats", 1, 2, "a2"))
+    assert app.told("sites")["sites"] == [
+        {"name": "a", "tier": "Edge", "unlimited": False, "nodes": 2, "readyNodes": 1, "gpus": 8, "usedGpus": 4,
+         "reservedGpus": 1}
+    ]  # fmt: skip
+
+
+def test_without_sites_all_nodes_are_one() -> None:
+    sites = Visited("n1", "n2").told("sites")["sites"]
+    assert [(site["name"], site["nodes"]) for site in sites] == [("cluster", 2)]
+
+
+def test_the_api_describes_itself_to_visitors() -> None:
+    app = Visited()
+    assert "/v1/jobs" in app.told("openapi.json")["paths"]
+    assert app.ask("openapi.json", who="").status_code == 401
+
+
+class TestOverview:
+    def test_jobs_stand_in_groups_by_planned_start_with_the_whole_count(self) -> None:
+        app = Visited()
+        for name, start in (("late", "2026-01-02T00:00:00Z"), ("soon", "2026-01-01T00:00:00Z"), ("never", None)):
+            add_waiting(app, name, start)
+        app.stores.add_job("busy", window(0, 1, "n1"), phase="Running")
+        app.stores.add_job("done", phase="Succeeded")
+        told = app.told("overview?limit=2")
+        assert [job["name"] for job in told["waiting"]["jobs"]] == ["soon", "late"]
+        assert told["waiting"]["total"] == 3
+        assert [job["name"] for job in told["running"]["jobs"]] == ["busy"]
+        assert [job["name"] for job in told["finished"]["jobs"]] == ["done"]
+
+    def test_the_reason_is_the_sentence_of_the_status(self) -> None:
+        app = Visited()
+        sentence = "waits for 1 GPU at edge-a, behind ns/<b>other</b>"
+        add_waiting(app, "cats", None, explanation=sentence)
+        assert app.told("overview")["waiting"]["jobs"][0]["explanation"] == sentence
+
+    def test_a_search_looks_into_namespace_and_name(self) -> None:
+        app = Visited()
+        add_waiting(app, "cats", None)
+        add_waiting(app, "dogs", None)
+        assert app.told("overview?find=s/ca")["waiting"]["total"] == 1
+
+    def test_a_job_that_is_deleted_or_moves_on_leaves_its_group_and_its_node(self) -> None:
+        app = Visited("n1")
+        job = app.stores.add_job("cats", window(0, 1, "n1"), phase="Running")
+        assert app.told("overview")["running"]["total"] == 1
+        app.stores.add_job("cats", window(0, 1, "n1"), phase="Succeeded")
+        told = app.told("overview")
+        assert (told["running"]["total"], told["finished"]["total"], told["namespaces"]) == (0, 1, ["ns"])
+        app.stores.jobs.put(job.key, None)
+        told = app.told("overview")
+        assert (told["finished"]["total"], told["namespaces"]) == (0, [])
+
+    def test_what_the_visitor_has_already_is_304(self) -> None:
+        app = Visited()
+        tag = app.ask("overview").headers["ETag"]
+        assert app.ask("overview", **{"If-None-Match": tag}).status_code == 304
+        add_waiting(app, "cats", None)
+        assert app.ask("overview", **{"If-None-Match": tag}).status_code == 200
+
+
+class TestTimeline:
+    def test_windows_stand_on_their_nodes_with_the_state_of_their_pods(self) -> None:
+        app = sited("a1", "a2", "a10")
+        here = {"site": "a"}
+        app.stores.add_job("cats", window(0, 1, "a1", **here), window(1, 2, "a2", state="Closing", **here), gpus=2)
+        app.stores.add_job("dogs", window(0, 1, "a2", chunks=[3, 1, 2], **here))
+        app.stores.add_pod(worker("cats", 0, 1, "a1", gpus=2, status={"phase": "Running"}))
+        told = app.told("timeline/a")
+        assert [lane["node"] for lane in told["lanes"]] == ["a1", "a2", "a10"]
+        seen = {lane["node"]: [(b["job"], b["gpus"], b["chunks"], b["state"]) for b in lane["bars"]]
+                for lane in told["lanes"]}  # fmt: skip
+        assert seen == {
+            "a1": [("cats", 2, "0", "Running")],
+            "a2": [("cats", 2, "0", "Closing"), ("dogs", 1, "1-3", "Planned")],
+            "a10": [],
+        }
+        assert (told["lanes"][0]["gpus"], told["lanes"][0]["usedGpus"]) == (8, 2)
+
+    def test_nodes_come_a_page_at_a_time(self) -> None:
+        app = sited("a1", "a2", "a10")
+        first = app.told("timeline/a?limit=2")
+        assert (first["nodes"], first["next"]) == (3, "a2")
+        second = app.told("timeline/a?limit=2&after=a2")
+        assert ([lane["node"] for lane in second["lanes"]], second["next"]) == (["a10"], None)
+
+    def test_a_job_that_waits_is_shown_where_the_planner_expects_it_to_start(self) -> None:
+        expected = {"ns/cats": SimpleNamespace(start=1.0, completion=2.0, site="a", node="a1")}
+        app = sited("a1", planning=Planning(expected=expected.get))
+        add_waiting(app, "cats", "2026-01-01T00:00:00Z")
+        (bar,) = app.told("timeline/a")["lanes"][0]["bars"]
+        assert (bar["job"], bar["state"], bar["start"]) == ("cats", "Expected", "2026-01-01T00:00:00Z")
+        assert app.told("jobs/ns/cats")["expectedAt"] == {"site": "a", "node": "a1"}
+
+    def test_windows_without_a_node_and_of_nodes_that_are_gone_are_shown(self) -> None:
+        app = sited("a1")
+        app.stores.add_job("cats", window(0, 1, None, site="a"), window(1, 1, "gone", site="a"))
+        assert [lane["node"] for lane in app.told("timeline/a")["lanes"]] == ["", "a1", "gone"]
+
+    def test_sites_and_nodes_that_appear_are_seen_within_moments(self) -> None:
+        app = sited("a1")
+        assert app.told("timeline/a")["nodes"] == 1
+        app.stores.add_node("a2", zone="a")
+        app.now += 2
+        assert app.told("timeline/a")["nodes"] == 2
+
+
+def sited(*nodes: str, planning: Planning | None = None) -> Visited:
+    """With one site and these nodes in it."""
+    app = Visited(planning=planning)
+    app.stores.add_site("a", zone="a")
+    for name in nodes:
+        app.stores.add_node(name, zone="a")
+    return app
+
+
+def add_waiting(app: Visited, name: str, start: str | None, **plan: Any) -> None:
+    job = app.stores.add_job(name)
+    assert job.status.plan
+    written = job.status.plan.model_validate({**job.status.plan.model_dump(), "estimatedStart": start, **plan})
+    app.stores.jobs.put(job.key, job.model_copy(update={"status": job.status.model_copy(update={"plan": written})}))
