@@ -7,7 +7,7 @@ SIDE_BY_SIDE ?= 3
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live chaos fuzz results generate lock clean
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live chaos fuzz results generate sbom lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -85,12 +85,17 @@ results: setup  ## tables and pictures of docs/results.md (half an hour)
 generate: control-plane  ## CRDs and chart files from the pydantic models and the API server's own schemas
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
 
+sbom: setup  ## what the images hold of Python, as CycloneDX: build/sbom.cdx.json
+	@PYTHONPATH=tests $(BIN)/python -m image_tools sbom build/sbom.cdx.json
+
 lock: setup  ## new versions into requirements/*.txt
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate pyproject.toml -o requirements/runtime.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate --extra report --extra dask --group dev --group examples pyproject.toml -o requirements/dev.txt
+	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
+		--no-annotate --group image -o requirements/image.txt
 	for name in torch tensorflow; do build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade \
 		--python-version 3.11 --no-header --no-annotate --group $$name -o requirements/examples-$$name.txt || exit; done
 	echo hatchling | build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 \

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from tranche.cli.numbers import LIVE_POLICY, Finite
-from tranche.extender.apps import create_app
+from tranche.extender.apps import create_app, create_metrics_app
 from tranche.extender.binds import add_bind
 from tranche.extender.reports import create_report_app
 from tranche.extender.servers import serve
@@ -43,6 +43,8 @@ class Options:
     port: int
     report_host: str
     report_port: int | None
+    metrics_host: str
+    metrics_port: int | None
     policy: str
     share_weights: dict[str, float]
     seed: int
@@ -70,6 +72,8 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
 @click.option("--port", default=10262, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--report-host", default="127.0.0.1", show_default=True, help="Address of the report API.")
 @click.option("--report-port", type=click.IntRange(0, 65535), help="Take progress reports of training pods here.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address of probes and metrics.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /healthz, /readyz and /metrics here too.")
 @click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY, help="Options as in chunk:aging=0.")
 @click.option(
     "--share-weight",
@@ -154,6 +158,9 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
                     watches.pods.store, watches.jobs.store, desk, controller.renewals, TokenReviewer(client), metrics
                 )
                 tasks.append(group.create_task(serve(reports, options.report_host, options.report_port)))
+            if options.metrics_port is not None:
+                probes = create_metrics_app(metrics, watches.unsynced)
+                tasks.append(group.create_task(serve(probes, options.metrics_host, options.metrics_port)))
             freezing = group.create_task(_freeze(watches))
             await _first(stopping, tasks)
             for task in (freezing, *tasks):
