@@ -77,7 +77,9 @@ def test_jobs_run_through_an_upgrade_and_a_removal_leaves_the_definitions_only(
         uid = whole.job("long")["metadata"]["uid"]
 
         helm("upgrade", target[0], "tranche", *target[1:])
-        assert {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in whole.pods("long")} == running
+        assert whole.pods("long")
+        now = {(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in whole.pods("long")}
+        assert now <= set(running.items()), "the upgrade has replaced pods"
     # The new programs, with the settings and the rights of the new chart.
     with Release(own) as new:
         assert any("metrics" in name for name in new.ports)
@@ -98,3 +100,27 @@ def test_jobs_run_through_an_upgrade_and_a_removal_leaves_the_definitions_only(
     definitions = {("CustomResourceDefinition", "", f"{name}.tranche.dev") for name in ("sites", "trainingjobs")}
     assert everything(own) - before == definitions | {("APIService", "", "v1alpha1.tranche.dev")}
     assert before - everything(own) == set()
+
+
+def test_a_job_trains_on_while_tranche_is_away_and_is_counted_when_it_is_back(helm: Run, own: Cluster) -> None:
+    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
+    install = ["install", target[0], "tranche", *target[1:]]
+    helm(*install)
+    with Release(own) as first:
+        whole = Installed(own, first)
+        whole.submit("alone", chunks=2, seconds=20.0)
+        whole.until("it runs", lambda: len(attempts(whole, "alone")) == 2)
+        running = attempts(whole, "alone")
+    helm("uninstall", *target)
+    pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in whole.pods("alone")}
+    assert pods == running
+    whole.until("they end", lambda: not attempts(whole, "alone"))
+    assert {tuple(pod["metadata"]["finalizers"]) for pod in whole.pods("alone")} == {("tranche.dev/ledger",)}
+    helm(*install)
+    with Release(own) as second:
+        whole = Installed(own, second)
+        status = whole.until_phase("alone", "Succeeded")
+        assert (status["progress"].get("failures", 0), status["progress"].get("preemptions", 0)) == (0, 0)
+        assert {pod["metadata"]["name"] for pod in whole.pods("alone")} <= set(running)
+        whole.delete("alone")
+    helm("uninstall", *target)
