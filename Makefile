@@ -7,7 +7,7 @@ SIDE_BY_SIDE ?= 3
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures browser screenshots
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -27,7 +27,7 @@ CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kube
 control-plane: setup  ## etcd, Kubernetes and kwok, built from Go modules, once (or TRANCHE_ASSETS=folder)
 	@$(BIN)/python -m tranche_testcluster build $(CONTROL_PLANE)
 
-binaries: setup  ## the control plane, and helm and kubeconform for the tests
+binaries: setup  ## the control plane, and helm, kubeconform and kind for the tests
 	@$(BIN)/python -m tranche_testcluster build
 
 demo: control-plane  ## real jobs on a real control plane, two to three minutes (KEEP=1: leave it running, SEED=, POLICY=, SLOWER=)
@@ -104,12 +104,20 @@ generate: control-plane  ## CRDs and chart files from the pydantic models and th
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
 	PYTHONPATH=observability $(BIN)/python -m tranche_observability
 
+sbom: setup  ## what the images hold of Python, as CycloneDX: build/sbom.cdx.json
+	@PYTHONPATH=tests $(BIN)/python -m image_tools sbom build/sbom.cdx.json
+
+kind-demo:  ## a kind cluster with three sites, the chart on it, and a first job (needs Docker, kind, kubectl and helm)
+	@sh manifests/kind/demo.sh
+
 lock: setup  ## new versions into requirements/*.txt
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate pyproject.toml -o requirements/runtime.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate --extra report --extra dask --group dev --group examples pyproject.toml -o requirements/dev.txt
+	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
+		--no-annotate --group image -o requirements/image.txt
 	for name in torch tensorflow; do build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade \
 		--python-version 3.11 --no-header --no-annotate --group $$name -o requirements/examples-$$name.txt || exit; done
 	echo hatchling | build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 \

@@ -30,6 +30,7 @@ _MODULES = (
     GoModule("kwok", "sigs.k8s.io/kwok", ("kwok",)),
     GoModule("helm", "helm.sh/helm/v4", ("helm",), stamp="helm.sh/helm/v4/internal/version.version"),
     GoModule("kubeconform", "github.com/yannh/kubeconform", ("kubeconform",), stamp="main.version"),
+    GoModule("kind", "sigs.k8s.io/kind", ("kind",)),
 )
 NAMES = tuple(name for module in _MODULES for name in module.binaries)
 

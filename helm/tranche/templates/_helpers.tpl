@@ -1,4 +1,4 @@
-{{/* Labels of one component: dict "root" $ "component" "scheduler". */}}
+{{/* Labels of one component: dict "root" $ "component" "scheduler"; without a component those of the whole. */}}
 {{- define "tranche.labels" -}}
 {{ include "tranche.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
@@ -11,12 +11,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- define "tranche.selector" -}}
 app.kubernetes.io/name: tranche
 app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
 {{- end }}
 
 {{/* Reference of an image: dict "registry" "" "image" .Values.x.image "tag" "default". */}}
 {{- define "tranche.image" -}}
-{{- with .registry }}{{ . }}/{{ end -}}
+{{- with .image.registry | default .registry }}{{ . }}/{{ end -}}
 {{- .image.repository -}}
 {{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .tag }}{{ end -}}
 {{- end }}
@@ -27,13 +29,23 @@ app.kubernetes.io/component: {{ .component }}
     | required "the cluster's release is unknown: set kubeScheduler.image.tag" -}}
 {{- end }}
 
-{{/* A file of the repository's manifests, in the release's namespace; a Namespace object is helm's matter. */}}
+{{/* A file of the repository's manifests, labelled and in the release's namespace; a Namespace object is helm's matter.
+"drop" names objects to leave out, "accounts" gives the accounts their annotations. */}}
 {{- define "tranche.manifest" -}}
-{{- $namespace := .root.Release.Namespace }}
-{{- range splitList "\n---\n" (.root.Files.Get .file) }}
-{{- if not (regexMatch "(?m)^kind: Namespace$" .) }}
+{{- $common := include "tranche.labels" (dict "root" .root) | fromYaml }}
+{{- $moved := .root.Files.Get .file | replace "namespace: tranche-system" (printf "namespace: %s" .root.Release.Namespace) }}
+{{- $drop := .drop | default list }}
+{{- $accounts := .accounts | default dict }}
+{{- range splitList "\n---\n" $moved }}
+{{- $object := fromYaml . }}
+{{- $metadata := $object.metadata }}
+{{- if not (or (eq $object.kind "Namespace") (has $metadata.name $drop)) }}
+{{- $_ := set $metadata "labels" (merge $metadata.labels $common) }}
+{{- if eq $object.kind "ServiceAccount" }}
+{{- with get $accounts $metadata.name }}{{ $_ := set $metadata "annotations" . }}{{ end }}
+{{- end }}
 ---
-{{ . | trim | replace "namespace: tranche-system" (printf "namespace: %s" $namespace) }}
+{{ toYaml $object }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -51,34 +63,67 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Where tranche's own pods may run. */}}
+{{/* Where the pods of a component may run: dict "root" $ "component" "scheduler". */}}
 {{- define "tranche.placement" -}}
-{{- with .Values.priorityClassName }}
+{{- $values := .root.Values }}
+{{- $own := index $values .component }}
+{{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.image.pullSecrets }}
+{{- with $values.image.pullSecrets }}
 imagePullSecrets: {{ toJson . }}
 {{- end }}
-{{- with .Values.nodeSelector }}
+{{- with $own.nodeSelector | default $values.nodeSelector }}
 nodeSelector: {{ toJson . }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with $own.tolerations | default $values.tolerations }}
 tolerations: {{ toJson . }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- with $own.affinity | default $values.affinity }}
 affinity: {{ toJson . }}
+{{- end }}
+{{- with $own.topologySpreadConstraints }}
+topologySpreadConstraints: {{ toJson . }}
+{{- else }}
+{{- if gt (int ($own.replicas | default 1)) 1 }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "tranche.selector" . | nindent 8 }}
+{{- end }}
 {{- end }}
 {{- end }}
 
 {{/* Configuration of the second kube-scheduler, in the release's namespace. */}}
 {{- define "tranche.schedulerConfig" -}}
-{{- $bind := .Values.scheduler.bind | ternary "\n    bindVerb: bind" "" }}
-{{- .Files.Get "files/scheduler-config.yaml" | trim
-    | replace "resourceNamespace: tranche-system" (printf "resourceNamespace: %s" .Release.Namespace)
-    | replace "preemptVerb: preempt" (printf "preemptVerb: preempt%s" $bind) }}
+{{- $config := .Files.Get "files/scheduler-config.yaml" | fromYaml }}
+{{- $_ := set $config.clientConnection "qps" .Values.kubeScheduler.qps }}
+{{- $_ := set $config.clientConnection "burst" .Values.kubeScheduler.burst }}
+{{- $_ := set $config.leaderElection "resourceNamespace" .Release.Namespace }}
+{{- range $config.extenders }}
+{{- $_ := set . "httpTimeout" $.Values.kubeScheduler.extenderTimeout }}
+{{- if $.Values.scheduler.bind }}{{ $_ := set . "bindVerb" "bind" }}{{ end }}
+{{- end }}
+{{- toYaml $config }}
 {{- end }}
 
-{{/* Command that succeeds when the scheduler's path answers 200. */}}
-{{- define "tranche.probe" -}}
-[python, -c, "import urllib.request as r; r.urlopen('http://127.0.0.1:10262/{{ . }}', timeout=4)"]
+{{/* The probes of a container: dict "values" .Values.x "port" "health" "scheme" "HTTP" "alive" "/healthz". */}}
+{{- define "tranche.probes" -}}
+{{- range $kind, $path := dict "startupProbe" .alive "livenessProbe" .alive "readinessProbe" "/readyz" }}
+{{ $kind }}:
+  httpGet: {path: {{ $path }}, port: {{ $.port }}, scheme: {{ $.scheme }}}
+  {{- with index $.values $kind }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Peers of a NetworkPolicy: those given and the pod of helm test, else all pods of the cluster: dict "root" $ "from" list. */}}
+{{- define "tranche.peers" -}}
+{{- $test := include "tranche.selector" (dict "root" .root "component" "test") | fromYaml }}
+{{- $test = dict "podSelector" (dict "matchLabels" $test) }}
+{{- .from | empty | ternary (list (dict "namespaceSelector" dict)) (append (.from | default list) $test) | toJson }}
 {{- end }}

@@ -16,7 +16,7 @@ import click
 
 from tranche.cli.numbers import LIVE_POLICY, Finite
 from tranche.cli.shadows import run_shadow
-from tranche.extender.apps import create_app
+from tranche.extender.apps import create_app, create_metrics_app
 from tranche.extender.binds import add_bind
 from tranche.extender.reports import create_report_app
 from tranche.extender.servers import serve
@@ -48,6 +48,8 @@ class Options:
     report_port: int | None
     page_host: str
     page_port: int | None
+    metrics_host: str
+    metrics_port: int | None
     policy: str
     share_weights: dict[str, float]
     seed: int
@@ -87,6 +89,8 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
 @click.option("--report-port", type=click.IntRange(0, 65535), help="Take progress reports of training pods here.")
 @click.option("--page-host", default="127.0.0.1", show_default=True, help="Address of the web page.")
 @click.option("--page-port", type=click.IntRange(0, 65535), help="Serve the web page and the read API here.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address of probes and metrics.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /healthz, /readyz and /metrics here too.")
 @click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY, help="Options as in chunk:aging=0.")
 @click.option(
     "--share-weight",
@@ -192,6 +196,9 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
                 planning = Planning(desk.trained, lambda key: planner.estimates.get(key) if desk.leading else None)
                 page = create_page_app(view, watches, client, planning)
                 tasks.append(group.create_task(serve(page, options.page_host, options.page_port)))
+            if options.metrics_port is not None:
+                probes = create_metrics_app(metrics, watches.unsynced)
+                tasks.append(group.create_task(serve(probes, options.metrics_host, options.metrics_port)))
             freezing = group.create_task(_freeze(watches))
             await _first(stopping, tasks)
             for task in (freezing, *tasks):
@@ -200,7 +207,8 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
 
 async def _shadow(client: ApiClient, options: Options) -> None:
     intervals = options.shadow_decide_seconds, options.shadow_replay_seconds
-    await run_shadow(client, options.choice(), options.host, options.port, options.shadow_dir, intervals)
+    probed = options.metrics_host, options.metrics_port
+    await run_shadow(client, options.choice(), options.host, options.port, options.shadow_dir, intervals, probed)
 
 
 async def _freeze(watches: Watches) -> None:

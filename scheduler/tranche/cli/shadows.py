@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tranche.extender.apps import create_app
+from tranche.extender.apps import create_app, create_metrics_app
 from tranche.extender.servers import serve
 from tranche.kube.clients import ApiClient
 from tranche.kube.metrics import Metrics
@@ -17,6 +17,7 @@ async def run_shadow(
     port: int,
     directory: Path | None,
     intervals: tuple[float, float],
+    probed: tuple[str, int | None],
 ) -> None:
     """Serve and watch for ever.
 
@@ -27,6 +28,7 @@ async def run_shadow(
         port: Of the read API.
         directory: Of the records, if they are to outlive the process.
         intervals: Seconds between decisions, and between comparisons.
+        probed: Address and port of probes and metrics alone, if there is one.
 
     Raises:
         RecordError: the records cannot be read or written.
@@ -43,3 +45,5 @@ async def run_shadow(
         group.create_task(watches.run())
         group.create_task(shadow.run())
         group.create_task(serve(app, host, port))
+        if probed[1] is not None:
+            group.create_task(serve(create_metrics_app(metrics, watches.unsynced), probed[0], probed[1]))

@@ -59,6 +59,13 @@ def create_app(
     return app
 
 
+def create_metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> FastAPI:
+    """Probes and metrics alone, for an address that others may reach."""
+    app = FastAPI(title="tranche metrics", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(_probes(metrics, unready))
+    return app
+
+
 def _answers(view: View) -> dict[str, Answer]:
     def answer_filter(body: bytes) -> tuple[Any, int, int]:
         asked = wires.decode_names(body)

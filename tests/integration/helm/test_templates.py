@@ -1,5 +1,6 @@
 """What the chart renders, without a cluster."""
 
+import copy
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,14 @@ MANIFESTS = ROOT / "manifests"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Render = Callable[..., list[dict[str, Any]]]
 Key = tuple[str, str, str]
+SYSTEM = "tranche-system"
+OF_EACH = ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
+RELEASE_LABELS = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
 
 
 def by_key(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
@@ -27,6 +36,18 @@ def manifests() -> dict[Key, dict[str, Any]]:
     return by_key([one for one in documents if one["kind"] != "Namespace"])
 
 
+def plain(objects: dict[Key, dict[str, Any]]) -> dict[Key, dict[str, Any]]:
+    """The objects without labels of the release and without annotations, which the chart adds."""
+    result = copy.deepcopy(objects)
+    for one in result.values():
+        one["metadata"].pop("annotations", None)
+        labels = one["metadata"].pop("labels", {})
+        kept = {key: value for key, value in labels.items() if key not in RELEASE_LABELS}
+        if kept and one["kind"] != "CustomResourceDefinition":
+            one["metadata"]["labels"] = kept
+    return result
+
+
 def containers(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     deployments = [o for o in objects if o["kind"] == "Deployment"]
     return {c["name"]: c for d in deployments for c in d["spec"]["template"]["spec"]["containers"]}
@@ -39,23 +60,32 @@ def test_the_chart_lints_without_a_warning(helm: Run) -> None:
 def test_the_chart_renders_exactly_the_manifests_and_runs_the_programs(render: Render) -> None:
     rendered = by_key(render())
     expected = manifests()
-    for crd in (one for one in expected.values() if one["kind"] == "CustomResourceDefinition"):
-        crd["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
     own = {key: rendered.pop(key) for key in set(rendered) - set(expected)}
-    assert rendered == expected
-    assert set(own) == {
-        ("ConfigMap", "tranche-system", "tranche-kube-scheduler"),
-        ("Service", "tranche-system", "tranche-reports"),
-        ("Deployment", "tranche-system", "tranche-scheduler"),
-        ("Deployment", "tranche-system", "tranche-operator"),
+    assert plain(rendered) == plain(expected)
+    kept = {"helm.sh/resource-policy": "keep"}
+    crds = [one for one in rendered.values() if one["kind"] == "CustomResourceDefinition"]
+    assert [one["metadata"]["annotations"] for one in crds] == [kept] * 2
+    programs = {(kind, SYSTEM, f"tranche-{name}") for kind in OF_EACH for name in ("scheduler", "operator")}
+    assert set(own) == programs | {
+        ("ConfigMap", SYSTEM, "tranche-kube-scheduler"),
+        ("Service", SYSTEM, "tranche-reports"),
+        ("Pod", SYSTEM, "tranche-test"),
+        ("Lease", SYSTEM, "tranche-scheduler"),
+        ("Lease", SYSTEM, "tranche-kube-scheduler"),
     }
-    config = own["ConfigMap", "tranche-system", "tranche-kube-scheduler"]["data"]["config.yaml"]
+    config = own["ConfigMap", SYSTEM, "tranche-kube-scheduler"]["data"]["config.yaml"]
     assert yaml.safe_load(config) == yaml.safe_load((MANIFESTS / "scheduler-config.yaml").read_text(encoding="utf-8"))
+
+
+def test_every_object_says_whose_it_is(render: Render) -> None:
+    for one in render():
+        assert set(one["metadata"]["labels"]) >= RELEASE_LABELS, one["metadata"]["name"]
+        assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == "tranche"
 
 
 def test_training_pods_are_told_a_service_that_leads_to_the_report_port(render: Render) -> None:
     objects = render(namespace="training")
-    service = next(o for o in objects if o["kind"] == "Service")
+    service = next(o for o in objects if o["kind"] == "Service" and o["metadata"]["name"] == "tranche-reports")
     url = f"--report-url=http://{service['metadata']['name']}.training.svc"
     assert url in containers(objects)["operator"]["args"]
     scheduler = next(o for o in objects if o["kind"] == "Deployment" and o["metadata"]["name"] == "tranche-scheduler")
@@ -125,6 +155,15 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("scheduler.image.digest=abc", "scheduler/image/digest"),
         ("scheduler.extraArgs[0]=debug", "scheduler/extraArgs/0"),
         ("gpuResource=gpu", "gpuResource"),
+        ("mode=dry", "mode"),
+        ("policy=", "policy"),
+        ("scheduler.logLevel=loud", "scheduler/logLevel"),
+        ("scheduler.replicas=0", "scheduler/replicas"),
+        ("kubeScheduler.extenderTimeout=1", "kubeScheduler/extenderTimeout"),
+        ("podDisruptionBudget.maxUnavailable=0", "podDisruptionBudget/maxUnavailable"),
+        ("networkPolicy.egress.apiServerCidrs[0]=10.0.0.1", "apiServerCidrs/0"),
+        ("shareWeights.Team=2", "Team"),
+        ("operator.checkpointDirectory=ckpt", "operator/checkpointDirectory"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(helm: Run, value: str, message: str) -> None:

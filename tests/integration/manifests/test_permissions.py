@@ -14,9 +14,9 @@ SYSTEM = "tranche-system"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ALLOWED = {
     "tranche-scheduler": [
-        "watch nodes", "list pods", "watch resourcequotas", "watch trainingjobs.tranche.dev", "get sites.tranche.dev",
-        "patch trainingjobs.tranche.dev/status", "patch sites.tranche.dev/status", "create events",
-        "patch events.events.k8s.io", f"create leases.coordination.k8s.io -n {SYSTEM}",
+        "watch nodes", "list pods", "watch resourcequotas", "watch trainingjobs.tranche.dev", "list sites.tranche.dev",
+        "patch trainingjobs.tranche.dev/status", "patch sites.tranche.dev/status",
+        f"create leases.coordination.k8s.io -n {SYSTEM}",
         f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
         "create tokenreviews.authentication.k8s.io",
         "create subjectaccessreviews.authorization.k8s.io", "list events",
@@ -25,13 +25,13 @@ ALLOWED = {
         "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",
         "update trainingjobs.tranche.dev/finalizers", "get sites.tranche.dev",
         "watch pods", "create pods", "patch pods", "delete pods",
-        "create pods/eviction", "get services", "create services", "patch services", "delete services",
+        "create pods/eviction", "get services", "create services",
         "create events", "patch events",
     ],
 }  # fmt: skip
 REFUSED = {
     "tranche-scheduler": [
-        "patch resourcequotas", "create serviceaccounts/token",
+        "patch resourcequotas", "get trainingjobs.tranche.dev", "patch services", "create serviceaccounts/token",
         "create pods", "create pods/eviction", "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev",
         "delete trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
         "update leases.coordination.k8s.io -n default", "update trainingjobs.tranche.dev/status",
@@ -39,6 +39,7 @@ REFUSED = {
     "tranche-operator": [
         "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev", "watch nodes",
         "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services",
+        "patch services", "delete services",
         "create pods/exec", "create pods/binding", "create tokenreviews.authentication.k8s.io", "list namespaces",
         "list customresourcedefinitions.apiextensions.k8s.io", "get leases.coordination.k8s.io -n tranche-system",
         "create deployments.apps", "deletecollection pods",

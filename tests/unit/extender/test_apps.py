@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender_objects import Stores, window
-from tranche.extender.apps import LARGEST_BODY, create_app
+from tranche.extender.apps import LARGEST_BODY, create_app, create_metrics_app
 from tranche.kube.metrics import Metrics
 
 POD = {
@@ -159,3 +159,14 @@ def test_no_json_makes_a_verb_fail(verb: str, pod: Any, names: Any, victims: Any
 @given(content=st.binary(max_size=50) | ANY_JSON.map(lambda value: json.dumps(value).encode()))
 def test_no_bytes_make_a_verb_fail(verb: str, content: bytes) -> None:
     assert FUZZED.client.post(f"/{verb}", content=content).status_code in (200, 400)
+
+
+def test_the_address_that_others_may_reach_answers_probes_and_metrics_and_nothing_else() -> None:
+    waiting: list[str] = ["pods"]
+    client = TestClient(create_metrics_app(Metrics(), lambda: waiting))
+    assert [client.get(path).status_code for path in ("/healthz", "/readyz")] == [200, 503]
+    waiting.clear()
+    assert client.get("/readyz").status_code == 200
+    assert "tranche_build_info" in client.get("/metrics").text
+    assert [client.get(path).status_code for path in ("/v1/jobs", "/openapi.json")] == [404, 404]
+    assert client.post("/filter", json={}).status_code == 404

@@ -1,11 +1,18 @@
 """The Dockerfile, the locked requirements and the chart say the same."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+from image_tools import tool, write_sbom
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -33,7 +40,7 @@ def test_every_install_is_checked_by_hash_or_offline() -> None:
 
 def test_nothing_runs_as_root() -> None:
     stages = re.split(r"(?m)^FROM ", DOCKERFILE)[1:]
-    runtime = next(stage for stage in stages if stage.startswith("python:3.13-slim AS runtime"))
+    runtime = next(stage for stage in stages if stage.startswith("${PYTHON_IMAGE} AS runtime"))
     assert "USER 65532:65532" in runtime
     assert all(stage.startswith("runtime AS ") for stage in stages[2:])
     assert not any("USER" in stage for stage in stages[2:])
@@ -56,3 +63,51 @@ def test_the_build_context_holds_what_the_wheel_is_built_from() -> None:
     needed |= set(project["project"]["license-files"])
     kept = set(re.findall(r"(?m)^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8")))
     assert {path.split("/")[0] for path in needed} <= kept
+
+
+def lint(text: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([str(tool("hadolint")), "-"], input=text, capture_output=True, text=True, check=False)
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    assert (lint(DOCKERFILE).returncode, lint(DOCKERFILE).stdout) == (0, "")
+    wrong = lint(DOCKERFILE.replace("WORKDIR /src", "WORKDIR src"))
+    assert wrong.returncode == 1
+    assert "DL3000" in wrong.stdout
+
+
+def test_the_version_of_the_images_is_that_of_the_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert re.findall(r"(?m)^ARG VERSION=(\S+)$", DOCKERFILE) == [version]
+    assert set(re.findall(r"-t tranche-\w+:(\S+)", DOCKERFILE)) == {version}
+
+
+def test_the_wheel_is_built_from_what_the_context_lets_through(tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    context.mkdir()
+    for name in re.findall(r"(?m)^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8")):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, context / name)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=context, env=environment, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    for module, word in (("tranche", "simulate"), ("tranche_operator", "--health-port")):
+        command = [sys.executable, "-m", module, "--help"]
+        inside = {**environment, "PYTHONPATH": str(wheel)}
+        answer = subprocess.run(command, cwd=tmp_path, env=inside, capture_output=True, text=True, check=True)
+        assert word in answer.stdout
+
+
+def test_the_bill_of_materials_lists_every_pin_and_is_the_same_each_time(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    write_sbom(first)
+    write_sbom(second)
+    assert first.read_bytes() == second.read_bytes()
+    bill = json.loads(first.read_text(encoding="utf-8"))
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "tranche")
+    listed = {(part["name"], part["version"]) for part in bill["components"]}
+    pinned = {tuple(re.match(r"([\w.-]+)==([^\s;\\\\]+)", pin).groups()) for pin in pins("runtime.txt")}  # type: ignore[union-attr]
+    assert listed == pinned

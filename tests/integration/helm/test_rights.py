@@ -1,0 +1,192 @@
+"""The chart's roles, enforced: our programs run with the release's tokens and settings, and do all that they can.
+
+A request that is refused fails the test, and so does a right that nobody has used.
+"""
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from audits import Asked, Audit, Right, granted
+from releases import Installed, Release
+from tranche_testcluster import Cluster
+from wholes import API
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+SYSTEM = "tranche-system"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+RARE = {
+    # To apply an event that is not there yet, the API server wants it within the patch.
+    Right("create", "events"): "here: without it nobody is told why a job waits, and nothing is done to the end",
+    # What the admission plugin wants of owners that block their own deletion.
+    Right("update", "trainingjobs.tranche.dev/finalizers"): "here: without it no pod is created",
+    Right("get", "pods"): "operator/test_refusals.py::test_a_name_that_somebody_elses_pod_has_is_told",
+}
+"""Rights that no request here shows, each with the test that fails without it."""
+SOMETIMES = {("tranche-scheduler", Right("get", "pods")): "whole/test_late_watches.py"}
+"""Rights that a run shows or not, as it comes."""
+SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    return Audit(tmp_path_factory.mktemp("audit"))
+
+
+@pytest.fixture(scope="module")
+def whole(helm: Run, audit: Audit) -> Iterator[Installed]:
+    """The installed release with its programs, on two sites; who owns what is checked as strictly as can be."""
+    flags = [*audit.flags(), "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
+    with Cluster(extra_flags={"kube-apiserver": flags}) as cluster:
+        for name, nodes, gpus in (("edge-a", 2, 1), ("edge-b", 1, 8)):
+            cluster.add_site(name, nodes=nodes, gpus=gpus)
+        cluster.start_scheduler()
+        target = ["-n", SYSTEM, f"--kubeconfig={cluster.kubeconfig}", "--wait", "--timeout=60s"]
+        helm("install", "tranche", "tranche", "--create-namespace", *target)
+        # That admission plugin learns of new kinds every half minute, or when it starts.
+        cluster.stop("kube-apiserver")
+        cluster.start("kube-apiserver")
+        for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
+            cluster.request("POST", f"{API}/sites", site(name, other))
+        with Release(cluster) as release:
+            yield Installed(cluster, release)
+
+
+def site(name: str, other: str) -> dict[str, Any]:
+    spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}, "links": [{"to": other, "bandwidth": "8M"}]}
+    return {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
+
+
+def report(whole: Installed, job: str) -> None:
+    """Report for a job's parameter server, with a token as the kubelet projects it."""
+    (pod,) = (p for p in whole.pods(job) if p["metadata"]["labels"]["tranche.dev/role"] == "ps")
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    spec = {"audiences": ["tranche.dev"], "expirationSeconds": 600, "boundObjectRef": bound}
+    status, answer = whole.cluster.request(
+        "POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": spec}
+    )
+    assert status == 201, answer
+    attempt = int(pod["metadata"]["labels"]["tranche.dev/attempt"])
+    body = json.dumps({"attempt": attempt, "applied": {"0": 5}, "checkpointed": {"0": 5}}).encode()
+    url = f"{whole.release.report_url}/v1/jobs/default/{job}/progress"
+    headers = {"Authorization": f"Bearer {answer['status']['token']}"}
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as reply:
+        assert reply.status == 204
+
+
+def do_everything(whole: Installed) -> None:
+    """Reports, data brought by pods, preemption, a job that goes after its end, one that fails and is deleted."""
+    whole.submit("served", seconds=600.0, parameterServers={"template": {"spec": SERVER}})
+    whole.until(
+        "server and worker run", lambda: [p["status"]["phase"] for p in whole.pods("served")] == ["Running"] * 2
+    )
+    report(whole, "served")
+    whole.delete("served")
+
+    container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
+    pod = {"metadata": {"annotations": {"kwok.tranche.dev/run-seconds": "1"}}, "spec": {"containers": [container]}}
+    data = {"chunks": 5, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a", "staging": {"template": pod}}
+    whole.submit("staged", chunks=5, seconds=4.0, data=data, runPolicy={"ttlSecondsAfterFinished": 1})
+
+    whole.submit("long", chunks=10, seconds=60.0, priorityClassName="tranche-low")
+    whole.until("its workers run", lambda: any(p["status"]["phase"] == "Running" for p in whole.pods("long")))
+    whole.submit("urgent", chunks=8, seconds=1.0, priorityClassName="tranche-high")
+    whole.until_phase("urgent", "Succeeded", 60.0)
+    whole.until("staged is over and gone", lambda: not whole.job("staged"), 60.0)
+    assert whole.status("long")["progress"]["preemptions"] > 0
+    whole.delete("long", "urgent")
+
+    whole.submit("failing", exit_code=1, runPolicy={"backoffLimit": 0, "cleanPodPolicy": "All"})
+    whole.until_phase("failing", "Failed")
+    whole.until("its pods are deleted", lambda: not whole.pods("failing"))
+    whole.submit("waiting", seconds=1.0, gpus=9)
+    whole.until("told why it waits", lambda: events(whole, "waiting"))
+    visit(whole, "waiting")
+    whole.delete("failing", "waiting")
+
+
+def visit(whole: Installed, job: str) -> None:
+    """Look at a job on the web page, as somebody who may."""
+    whole.cluster.kubectl("create", "serviceaccount", "visitor")
+    whole.cluster.kubectl("create", "rolebinding", "visitor", "--clusterrole=view", "--serviceaccount=default:visitor")
+    token = whole.cluster.kubectl("create", "token", "visitor", "--audience=page.tranche.dev").strip()
+    url = f"{whole.release.page_url}/v1/jobs/default/{job}/events"
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})) as reply:
+        assert json.load(reply)["events"]
+
+
+def events(whole: Installed, job: str) -> list[dict[str, Any]]:
+    items = whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]
+    return [event for event in items if event["involvedObject"]["name"] == job]
+
+
+@pytest.fixture(scope="module")
+def asked(whole: Installed, audit: Audit) -> list[Asked]:
+    """All that was asked while everything was done."""
+    do_everything(whole)
+    return list(audit.asked())
+
+
+def rights(whole: Installed, kind: str, name: str) -> set[Right]:
+    folder = f"namespaces/{SYSTEM}/roles" if kind == "Role" else "clusterroles"
+    status, role = whole.cluster.request("GET", f"{RBAC}/{folder}/{name}")
+    assert status == 200, role
+    return granted(role)
+
+
+def test_nothing_that_the_programs_ask_for_is_refused(asked: list[Asked]) -> None:
+    assert {one.program for one in asked} == {"kube-scheduler", "tranche"}
+    refused = {f"{one.account} ({one.program}): {one.right}" for one in asked if one.status in (401, 403)}
+    assert not refused
+
+
+@pytest.mark.parametrize(
+    ("kind", "account"), [("ClusterRole", "tranche-scheduler"), ("ClusterRole", "tranche-operator")]
+)
+def test_every_right_of_a_program_is_used_or_a_test_says_when(
+    asked: list[Asked], whole: Installed, kind: str, account: str
+) -> None:
+    used = {one.right for one in asked if one.account == account and one.program == "tranche"}
+    given = rights(whole, kind, account)
+    given -= {right for name, right in SOMETIMES if name == account}
+    rare = {right for right in given if right in RARE}
+    assert sorted(map(str, given - used - rare)) == []
+    assert sorted(map(str, rare & used)) == [], "used after all: take it off the list"
+
+
+def test_the_leases_of_both_programs_need_all_that_the_role_gives(asked: list[Asked], whole: Installed) -> None:
+    used = {one.right for one in asked if one.right.resource == "leases.coordination.k8s.io"}
+    assert rights(whole, "Role", "tranche-scheduler") == used
+
+
+def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Installed) -> None:
+    objects = whole.cluster.request("GET", f"{RBAC}/clusterrolebindings?labelSelector=app.kubernetes.io/name=tranche")
+    local = whole.cluster.request("GET", f"{RBAC}/rolebindings?labelSelector=app.kubernetes.io/name=tranche")
+    kinds = (("ClusterRoleBinding", objects, ""), ("RoleBinding", local, "/{namespace}"))
+    bindings = {
+        f'{kind} "{o["metadata"]["name"]}{suffix.format(**o["metadata"])}"'
+        for kind, answer, suffix in kinds
+        for o in answer[1]["items"]
+    }
+    assert len(bindings) == 6
+    reasons = " ".join({one.reason for one in asked})
+    assert {one for one in bindings if f"RBAC: allowed by {one}" not in reasons} == set()
+
+
+def test_what_helm_test_runs_finds_both_programs_ready_through_the_services(whole: Installed, helm: Run) -> None:
+    hooks = helm("get", "hooks", "tranche", "-n", SYSTEM, f"--kubeconfig={whole.cluster.kubeconfig}").stdout
+    (pod,) = (one for one in yaml.safe_load_all(hooks) if one and one["kind"] == "Pod")
+    (container,) = pod["spec"]["containers"]
+    program, *options = container["command"]
+    script, *urls = container["args"]
+    assert (program, len(urls)) == ("python", 4)
+    here = [whole.release.address(url) for url in urls]
+    answer = subprocess.run([sys.executable, *options, script, *here], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert [line.rpartition(" ")[2] for line in answer.stdout.splitlines()] == ["200", "200", "200", "401"]

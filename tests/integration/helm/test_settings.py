@@ -1,0 +1,202 @@
+"""What the chart renders for a platform team's values: valid by the API server's schemas, known to the programs."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+import schemas
+from tranche.cli.scheduler import scheduler
+from tranche_operator.main import main as operator
+from tranche_testcluster import Cluster, ensure
+
+ROOT = Path(__file__).resolve().parents[3]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Render = Callable[..., list[dict[str, Any]]]
+SETS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "two replicas of everything": {
+        "scheduler": {"replicas": 2, "bind": True, "seed": 7, "validate": True, "extraArgs": ["--journal=/tmp/j"]},
+        "policy": "chunk:fair=1:aging=0",
+        "shareWeights": {"research": 2, "interns": 0.5},
+        "priorityClassName": "system-cluster-critical",
+        "podLabels": {"team": "ml"},
+        "podAnnotations": {"note": "x"},
+    },
+    "private and locked down": {
+        "image": {"registry": "registry.example.com/ml", "pullPolicy": "Always", "pullSecrets": [{"name": "key"}]},
+        "operator": {"image": {"digest": "sha256:" + "0" * 64}, "serviceAccountAnnotations": {"a": "b"}},
+        "kubeScheduler": {"image": {"registry": "mirror.example.com"}, "qps": 50, "verbosity": 4, "burst": 100},
+        "networkPolicy": {
+            "reportsFrom": [{"namespaceSelector": {"matchLabels": {"team": "ml"}}}],
+            "metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
+            "egress": {"enabled": True, "apiServerCidrs": ["10.0.0.1/32", "fd00::1/128"]},
+        },
+        "tolerations": [{"key": "infra", "operator": "Exists"}],
+        "scheduler": {
+            "nodeSelector": {"pool": "infra"},
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "topology.kubernetes.io/zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app.kubernetes.io/component": "scheduler"}},
+                }
+            ],
+            "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        },
+    },
+    "watched": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "15s"},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboards": {"enabled": True, "annotations": {"grafana_folder": "tranche"}, "namespace": "monitoring"},
+        "podDisruptionBudget": {"maxUnavailable": "50%"},
+    },
+    "shadow": {"mode": "shadow", "gpuResource": "amd.com/gpu"},
+    "the least": {
+        "crds": {"enabled": False},
+        "priorityClasses": {"enabled": False},
+        "rbac": {"create": False},
+        "podDisruptionBudget": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+    },
+    "another one's roles": {"rbac": {"aggregate": False}, "crds": {"keep": False}},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the schemas of all kinds that the cluster has, our own among them."""
+    made = tmp_path_factory.mktemp("schemas")
+    assert schemas.write(cluster, made) > 100
+    schemas.write_monitoring(made)
+    for kind in ("trainingjob", "site"):
+        assert (made / f"{kind}-tranche-v1alpha1.json").exists()
+    return made
+
+
+def conform(folder: Path, *files: Path) -> "subprocess.CompletedProcess[str]":
+    """Check files against the schemas; a kind without one is an error."""
+    location = f"{folder}/{schemas.PATTERN}"
+    command = [str(ensure("kubeconform")["kubeconform"]), "-strict", "-summary", "-schema-location", location]
+    return subprocess.run([*command, *map(str, files)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> Callable[[dict[str, Any]], str]:
+    """The option of helm for some values."""
+
+    def option(values: dict[str, Any]) -> str:
+        file = tmp_path / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        return f"--values={file}"
+
+    return option
+
+
+@pytest.mark.parametrize("values", SETS.values(), ids=SETS)
+def test_everything_that_is_rendered_is_valid(
+    helm: Run, folder: Path, tmp_path: Path, chosen: Callable[[dict[str, Any]], str], values: dict[str, Any]
+) -> None:
+    text = helm("template", "tranche", "tranche", "-n", "tranche-system", chosen(values)).stdout
+    file = tmp_path / "rendered.yaml"
+    file.write_text(text)
+    count = sum(1 for document in yaml.safe_load_all(text) if document)
+    answer = conform(folder, file)
+    assert answer.returncode == 0, answer.stdout
+    assert f"{count} resources found in 1 file - Valid: {count}, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
+    assert helm("lint", "--strict", "tranche", chosen(values)).returncode == 0
+
+
+def test_what_is_wrong_is_found(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {selectors: {}}\n")
+    answer = conform(folder, file)
+    assert answer.returncode == 1
+    assert "selectors" in answer.stdout
+
+
+def test_the_samples_are_valid(folder: Path) -> None:
+    files = sorted((ROOT / "manifests" / "samples").glob("*.yaml"))
+    answer = conform(folder, *files)
+    assert answer.returncode == 0, answer.stdout
+    assert f"found in {len(files)} files" in answer.stdout
+
+
+@pytest.mark.parametrize("values", SETS.values(), ids=SETS)
+def test_the_programs_take_every_argument(
+    render: Render, chosen: Callable[[dict[str, Any]], str], values: dict[str, Any]
+) -> None:
+    commands: dict[str, click.Command] = {"scheduler": scheduler, "operator": operator}
+    for one in (o for o in render(chosen(values)) if o["kind"] == "Deployment"):
+        for container in one["spec"]["template"]["spec"]["containers"]:
+            if command := commands.get(container["name"]):
+                command.make_context("tranche", list(container["args"]))  # raises what the program would say
+
+
+def containers(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    deployments = [o for o in objects if o["kind"] == "Deployment"]
+    return {c["name"]: c for d in deployments for c in d["spec"]["template"]["spec"]["containers"]}
+
+
+def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str, Any]], str]) -> None:
+    found = containers(
+        render(
+            chosen(
+                {
+                    "policy": "fifo",
+                    "gpuResource": "amd.com/gpu",
+                    "shareWeights": {"research": 2.5},
+                    "scheduler": {
+                        "logLevel": "debug", "seed": 12345678, "estimateSeconds": 60, "serverIdleSeconds": 9.5,
+                        "readinessProbe": {"periodSeconds": 3},
+                    },
+                    "operator": {"namespace": "research", "checkpointDirectory": "/ckpt", "reportUrl": "https://r"},
+                }
+            )
+        )
+    )  # fmt: skip
+    assert {
+        "--policy=fifo", "--gpu-resource=amd.com/gpu", "--share-weight=research=2.5", "--log-level=debug",
+        "--seed=12345678", "--estimate-seconds=60", "--server-idle-seconds=9.5",
+    } <= set(found["scheduler"]["args"])  # fmt: skip
+    assert found["scheduler"]["readinessProbe"]["periodSeconds"] == 3
+    assert {"--namespace=research", "--checkpoint-dir=/ckpt", "--report-url=https://r"} <= set(
+        found["operator"]["args"]
+    )
+
+
+def test_in_shadow_mode_nothing_is_installed_that_could_touch_a_pod(render: Render) -> None:
+    objects = render("--set", "mode=shadow")
+    assert "--shadow" in containers(objects)["scheduler"]["args"]
+    assert not [o for o in objects if o["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "operator"]
+
+
+def test_rules_and_dashboards_are_what_is_in_the_folders(helm: Run, tmp_path: Path) -> None:
+    chart = tmp_path / "tranche"
+    shutil.copytree(ROOT / "helm" / "tranche", chart)
+    for name in ("rules", "dashboards"):
+        shutil.rmtree(chart / "files" / name, ignore_errors=True)
+    switches = ["--set", "prometheusRule.enabled=true,dashboards.enabled=true"]
+
+    def rendered() -> list[dict[str, Any]]:
+        documents = yaml.safe_load_all(helm("template", "tranche", str(chart), *switches).stdout)
+        return [d for d in documents if d and ("dashboard" in d["metadata"]["name"] or d["kind"] == "PrometheusRule")]
+
+    assert rendered() == []
+    for name in ("rules", "dashboards"):
+        (chart / "files" / name).mkdir()
+    rule = {"alert": "Down", "expr": 'up{job="a"} == 0', "annotations": {"summary": "{{ $labels.pod }} is down"}}
+    groups = {"groups": [{"name": "tranche", "rules": [rule]}]}
+    (chart / "files" / "rules" / "alerts.yaml").write_text(f"# Generated.\n{yaml.safe_dump(groups)}")
+    panel = '{"title": "{{ not a template }}"}\n'
+    (chart / "files" / "dashboards" / "jct.json").write_text(panel)
+    found = {o["metadata"]["name"]: o for o in rendered()}
+    assert found["tranche-alerts"]["spec"] == groups
+    assert found["tranche-dashboard-jct"]["data"] == {"jct.json": panel}
+    assert found["tranche-dashboard-jct"]["metadata"]["labels"]["grafana_dashboard"] == "1"

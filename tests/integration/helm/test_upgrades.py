@@ -1,0 +1,126 @@
+"""From the previous release to this one with jobs running, and away again: the jobs finish, nothing is left."""
+
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from releases import Installed, Release
+from tranche_testcluster import Cluster
+from wholes import API
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+PREVIOUS = Path(__file__).resolve().parents[2] / "data" / "release-3b0c6da.tar.xz"
+SYSTEM = "tranche-system"
+TEMPORARY = {"Event"}
+"""Kinds whose objects go by themselves."""
+SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
+Things = set[tuple[str, str, str]]
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        cluster.add_site("edge-a", nodes=3, gpus=2)
+        cluster.start_scheduler()
+        cluster.kubectl("create", "namespace", SYSTEM)
+        cluster.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Chart and programs of before."""
+    folder = tmp_path_factory.mktemp("previous")
+    with tarfile.open(PREVIOUS) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def everything(cluster: Cluster) -> Things:
+    """Every object of every kind, as kind, namespace and name."""
+    kinds = cluster.kubectl("api-resources", "--verbs=list", "-o", "name").split()
+    text = cluster.kubectl(
+        "get",
+        ",".join(kinds),
+        "-A",
+        "-o",
+        r'jsonpath={range .items[*]}{.kind}{"\t"}{.metadata.namespace}{"\t"}{.metadata.name}{"\n"}{end}',
+    )
+    found = {tuple(line.split("\t")) for line in text.splitlines()}
+    return {(kind, namespace, name) for kind, namespace, name in found if kind not in TEMPORARY}
+
+
+def attempts(whole: Installed, job: str) -> dict[str, str]:
+    """The names and UIDs of the pods that run."""
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["uid"]
+        for pod in whole.pods(job)
+        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def test_jobs_run_through_an_upgrade_and_a_removal_leaves_the_definitions_only(
+    helm: Run, own: Cluster, previous: Path
+) -> None:
+    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
+    before = everything(own)
+    helm("install", *target[:1], str(previous / "helm" / "tranche"), *target[1:])
+    with Release(own, sources=previous) as old:
+        whole = Installed(own, old)
+        whole.submit("short", seconds=8.0)
+        whole.submit("long", chunks=3, seconds=30.0, parameterServers={"template": {"spec": SERVER}})
+        whole.until("both run", lambda: attempts(whole, "short") and len(attempts(whole, "long")) == 4)
+        running = attempts(whole, "long")
+        uid = whole.job("long")["metadata"]["uid"]
+
+        helm("upgrade", target[0], "tranche", *target[1:])
+        assert whole.pods("long")
+        now = {(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in whole.pods("long")}
+        assert now <= set(running.items()), "the upgrade has replaced pods"
+    # The new programs, with the settings and the rights of the new chart.
+    with Release(own) as new:
+        assert any("metrics" in name for name in new.ports)
+        whole = Installed(own, new)
+        whole.submit("later", seconds=1.0)
+        for job in ("short", "long", "later"):
+            status = whole.until_phase(job, "Succeeded", 60.0)
+            assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
+        assert whole.job("long")["metadata"]["uid"] == uid
+        assert {pod["metadata"]["name"] for pod in whole.pods("long")} <= set(running)
+        for name in ("scheduler", "operator", "kube-scheduler"):
+            assert "orbidden" not in new.log(name)
+        whole.delete("short", "long", "later")
+        whole.until("jobs are gone", lambda: not whole.cluster.request("GET", f"{API}/trainingjobs")[1]["items"])
+        left = everything(own) - before
+        assert {("Lease", SYSTEM, "tranche-scheduler"), ("Lease", SYSTEM, "tranche-kube-scheduler")} <= left
+    helm("uninstall", *target)
+    definitions = {("CustomResourceDefinition", "", f"{name}.tranche.dev") for name in ("sites", "trainingjobs")}
+    assert everything(own) - before == definitions | {("APIService", "", "v1alpha1.tranche.dev")}
+    assert before - everything(own) == set()
+
+
+def test_a_job_trains_on_while_tranche_is_away_and_is_counted_when_it_is_back(helm: Run, own: Cluster) -> None:
+    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
+    install = ["install", target[0], "tranche", *target[1:]]
+    helm(*install)
+    with Release(own) as first:
+        whole = Installed(own, first)
+        whole.submit("alone", chunks=2, seconds=20.0)
+        whole.until("it runs", lambda: len(attempts(whole, "alone")) == 2)
+        running = attempts(whole, "alone")
+    helm("uninstall", *target)
+    pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in whole.pods("alone")}
+    assert pods == running
+    whole.until("they end", lambda: not attempts(whole, "alone"))
+    assert {tuple(pod["metadata"]["finalizers"]) for pod in whole.pods("alone")} == {("tranche.dev/ledger",)}
+    helm(*install)
+    with Release(own) as second:
+        whole = Installed(own, second)
+        status = whole.until_phase("alone", "Succeeded")
+        assert (status["progress"].get("failures", 0), status["progress"].get("preemptions", 0)) == (0, 0)
+        assert {pod["metadata"]["name"] for pod in whole.pods("alone")} <= set(running)
+        whole.delete("alone")
+    helm("uninstall", *target)

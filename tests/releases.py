@@ -1,0 +1,222 @@
+"""The programs of an installed release, run as its Deployments say.
+
+kwok's nodes run no containers. So the containers' commands, arguments and configuration are read back from the API
+server and started here, each with a token of its pod's service account; only addresses and paths are adapted.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from tranche.demo.stacks import free_port
+from tranche_testcluster import Cluster, ensure, spawn
+from wholes import Whole
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 10.0
+PORT_FLAGS = ("--port", "--report-port", "--page-port", "--metrics-port", "--health-port")
+HOST_FLAGS = ("--host", "--report-host", "--metrics-host")
+MODULES = {"tranche": "tranche", "tranche-operator": "tranche_operator"}
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Release:
+    """The processes of the release in a namespace; a context manager."""
+
+    cluster: Cluster
+    namespace: str = "tranche-system"
+    sources: Path | None = None
+    """Checkout that the programs are taken from; default: this one."""
+    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+    """By container and flag, as in ``scheduler--report-port``."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Of extender and API."""
+        return f"http://{HOST}:{self.ports['scheduler--port']}"
+
+    @property
+    def report_url(self) -> str:
+        """Of the report API."""
+        return f"http://{HOST}:{self.ports['scheduler--report-port']}"
+
+    @property
+    def page_url(self) -> str:
+        """Of the web page."""
+        return f"http://{HOST}:{self.ports['scheduler--page-port']}"
+
+    def log(self, name: str) -> str:
+        """What a container has said."""
+        return self._file(name, "log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start the containers of all Deployments as they are now, and wait until their probes pass."""
+        deployments = self._read("apis/apps/v1", "deployments")["items"]
+        templates = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in deployments}
+        for name in sorted(templates, reverse=True):  # the scheduler first: the operator is told its report port
+            for container in templates[name]["containers"]:
+                self._start(container, templates[name])
+        for name in templates:
+            for container in templates[name]["containers"]:
+                self._wait(container)
+
+    def stop(self) -> None:
+        """Stop them as the kubelet does, all at once."""
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+
+    def address(self, url: str) -> str:
+        """Where a URL of one of the release's Services leads on this machine."""
+        for service in self._read("api/v1", "services")["items"]:
+            name = service["metadata"]["name"]
+            for port in service["spec"]["ports"]:
+                outside = f"http://{name}.{self.namespace}.svc" + ("" if port["port"] == 80 else f":{port['port']}")
+                if url == outside or url.startswith(f"{outside}/"):
+                    return f"http://{HOST}:{self._target(service, port['targetPort'])}{url.removeprefix(outside)}"
+        raise AssertionError(f"no Service of the release answers at {url}")
+
+    def _target(self, service: Mapping[str, Any], target: str) -> int:
+        """The port here of the container whose pod the Service selects and whose port has that name."""
+        for deployment in self._read("apis/apps/v1", "deployments")["items"]:
+            template = deployment["spec"]["template"]
+            if service["spec"]["selector"].items() <= template["metadata"]["labels"].items():
+                for container in template["spec"]["containers"]:
+                    for port in container.get("ports", ()):
+                        if port["name"] == target:
+                            return self.ports[f"{container['name']}:{port['containerPort']}"]
+        raise AssertionError(f"{service['metadata']['name']} selects no container with the port {target}")
+
+    def _start(self, container: Mapping[str, Any], pod: Mapping[str, Any]) -> None:
+        name = container["name"]
+        account = self.cluster.service_account_kubeconfig(self.namespace, pod["serviceAccountName"])
+        program, *words = container["command"]
+        words += container["args"]
+        if program in MODULES:
+            arguments = [self._adapted(name, word) for word in words]
+            command = [sys.executable, "-m", MODULES[program], *arguments, f"--kubeconfig={account}"]
+        else:
+            command = self._kube_scheduler(container, pod, words, account)
+        self.processes[name] = spawn(command, log=self._file(name, "log"), env=self._environment())
+
+    def _environment(self) -> dict[str, str] | None:
+        if self.sources is None:
+            return None
+        folders = (str(self.sources / name) for name in ("scheduler", "operator"))
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+
+    def _adapted(self, name: str, word: str) -> str:
+        """An argument with addresses of this machine in place of the pod's and the Services'."""
+        flag, _, value = word.partition("=")
+        if flag in PORT_FLAGS:
+            return f"{flag}={self._port(name, flag, int(value))}"
+        if flag in HOST_FLAGS:
+            assert value in ("$(POD_IP)", "0.0.0.0", HOST)
+            return f"{flag}={HOST}"
+        if flag == "--report-url":
+            return f"{flag}={self.address(value)}"
+        return word
+
+    def _port(self, name: str, flag: str, inside: int) -> int:
+        port = self.ports.setdefault(f"{name}{flag}", free_port())
+        self.ports[f"{name}:{inside}"] = port
+        return port
+
+    def _kube_scheduler(
+        self, container: Mapping[str, Any], pod: Mapping[str, Any], words: list[str], account: Path
+    ) -> list[str]:
+        mount = next(m for m in container["volumeMounts"] if f"--config={m['mountPath']}/config.yaml" in words)
+        volume = next(v for v in pod["volumes"] if v["name"] == mount["name"])
+        data = self._read("api/v1", f"configmaps/{volume['configMap']['name']}")["data"]
+        config = yaml.safe_load(data["config.yaml"])
+        config["clientConnection"]["kubeconfig"] = str(account)
+        for extender in config["extenders"]:
+            inside = int(extender["urlPrefix"].rpartition(":")[2])
+            extender["urlPrefix"] = f"http://{HOST}:{self.ports[f'scheduler:{inside}']}"
+        file = self._file(container["name"], "yaml")
+        file.write_text(json.dumps(config))
+        port = self._port(container["name"], "--secure-port", container["ports"][0]["containerPort"])
+        keys = self.cluster.directory
+        return [
+            str(ensure("kube-scheduler")["kube-scheduler"]),
+            *(f"--config={file}" if word.startswith("--config=") else word for word in words),
+            f"--bind-address={HOST}",
+            f"--secure-port={port}",
+            f"--tls-cert-file={keys / 'server.crt'}",
+            f"--tls-private-key-file={keys / 'server.key'}",
+            f"--authentication-kubeconfig={account}",
+            f"--authorization-kubeconfig={account}",
+        ]
+
+    def _wait(self, container: Mapping[str, Any]) -> None:
+        """Ask what the kubelet would ask, until all of it is answered."""
+        name, deadline = container["name"], time.monotonic() + READY_SECONDS
+        numbers = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
+        for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+            probe = container[kind].get("httpGet")
+            if probe is None:  # the previous chart asks from inside
+                url = f"{self.url}/readyz"
+            else:
+                port = self.ports[f"{name}:{numbers[probe['port']]}"]
+                url = f"{probe['scheme'].lower()}://{HOST}:{port}{probe['path']}"
+            while not self._answers(url):
+                ended = self.processes[name].poll()
+                quoted = "\n".join(self.log(name).splitlines()[-15:])
+                assert ended is None, f"{name} ended with {ended}:\n{quoted}"
+                assert time.monotonic() < deadline, f"{kind} of {name} fails:\n{quoted}"
+                time.sleep(0.05)
+
+    def _answers(self, url: str) -> bool:
+        tls = self.cluster._tls() if url.startswith("https") else None
+        try:
+            with urllib.request.urlopen(url, timeout=5, context=tls) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    def _read(self, group: str, what: str) -> Any:
+        status, answer = self.cluster.request("GET", f"/{group}/namespaces/{self.namespace}/{what}")
+        assert status == 200, answer
+        return answer
+
+    def _file(self, name: str, suffix: str) -> Path:
+        return self.cluster.directory / f"release-{name}.{suffix}"
+
+
+class Installed(Whole):
+    """A cluster with an installed release on it, and no stack beside."""
+
+    def __init__(self, cluster: Cluster, release: Release) -> None:
+        self.cluster = cluster
+        self.release = release
