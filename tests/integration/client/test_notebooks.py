@@ -64,7 +64,7 @@ def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(whole: Whole, cli
 def test_waiting_outlives_a_broken_connection(whole: Whole) -> None:
     whole.submit("resumed", chunks=1, seconds=3.0)
     with whole.cluster.proxy() as proxy:
-        kubeconfig = whole.cluster.service_account_kubeconfig("tranche-system", "tranche-scheduler", url=proxy.url)
+        kubeconfig = whole.cluster.service_account_kubeconfig("tranche-system", "tranche-operator", url=proxy.url)
         with Client("default", kubeconfig=str(kubeconfig)) as client:
             whole.until_phase("resumed", "Running")
             threading.Timer(0.5, proxy.cut).start()

@@ -2,6 +2,7 @@
 
 import copy
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -52,7 +53,12 @@ def test_the_pods_pass_the_restricted_standard_on_read_only_roots(render: Render
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         cluster.request("POST", f"{path}/serviceaccounts", account)
         pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": name}}
-        status, answer = cluster.request("POST", f"{path}/pods?dryRun=All&fieldValidation=Strict", pod)
+        deadline = time.monotonic() + 20
+        while True:  # admission hears of a new account a moment later
+            status, answer = cluster.request("POST", f"{path}/pods?dryRun=All&fieldValidation=Strict", pod)
+            if status != 403 or "serviceaccount" not in str(answer) or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
         assert status == 201, answer
         for container in pod["spec"]["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"]

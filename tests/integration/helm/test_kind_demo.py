@@ -19,6 +19,7 @@ import yaml
 
 from releases import Installed, Release
 from tranche_testcluster import Cluster, ensure
+from wholes import API
 
 ROOT = Path(__file__).resolve().parents[3]
 KIND = ROOT / "manifests" / "kind"
@@ -150,7 +151,8 @@ def test_a_docker_that_does_not_answer_is_told(programs: Path, tmp_path: Path) -
 def create(programs: Path, folder: Path, config: Path) -> tuple[str, list[str]]:
     """What the real kind says, and what it would have docker do."""
     log = folder / "log"
-    recorder(programs, "docker", log, f"[ \"$1\" != info ] || echo '{INFO}'")
+    answers = f"[ \"$1\" != info ] || echo '{INFO}'; [ \"$1\" != logs ] || echo 'Reached target Multi-User System.'"
+    recorder(programs, "docker", log, answers)
     (programs / "kind").unlink()
     (programs / "kind").symlink_to(ensure("kind")["kind"])
     command = [str(programs / "kind"), "create", "cluster", "--retain", "--config", str(config)]
@@ -197,7 +199,10 @@ def test_nodes_sites_values_and_job_speak_of_the_same_things() -> None:
 
 def test_sites_and_job_are_valid(own: Cluster, tmp_path: Path) -> None:
     own.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "manifests" / "crds"))
-    own.kubectl("wait", "--for=condition=Established", "crd/sites.tranche.dev", "crd/trainingjobs.tranche.dev")
+    deadline = time.monotonic() + 30
+    while any(own.request("GET", f"{API}/{kind}")[0] != 200 for kind in ("sites", "trainingjobs")):
+        assert time.monotonic() < deadline, "the kinds are not served"
+        time.sleep(0.1)
     for name in ("sites.yaml", "job.yaml"):
         own.kubectl("apply", "--dry-run=server", "--validate=strict", "-n", "default", "-f", str(KIND / name))
 

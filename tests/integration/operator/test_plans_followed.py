@@ -171,7 +171,8 @@ def test_a_gang_starts_when_all_its_members_exist(lab: Lab) -> None:
     eventually(lambda: "used" in lab.ask("GET", lab.core("resourcequotas", "one")).get("status", {}))
     lab.plan(window(0, 1), window(1, 2))
     eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
-    assert lab.pods()["cats-worker-0-1"]["spec"]["schedulingGates"] == [{"name": "tranche.dev/gang"}]
+    (alone,) = lab.pods().values()
+    assert alone["spec"]["schedulingGates"] == [{"name": "tranche.dev/gang"}]
     lab.ask("DELETE", lab.core("resourcequotas", "one"))
     lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
     eventually(lambda: not any(pod["spec"].get("schedulingGates") for pod in lab.pods().values()))

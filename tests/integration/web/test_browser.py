@@ -71,7 +71,7 @@ def test_without_a_token_there_is_a_login_and_with_a_bad_one_a_reason(stage: Sta
         assert "resnet" not in window.page.content()
         window.page.fill("#token", "nonsense")
         window.page.keyboard.press("Enter")
-        assert "does not know this token" in window.page.locator(".problem").inner_text()
+        window.page.locator(".problem", has_text="does not know this token").wait_for()
         window.page.fill("#token", stage.token)
         window.page.keyboard.press("Enter")
         ready(window)
