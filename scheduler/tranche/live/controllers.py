@@ -33,6 +33,7 @@ from tranche.live.views import Watches, status_path
 from tranche.live.writers import StatusWriter
 from tranche.model import JobPlan, WindowState
 from tranche.planner import (
+    ChunksRequested,
     CloseWindow,
     Event,
     Instruction,
@@ -42,6 +43,7 @@ from tranche.planner import (
     NodeRemoved,
     OpenWindow,
     Planner,
+    PublishPlan,
     QuotaChanged,
     QuotaRemoved,
     SiteChanged,
@@ -226,7 +228,7 @@ class Controller:
                 self._tell(event)
         now = self.clock()
         for key in self._announcements.outdated(self._forecasts.refresh(now), now):
-            self._publish(key)
+            self._publish(key, lazy=True)
         self._sites.refresh(self.clock())
 
     def _tell(self, event: Event) -> None:
@@ -241,8 +243,10 @@ class Controller:
         self._instructed(instructions)
         if not all(isinstance(event, Tick) for event in events):
             self._forecasts.stir()
+        urgent = {i.job for i in instructions if not isinstance(i, PublishPlan)}
+        urgent.update(event.request.job for event in events if isinstance(event, ChunksRequested))
         for key in self.planner.changed:
-            self._publish(key)
+            self._publish(key, lazy=key not in urgent and self._goes_on(key))
         self._untold.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
         if any(isinstance(instruction, CloseWindow) for instruction in instructions):
             self._next_timeouts = 0.0  # the pod may be missing
@@ -336,11 +340,16 @@ class Controller:
 
     # ---- plans out
 
-    def _publish(self, key: str) -> None:
+    def _goes_on(self, key: str) -> bool:
+        """Whether the job is not over: nobody waits for what a job that goes on has done so far."""
+        state = self.planner.cluster.jobs.get(key)
+        return state is not None and not (state.finished or state.failed)
+
+    def _publish(self, key: str, *, lazy: bool = False) -> None:
         resource = self.watches.jobs.store.get(key)
         if resource is None:
             return
-        self.writer.put(status_path(resource), lambda: self._status(key))
+        self.writer.put(status_path(resource), lambda: self._status(key), lazy=lazy)
 
     def _status(self, key: str) -> dict[str, Any] | None:
         """The job's status as it is now; None if the planner or the API server does not know the job any more."""

@@ -21,6 +21,7 @@ REPLACED_TEXTS = ("uid mismatch", "UID in precondition")
 """In the API server's messages when the object has another UID than we said; job names may contain anything else."""
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
+LAZY_SECONDS = 0.1
 LAPSE_SECONDS = 30.0
 """So long a write waits for us to lead again; who does not then has lost its way, and another one should lead."""
 
@@ -36,21 +37,56 @@ class StatusWriter:
     and still consistent plan.
     """
 
-    def __init__(self, client: ApiClient, count: Callable[[str], None], parallel: int = 8) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        count: Callable[[str], None],
+        parallel: int = 8,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write nothing before `run`.
+
+        Args:
+            client: Of the API server.
+            count: Told of each write what came of it.
+            parallel: Most writes under way.
+            clock: Seconds that are never set.
+        """
         self._client = client
         self._count = count
         self._parallel = parallel
+        self._clock = clock
         self._leads: Callable[[], bool] = _always
         self._builds: dict[str, Build] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._busy: set[str] = set()
+        self._urgent: set[str] = set()
+        """Of those that are being written: they have changed again, and that cannot wait."""
+        self._lazy: dict[str, float] = {}
+        """Paths that have time, and until when, in that order."""
+        self._put_off = asyncio.Event()
 
-    def put(self, path: str, build: Build) -> None:
-        """Have the object at this path written soon; a later call for the same path replaces an earlier one."""
+    def put(self, path: str, build: Build, *, lazy: bool = False) -> None:
+        """Have the object at this path written; a later call for the same path replaces an earlier one.
+
+        Args:
+            path: Of the object.
+            build: Makes what is written, in that moment.
+            lazy: It may take `LAZY_SECONDS`: what changes meanwhile is written with it.
+        """
         waiting = path in self._builds
         self._builds[path] = build
-        if not waiting and path not in self._busy:
+        if path in self._busy:
+            if not lazy:
+                self._urgent.add(path)
+        elif lazy and not waiting:
+            self._postpone(path)
+        elif not lazy and (self._lazy.pop(path, None) is not None or not waiting):
             self._ready.put_nowait(path)
+
+    def _postpone(self, path: str) -> None:
+        self._lazy[path] = self._clock() + LAZY_SECONDS
+        self._put_off.set()
 
     async def run(self, leads: Callable[[], bool] = _always) -> None:
         """Write for ever.
@@ -62,7 +98,19 @@ class StatusWriter:
             DeposedError: when the API server refuses a plan because a newer planner has written one, or we do not lead.
         """
         self._leads = leads
-        await run_for_ever(**{f"writer {number}": self._work() for number in range(self._parallel)})
+        works = {f"writer {number}": self._work() for number in range(self._parallel)}
+        await run_for_ever(**works, lazy_writes=self._defer())
+
+    async def _defer(self) -> None:
+        while True:
+            while not self._lazy:
+                self._put_off.clear()
+                await self._put_off.wait()
+            path, due = next(iter(self._lazy.items()))
+            await asyncio.sleep(max(0.0, due - self._clock()))
+            if self._lazy.get(path) == due:
+                del self._lazy[path]
+                self._ready.put_nowait(path)
 
     async def _work(self) -> None:
         while True:
@@ -73,8 +121,12 @@ class StatusWriter:
                 await self._write(path, build)
             finally:
                 self._busy.discard(path)
-            if path in self._builds:
+            urgent = path in self._urgent
+            self._urgent.discard(path)
+            if path in self._builds and urgent:
                 self._ready.put_nowait(path)
+            elif path in self._builds:
+                self._postpone(path)
 
     async def _write(self, path: str, build: Build) -> None:
         pause = FIRST_PAUSE_SECONDS
