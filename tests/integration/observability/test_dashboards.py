@@ -158,7 +158,8 @@ def queueing(shown: Shown) -> None:
 
 def queueing_quantile(shown: Shown) -> None:
     found = {name: shown.facts.queueing(name) for name in shown.facts.namespaces()}
-    shown.assert_values({labels(namespace=name): quantile(0.95, seconds) for name, seconds in found.items()})
+    expected = {labels(namespace=name): quantile(0.95, seconds) for name, seconds in found.items()}
+    shown.assert_values(expected, error=shown.scrape_error)
 
 
 def busy_links(shown: Shown) -> None:
