@@ -1,11 +1,12 @@
 """What the operator does about a job, case by case."""
 
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-from operator_objects import ACCEPTED, NOW, UID, observed, plan, pod, server, training_job, window
+from operator_objects import ACCEPTED, NOW, observed, plan, pod, server, training_job, window
+from reconciling import created, decide, job_with, named, of_type
 from tranche.kube import names
 from tranche.kube.resources import SiteSpec, TrainingJob
 from tranche_operator.actions import (
@@ -14,7 +15,6 @@ from tranche_operator.actions import (
     CheckTemplate,
     CreatePod,
     CreateService,
-    DeleteJob,
     DeletePod,
     EmitEvent,
     EvictPod,
@@ -24,45 +24,7 @@ from tranche_operator.actions import (
     WriteStatus,
 )
 from tranche_operator.observations import Observed, Rejection, ServiceState, TemplateVerdict
-from tranche_operator.reconciles import reconcile
-from tranche_operator.settings import Settings
 from tranche_operator.statuses import Finding
-
-SETTINGS = Settings()
-T = TypeVar("T")
-
-
-def decide(seen: Observed, after: float = 0.0) -> list[Action]:
-    return reconcile(seen, SETTINGS, NOW + timedelta(seconds=after))
-
-
-def of_type(kind: type[T], actions: list[Action]) -> list[T]:
-    return [action for action in actions if isinstance(action, kind)]
-
-
-def created(actions: list[Action]) -> list[str]:
-    return [action.manifest["metadata"]["name"] for action in of_type(CreatePod, actions)]
-
-
-def named(kind: type[ReleasePod | EvictPod | DeletePod | UngatePod], actions: list[Action]) -> list[str]:
-    return [action.name for action in actions if isinstance(action, kind)]
-
-
-def pauses(actions: list[Action]) -> list[float]:
-    return [action.seconds for action in of_type(RequeueAfter, actions)]
-
-
-def job_with(*windows: dict[str, Any], **more: Any) -> TrainingJob:
-    status = {"plan": plan(*windows, servers=more.pop("planned_servers", ())), **more.pop("status", {})}
-    return training_job(status=status, **more)
-
-
-def done_job(policy: str = "Running", since: float = 0.0, phase: str = "Succeeded", **more: Any) -> TrainingJob:
-    """A job that was over so many seconds ago."""
-    completed = (NOW - timedelta(seconds=since)).isoformat()
-    status = {"phase": phase, "completionTime": completed, "plan": plan(*more.pop("windows", ()))}
-    policies = {"cleanPodPolicy": policy, **more.pop("run_policy", {})}
-    return training_job(status={**status, **more.pop("status", {})}, spec={"runPolicy": policies}, **more)
 
 
 class TestOpenWindows:
@@ -365,94 +327,3 @@ class TestGangs:
     def test_a_chunked_job_needs_no_gate(self) -> None:
         (action,) = of_type(CreatePod, decide(observed(job_with(window(0, 1)))))
         assert "schedulingGates" not in action.manifest["spec"]
-
-
-class TestFinishedJobs:
-    def test_a_job_whose_chunks_are_all_done_has_succeeded(self) -> None:
-        job = job_with(status={"progress": {"done": "0-3"}, "phase": "Running"})
-        actions = decide(observed(job))
-        (write,) = of_type(WriteStatus, actions)
-        assert write.status["phase"] == "Succeeded"
-        assert write.status["completionTime"] == "2026-11-21T12:00:00.123456Z"
-        assert [event.reason for event in write.news] == ["Completed"]
-
-    def test_nothing_is_created_for_it(self) -> None:
-        assert not created(decide(observed(done_job(windows=[window(0, 9)]))))
-
-    @pytest.mark.parametrize(
-        ("policy", "deleted"),
-        [("Running", ["cats-worker-1-2"]), ("All", ["cats-worker-0-1", "cats-worker-1-2"]), ("None", [])],
-    )
-    def test_pods_are_cleaned_up_as_the_policy_says(self, policy: str, deleted: list[str]) -> None:
-        seen = observed(done_job(policy, phase="Failed"), pod(0, 1, phase="Failed"), pod(1, 2))
-        actions = decide(seen)
-        assert named(DeletePod, actions) == deleted
-        assert named(ReleasePod, actions) == ["cats-worker-0-1"]
-        assert not named(EvictPod, actions)
-
-    def test_the_planner_may_count_the_last_pods_for_a_while(self) -> None:
-        job = done_job(windows=[window(0, 1, "Closing")], since=10)
-        seen = observed(job, pod(0, 1, phase="Succeeded"))
-        assert not named(ReleasePod, decide(seen))
-        assert pauses(decide(seen)) == pytest.approx([50.0])
-        assert named(ReleasePod, decide(seen, after=50)) == ["cats-worker-0-1"]
-
-    def test_nobody_counts_the_last_pods_of_a_job_whose_failure_is_written(self) -> None:
-        status = {"plan": plan(window(0, 1, "Closing")), "progress": {"failures": 9}, "phase": "Running"}
-        failing = observed(job_with(status=status), pod(0, 1, phase="Failed"))
-        assert not named(ReleasePod, decide(failing))
-        failed = done_job(phase="Failed", windows=[window(0, 1, "Closing")])
-        assert named(ReleasePod, decide(observed(failed, pod(0, 1, phase="Failed")))) == ["cats-worker-0-1"]
-
-    def test_workers_that_are_open_may_end_by_themselves_and_servers_outlive_them(self) -> None:
-        job = done_job(windows=[window(0, 1), window(1, 2, "Closing")])
-        seen = observed(job, pod(0, 1), pod(1, 2), pod(0, 3, role="ps"))
-        assert named(DeletePod, decide(seen)) == ["cats-worker-1-2"]
-        assert named(DeletePod, decide(seen, after=60)) == ["cats-worker-0-1", "cats-worker-1-2", "cats-ps-0-3"]
-        last = observed(job, pod(0, 1, phase="Succeeded"), pod(0, 3, role="ps"))
-        assert named(DeletePod, decide(last)) == ["cats-ps-0-3"]
-
-    def test_nothing_of_a_gang_outlives_its_chief(self) -> None:
-        job = done_job(chunks=None, workers=1, servers=1, chief=True)
-        seen = observed(job, pod(0, 1), pod(0, 2, role="ps"), pod(0, 3, role="chief", phase="Succeeded"))
-        assert named(DeletePod, decide(seen)) == ["cats-worker-0-1", "cats-ps-0-2"]
-        assert named(ReleasePod, decide(seen)) == ["cats-chief-0-3"]
-
-    def test_a_failed_job_is_stopped_at_once(self) -> None:
-        job = done_job(phase="Failed", windows=[window(0, 1)])
-        assert named(DeletePod, decide(observed(job, pod(0, 1)))) == ["cats-worker-0-1"]
-
-    def test_it_is_deleted_when_its_time_to_live_is_over(self) -> None:
-        job = done_job(since=100, run_policy={"ttlSecondsAfterFinished": 130})
-        assert pauses(decide(observed(job))) == pytest.approx([30.0])
-        assert of_type(DeleteJob, decide(observed(job), after=30)) == [DeleteJob(UID)]
-
-    def test_terminal_phases_are_final(self) -> None:
-        job = done_job(phase="Failed", status={"progress": {"done": "0-3"}})
-        for write in of_type(WriteStatus, decide(observed(job))):
-            assert write.status["phase"] == "Failed"
-
-
-class TestFailures:
-    def test_more_failures_than_the_limit_fail_the_job(self) -> None:
-        policy = {"runPolicy": {"backoffLimit": 2}}
-        within = job_with(spec=policy, status={"progress": {"failures": 2}})
-        beyond = job_with(spec=policy, status={"progress": {"failures": 3}})
-        assert of_type(WriteStatus, decide(observed(within)))[0].status["phase"] == "Waiting"
-        assert of_type(WriteStatus, decide(observed(beyond)))[0].status["phase"] == "Failed"
-
-    def test_a_job_fails_at_its_deadline_and_is_looked_at_then(self) -> None:
-        start = (NOW - timedelta(seconds=70)).isoformat()
-        status = {"startTime": start, "phase": "Running"}
-        job = job_with(window(0, 1), status=status, spec={"runPolicy": {"activeDeadlineSeconds": 100}})
-        seen = observed(job, pod(0, 1))
-        assert pauses(decide(seen)) == pytest.approx([30.0])
-        actions = decide(seen, after=30)
-        (write,) = of_type(WriteStatus, actions)
-        assert write.status["phase"] == "Failed"
-        assert [c["reason"] for c in write.status["conditions"] if c["type"] == "Failed"] == ["DeadlineExceeded"]
-        assert named(DeletePod, actions) == ["cats-worker-0-1"]
-
-    def test_a_job_that_has_not_started_has_no_deadline_yet(self) -> None:
-        job = job_with(window(0, 1), spec={"runPolicy": {"activeDeadlineSeconds": 1}})
-        assert not of_type(RequeueAfter, decide(observed(job, pod(0, 1, phase="Pending")), after=1000))
