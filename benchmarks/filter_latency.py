@@ -34,6 +34,7 @@ from tranche.extender.tokens import TokenReviewer
 from tranche.kube.metrics import Metrics
 from tranche.kube.names import REPORT_AUDIENCE
 from tranche.live import Controller
+from tranche.live.garbage import tend
 from tranche.live.views import Watches
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
@@ -163,6 +164,7 @@ class Server:
                 group.create_task(serve(served, "127.0.0.1", 0, listening=ports.append))
                 while not ports or (served is reports and len(ports) < 2):
                     await asyncio.sleep(0.01)
+            group.create_task(tend(asyncio.sleep(0)))
             group.create_task(self._arrive())
             group.create_task(self._watch_loop())
             self.pipe.send(ports)
