@@ -39,7 +39,7 @@ def fill() -> Visited:
 def main() -> None:
     app = fill()
     gc.collect()
-    gc.freeze()  # as the scheduler does once its watches are in step
+    gc.freeze()  # as the scheduler does every ten seconds
     print(f"{NODES} nodes × 8 GPUs at {SITES} sites, {JOBS} jobs, {RUNNING} of them with 16 windows each")
     print(f"{'request':44} {'median ms':>10} {'longest ms':>10} {'bytes':>9}")
     paths = {

@@ -1,7 +1,6 @@
 """``tranche scheduler``: planner and extender in one process, beside kube-scheduler."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -28,6 +27,7 @@ from tranche.kube.metrics import Metrics
 from tranche.kube.names import GPU_RESOURCE
 from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice
+from tranche.live.garbage import tend
 from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
 from tranche.planner.journals import Fact
@@ -199,9 +199,9 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
             if options.metrics_port is not None:
                 probes = create_metrics_app(metrics, watches.unsynced)
                 tasks.append(group.create_task(serve(probes, options.metrics_host, options.metrics_port)))
-            freezing = group.create_task(_freeze(watches))
+            tending = group.create_task(tend(watches.synced()))
             await _first(stopping, tasks)
-            for task in (freezing, *tasks):
+            for task in (tending, *tasks):
                 task.cancel()
 
 
@@ -209,13 +209,6 @@ async def _shadow(client: ApiClient, options: Options) -> None:
     intervals = options.shadow_decide_seconds, options.shadow_replay_seconds
     probed = options.metrics_host, options.metrics_port
     await run_shadow(client, options.choice(), options.host, options.port, options.shadow_dir, intervals, probed)
-
-
-async def _freeze(watches: Watches) -> None:
-    """What the watches hold stays; a full collection over it would stall kube-scheduler's calls."""
-    await watches.synced()
-    gc.collect()
-    gc.freeze()
 
 
 async def _first(stopping: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:

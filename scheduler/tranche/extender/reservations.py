@@ -56,6 +56,8 @@ class Reservations:
         self._claims: dict[str, Claim] = {}
         self._shapes: dict[str, tuple[str, int, Mapping[str, Resources]]] = {}
         self._unknown = NodeUse()
+        self.awaited: set[str] = set()
+        """Nodes with claims."""
 
     # ---- changes in
 
@@ -95,8 +97,7 @@ class Reservations:
         for pod, claim in before.items():
             if after.get(pod) != claim:
                 self._claims.pop(pod, None)
-                self._use(claim.node).claims.pop(pod, None)
-                self._tidy(claim.node)
+                self._drop(pod, claim)
         for pod, claim in after.items():
             if before.get(pod) != claim:
                 self._claims[pod] = claim
@@ -207,9 +208,17 @@ class Reservations:
         pod = self._pods.get(key)
         if pod is None or not (pod.spec.node_name or is_over(pod)):
             self._use(claim.node).claims[key] = claim
+            self.awaited.add(claim.node)
         else:
-            self._use(claim.node).claims.pop(key, None)
-            self._tidy(claim.node)
+            self._drop(key, claim)
+
+    def _drop(self, key: str, claim: Claim) -> None:
+        """A claim does not count any more."""
+        claims = self._use(claim.node).claims
+        claims.pop(key, None)
+        if not claims:
+            self.awaited.discard(claim.node)
+        self._tidy(claim.node)
 
     def _use(self, name: str) -> NodeUse:
         return self._nodes.setdefault(name, NodeUse())

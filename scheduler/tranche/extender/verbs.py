@@ -124,15 +124,13 @@ def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view:
     priority = pod.spec.priority or 0
     if not requests.gpus or priority > max(PRIORITIES.values()):
         return FilterResult(list(offered))
-    passed: list[str] = []
     failed: dict[str, str] = {}
-    for name in offered:
+    awaited = view.reservations.awaited
+    for name in [name for name in offered if name in awaited]:
         gpus, holder = view.reservations.protection(name, priority)
         if gpus and requests.gpus > view.reservations.node(name).free.gpus - gpus:
             failed[name] = f"the free GPUs of {name} are reserved for {holder}, whose priority is not lower"
-        else:
-            passed.append(name)
-    return FilterResult(passed, failed)
+    return FilterResult([name for name in offered if name not in failed] if failed else list(offered), failed)
 
 
 def _scorer(who: Identity, plan: Plan, requests: Resources, view: View) -> Callable[[str], int]:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from tranche.kube.tasks import run_for_ever
 from tranche.live import fences, jobs, pods, timeouts
 from tranche.live.absences import Absences
 from tranche.live.announcements import Announcements
+from tranche.live.backlogs import Backlog, Change
 from tranche.live.forecasts import Forecasts
 from tranche.live.measurements import Measurements
 from tranche.live.nodes import NodeBook
@@ -55,9 +55,6 @@ from tranche.planner.reports import trained
 
 logger = logging.getLogger(__name__)
 
-Change = tuple[str, str, Any, Any]
-"""Kind, key, old object, new object."""
-
 
 class Controller:
     """Owns one planner and keeps it and the cluster in agreement."""
@@ -89,7 +86,7 @@ class Controller:
         self._revision = 0
         self._book = NodeBook(self.settings.gpu_resource)
         self._quota_book = QuotaBook(self.settings.gpu_resource)
-        self._changes: deque[Change] = deque()
+        self._changes = Backlog(self._hear, stopwatch)
         self._untold: set[tuple[str, int]] = set()
         """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
         self._absences = Absences(client, self._look_for_timeouts)
@@ -149,6 +146,7 @@ class Controller:
 
     async def _plan(self) -> None:
         while True:
+            await self._changes.catch_up()
             self._step()
             wakeup = self.planner.next_wakeup()
             pause = min(
@@ -207,12 +205,14 @@ class Controller:
                     self.planner.remember(jobs.submission(resource, self.settings.gpu_resource))
         return found
 
+    def _hear(self, change: Change) -> None:
+        kind, key, old, new = change
+        with self._guard(new):
+            getattr(self, f"_{kind}_changed")(key, old, new)
+
     def _step(self) -> None:
         """Work off what the watches reported, then refresh estimates, sites and timers."""
-        while self._changes:
-            kind, key, old, new = self._changes.popleft()
-            with self._guard(new):
-                getattr(self, f"_{kind}_changed")(key, old, new)
+        self._changes.work_off()
         if reports := self.reports.drain():
             self._handle(reports)
             if self.reports.waiting:

@@ -1,6 +1,6 @@
-"""When the plan is played forward: as often as its cost allows, since nothing else happens meanwhile."""
+"""When the plan is played forward: as often as its cost allows, and in pieces, since nothing else happens meanwhile."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 
 from tranche.live.settings import ControllerSettings
@@ -34,6 +34,9 @@ class Forecasts:
         self._settings = settings
         self._stopwatch = stopwatch
         self._not_before = 0.0
+        self._playing: Iterator[None] | None = None
+        """What is left of the forecast that has begun; goes on at `_go_on`, began at `_begun`, has taken `_spent`."""
+        self._go_on = self._begun = self._spent = 0.0
         self._since: float | None = -inf
         """When something first happened since the last one; None: nothing has."""
         self._last = -inf
@@ -47,7 +50,12 @@ class Forecasts:
 
     @property
     def next_due(self) -> float:
-        """When the next one is due, by the stopwatch: in a quiet moment if there is one; infinite if none is."""
+        """When the next piece is due, by the stopwatch; infinite if none is.
+
+        The first one waits for a quiet moment, if there is one.
+        """
+        if self._playing is not None:
+            return self._go_on
         if self._since is None:
             return inf
         settings = self._settings
@@ -55,7 +63,7 @@ class Forecasts:
         return max(calm, self._not_before)
 
     def refresh(self, now: float) -> Mapping[str, Estimate]:
-        """The estimates of all jobs if they were made anew, else none.
+        """Play one more piece if it is time; the estimates of all jobs if they are made anew, else none.
 
         Args:
             now: Clock, in seconds.
@@ -63,10 +71,22 @@ class Forecasts:
         began = self._stopwatch()
         if began < self.next_due:
             return {}
-        estimates = self._planner.forecast(now)
-        self._since = None
-        took = max(self._stopwatch() - began, SHORTEST_SECONDS)
+        if self._playing is None:
+            self._playing = self._planner.forecasting(now)
+            self._since, self._begun, self._spent = None, began, 0.0
+        over = self._play(self._playing, began + self._settings.forecast_piece_seconds)
+        ended = self._stopwatch()
+        self._spent += ended - began
+        self._go_on = ended + (ended - began)
+        if not over:
+            return {}
+        self._playing = None
+        took = max(self._spent, SHORTEST_SECONDS)
         self._observe(took)
         more = self._planner.rehearsals = min(self._planner.rehearsals, int(self._settings.verify_seconds / took))
-        self._not_before = began + took * (1 + more) / self._settings.forecast_share
-        return estimates
+        self._not_before = self._begun + took * (1 + more) / self._settings.forecast_share
+        return self._planner.estimates
+
+    def _play(self, playing: Iterator[None], until: float) -> bool:
+        """Go on until that time, by the stopwatch; whether there is nothing left."""
+        return all(self._stopwatch() < until for _ in playing)

@@ -24,6 +24,8 @@ class ControllerSettings:
     """A pod that finds no node for this long, besides the longest grace period of a victim there, is planned anew."""
     forecast_share: float = 0.1
     """Share of the time that playing the plan forward may take …"""
+    forecast_piece_seconds: float = 0.003
+    """… in pieces of so long, after each of which others have their turn for as long …"""
     forecast_quiet_seconds: float = 0.3
     """It begins when nothing has happened for so long: pods that are about to be placed ask the same process …"""
     forecast_patience_seconds: float = 2.0

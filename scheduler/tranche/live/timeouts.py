@@ -91,13 +91,15 @@ class Timeouts:
         window = run.window
         name = pod_name(_name(state), ROLE_WORKER, window.index, window.attempt)
         pod = self._pod(state, name)
-        lost = WorkerEnded(state.job.key, window.attempt, "Lost", now)
-        if run.closing and pod is None:
+        if pod is None and not run.closing:
+            return None
+        if pod is None:
+            lost = WorkerEnded(state.job.key, window.attempt, "Lost", now)
             untold = (state.job.key, window.attempt) in self._untold
             return _Wait(0.0, lost) if untold else _Wait(self._missing_seconds, lost, name)
-        if pod is not None and self._silences.lost(pod.spec.node_name, now):
-            return _Wait(0.0, lost)
-        if run.closing or pod is None or pod.spec.node_name:
+        if self._silences.lost(pod.spec.node_name, now):
+            return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now))
+        if run.closing or pod.spec.node_name:
             return None
         return self._unplaced(state, window.attempt, window.node, pod)
 
@@ -127,7 +129,7 @@ class Timeouts:
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
         """The job's pod of that name, not that of a deleted job that had its name."""
-        pod = self._pods.get(f"{state.job.namespace}/{name}")
+        pod = self._pods.get(f"{state.job.key.partition('/')[0]}/{name}")
         return pod if pod is not None and owner_uid(pod.metadata) == state.job.uid else None
 
     def _longest_grace(self, node: str | None) -> float:

@@ -14,9 +14,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tranche.model import PodShape
-from tranche.planner.rehearsals import Rehearsal, Start, rehearse
+from tranche.planner.pieces import Pieces
+from tranche.planner.queues import Arrival
+from tranche.planner.rehearsals import DECISIONS, Rehearsal, Start, prepare
 from tranche.planner.rooms import could_run
-from tranche.policies import ClusterState, Entry, JobState, QueuePolicy
+from tranche.policies import ClusterState, Entry, JobState, QueuePolicy, Standing
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -40,41 +42,50 @@ class Estimate:
     """Whether it has been made sure that `behind` is in the way, as far as that is done at all."""
 
 
-def forecast(planner: Planner, now: float) -> dict[str, Estimate]:
+def forecast(planner: Planner, now: float) -> Pieces[dict[str, Estimate]]:
     """Estimates by job key, for every job that is neither finished nor stuck.
 
     Args:
-        planner: Whose plan to play forward; it is left as it is.
+        planner: Whose plan to play forward; it is left as it is, and may go on between the pieces: what is played is
+            how it stood at the first.
         now: Clock, in seconds.
     """
     if planner.queue is None:
         return _play_slots(planner.cluster, now)
     waiting = planner.queue.waiting()
     later = waiting[REHEARSED_JOBS:]
-    rehearsal = rehearse(planner, later, now)
-    estimates = _rehearsed(rehearsal, planner.queue.policy)
-    known = [planner.cluster.jobs[key] for key in rehearsal.planner.cluster.jobs]
+    rehearsal = yield from prepare(planner, later, now)
+    known = rehearsal.planner.cluster.jobs.values()
+    ahead = sum(_gpu_seconds(state, now) for state in known if state.active)
+    yield from rehearsal.play(DECISIONS)
+    estimates = yield from _rehearsed(rehearsal, planner.queue.policy)
     last = waiting[REHEARSED_JOBS - 1].job.key if later else None
-    fluid = Fluid(planner.cluster, now, sum(_gpu_seconds(state, now) for state in known if state.active), last)
+    fluid = Fluid(planner.cluster, now, ahead, last)
     for state in later:
         fluid.add(state, None, estimates)
+        yield
     return estimates
 
 
 # ---- one queue
 
 
-def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> dict[str, Estimate]:
+def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Pieces[dict[str, Estimate]]:
     """What was rehearsed, and the fluid estimate from there on for those whose end was not reached."""
-    estimates, paper = {}, rehearsal.planner.cluster
+    estimates: dict[str, Estimate] = {}
+    paper = rehearsal.planner.cluster
     for key, completion in rehearsal.completions.items():
         start = rehearsal.starts.get(key) or Start(completion, "", "")  # else it ends with what a stopped pod has saved
         estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)
     open_ended = [state for state in paper.jobs.values() if state.active] if rehearsal.cut_short else []
-    open_ended.sort(key=lambda state: (policy.standing(state, paper, rehearsal.now), state.arrival))
-    fluid = Fluid(paper, rehearsal.now)
+    ranks: dict[str, tuple[Standing, Arrival]] = {}
     for state in open_ended:
+        ranks[state.job.key] = (policy.standing(state, paper, rehearsal.now), state.arrival)
+        yield
+    fluid = Fluid(paper, rehearsal.now)
+    for state in sorted(open_ended, key=lambda state: ranks[state.job.key]):
         fluid.add(state, rehearsal.starts.get(state.job.key), estimates)
+        yield
     return estimates
 
 

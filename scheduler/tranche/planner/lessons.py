@@ -65,7 +65,7 @@ def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batch
     if cluster.lessons.observe(job.key, kind, site, name, trained / batches / predicted, trained):
         state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
         if node is not None:
-            node.learnt = cluster.lessons.node_factor(node.node.name)
+            node.learn(cluster.lessons.node_factor(node.node.name))
 
 
 def note_start(state: JobState, run: Run) -> None:

@@ -26,8 +26,9 @@ from tranche.planner.instructions import (
     RenewWindow,
     StageData,
 )
+from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.queues import JobQueue
-from tranche.planner.rooms import free_hosts
+from tranche.planner.rooms import fallbacks
 from tranche.planner.selections import serve_nodes
 from tranche.planner.servers import missing_requests, place_servers
 from tranche.planner.timers import Timers
@@ -154,8 +155,13 @@ class Planner:
 
     def forecast(self, now: float) -> dict[str, Estimate]:
         """Play the plan forward and remember the estimates for `plan_of`."""
-        self.estimates, self.rehearsals = forecast(self, now), affordable(self.cluster)
+        at_once(self.forecasting(now))
         return self.estimates
+
+    def forecasting(self, now: float) -> Pieces[None]:
+        """The same in pieces; events may be handled between them, and do not count before the next time."""
+        self.estimates = yield from forecast(self, now)
+        self.rehearsals = affordable(self.cluster)
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
         """The job's estimate of the last forecast; if it waits behind another, without that one it starts earlier.
@@ -373,7 +379,7 @@ class Planner:
             site=home.site,
             node=home.node,
             chunks=tuple(chunks),
-            fallbacks=self._fallbacks(state, home, now),
+            fallbacks=fallbacks(self.cluster, state, home, self.settings.fallbacks, now),
             start=now,
             end=now + state.job.restart_seconds + seconds,
             generation=state.job.generation,
@@ -388,12 +394,3 @@ class Planner:
         node = self.cluster.nodes.get(home.node or "")
         leaving = node.leaving.values() if node else ()
         return any(not home.slots or set(home.slots) & set(run.home.slots) for run in leaving)
-
-    def _fallbacks(self, state: JobState, home: Home, now: float) -> tuple[str, ...]:
-        """Other nodes of the site with room that nothing has reserved, fullest first."""
-        request = state.job.worker.requests
-        if not home.node or not self.settings.fallbacks:
-            return ()
-        nodes = [node for node in free_hosts(self.cluster, state, home.site, now) if node.has_room(request)]
-        found = [(node.free_gpus, node.node.name) for node in nodes if node.node.name != home.node]
-        return tuple(name for _, name in sorted(found)[: self.settings.fallbacks])

@@ -7,7 +7,7 @@ moments that `QueuePolicy.next_change` and `revision` announce, and room only sh
 ranks.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -136,19 +136,31 @@ class JobQueue:
             self._refresh(state, now)
             yield key, self.policy.next_change(state, self.cluster, now) if state.active else None
 
-    def resume(self, other: "JobQueue", now: float) -> None:
-        """Go on where another planner's queue stands: everybody here has had the turns, and tried in vain, there."""
+    def resume(self, other: "JobQueue", now: float) -> Iterator[None]:
+        """Go on where another planner's queue stands: everybody here has had the turns, and tried in vain, there.
+
+        The other queue is read now; the work on it is done as the result is iterated.
+        """
         self._classes = {site: {} for site in other._classes}
         self.stale = dict.fromkeys(self.cluster.jobs)
+        tried = {(one.site, one.demand): one.tried.job.key for one in other._all() if one.tried is not None}
+        stale = {key: None for key in other.stale if key in self.cluster.jobs}
+        return self._resume(tried, stale, (other.looked_ahead, other.look_due, other._ranked), now)
+
+    def _resume(
+        self,
+        tried: Mapping[tuple[str, Demand], str],
+        stale: dict[str, None],
+        looked: tuple[float, bool, float],
+        now: float,
+    ) -> Iterator[None]:
         for _ in self.refresh(now):
-            pass
+            yield
         self.candidates(now)
-        for site, there in self._classes.items():
-            for demand, one in there.items():
-                known = other._classes[site].get(demand) if site in other._classes else None
-                one.tried = self.cluster.jobs.get(known.tried.job.key) if known and known.tried else None
-        self.stale = {key: None for key in other.stale if key in self.cluster.jobs}
-        self.looked_ahead, self.look_due, self._ranked = other.looked_ahead, other.look_due, other._ranked
+        for one in self._all():
+            one.tried = self.cluster.jobs.get(tried.get((one.site, one.demand), ""))
+        self.stale = stale
+        self.looked_ahead, self.look_due, self._ranked = looked
 
     def candidates(self, now: float) -> list[Candidate]:
         """A heap of the first of each class that may have someone who can start now."""

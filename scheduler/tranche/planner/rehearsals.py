@@ -7,8 +7,8 @@ really take. For policies with one queue; those that bind have their plan alread
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from copy import copy, deepcopy
+from collections.abc import Collection, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
@@ -19,7 +19,9 @@ from tranche.planner import gangs, releases
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow
 from tranche.planner.ledgers import applied_in_order
+from tranche.planner.pieces import Pieces, at_once
 from tranche.policies import History, Hosts, JobState, Run, expected_copies
+from tranche.policies.copies import shallow_copy
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -62,8 +64,11 @@ class Rehearsal:
     _freed: dict[str, str] = field(default_factory=dict)
     """Nodes where somebody has made room in this moment, and who."""
 
-    def play(self, decisions: float, *first: Event) -> None:
-        """Let things happen, these first, until all jobs are done, nothing more happens, or so much is decided."""
+    def play(self, decisions: float, *first: Event) -> Iterator[None]:
+        """Let things happen, these first, until all jobs are done, nothing more happens, or so much is decided.
+
+        Yields after each decision; the planner that was copied may go on meanwhile.
+        """
         self._adopt()
         unfinished = {key for key, state in self.planner.cluster.jobs.items() if state.active}
         told: list[Event] = [*first, *self._leaving(), *self._due()]
@@ -82,6 +87,7 @@ class Rehearsal:
                 told = self._due()
             decisions -= 1 if told else TIMER
             told = self._tell(told)
+            yield
 
     def _leaving(self) -> list[releases.HelperEnd]:
         """Parameter servers that are to stop have done so, and so have chiefs whose workers are done."""
@@ -229,44 +235,56 @@ def rehearse(
         without: A job that is suspended first.
         until: Stop when this job, which has no window, starts, or at that time.
     """
+    rehearsal = at_once(prepare(planner, later, now))
+    rehearsal.until = until
+    absent = planner.cluster.jobs[without].job if without is not None else None
+    for _ in rehearsal.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
+        pass
+    return rehearsal
+
+
+def prepare(planner: Planner, later: Collection[JobState], now: float) -> Pieces[Rehearsal]:
+    """A rehearsal that has not begun; what the planner does after the first piece does not concern it."""
     left_out = {state.job.key for state in later}
     jobs = planner.cluster.jobs.items()
     chosen = {key for key, state in jobs if state.runs or (state.active and key not in left_out)}
-    rehearsal = Rehearsal(paper_copy(planner, chosen, now), now, until=until)
-    for key in chosen:
-        state = planner.cluster.jobs[key]
+    paper, resuming = _paper_copy(planner, chosen, now)
+    yield
+    yield from resuming
+    rehearsal = Rehearsal(paper, now)
+    for key, state in paper.cluster.jobs.items():
         active = [run for run in state.runs.values() if not run.closing]
         if active:
             first = min(active, key=lambda run: run.window.start)
             rehearsal.starts[key] = Start(first.window.start, first.window.site, first.window.node or "")
-    absent = planner.cluster.jobs[without].job if without is not None else None
-    rehearsal.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else []))
     return rehearsal
 
 
-def paper_copy(planner: Planner, chosen: set[str], now: float) -> Planner:
-    """A planner in the same state that knows these jobs only; among them must be all that have windows."""
+def _paper_copy(planner: Planner, chosen: set[str], now: float) -> tuple[Planner, Iterator[None]]:
+    """A planner in the same state that knows these jobs only; among them must be all that have windows.
+
+    Its queue stands as the other one does when the iterator has come to its end.
+    """
     assert planner.queue is not None
     paper = planner.blank(replace(planner.settings, validate=False, uploads_reported=False, server_idle_seconds=inf))
     assert paper.queue is not None
     cluster, old = paper.cluster, planner.cluster
-    cluster.sites, cluster.epoch, cluster.dispatched = old.sites, old.epoch, old.dispatched
+    cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
     cluster.lessons, cluster.quotas = deepcopy(old.lessons), old.quotas.copied()
     for name, node in old.nodes.items():
-        cluster.nodes[name] = twin = copy(node)
-        twin.runs, twin.leaving, twin.queues, twin.free_nodes = {}, {}, [[] for _ in node.queues], None
+        cluster.nodes[name] = twin = shallow_copy(node)
+        twin.runs, twin.leaving, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None
     for key, state in old.jobs.items():  # in this order: it decides where nothing else does
         if key in chosen:
             _copy_job(paper, state)
-    paper.queue.resume(planner.queue, now)
     paper.timers = planner.timers.copied(cluster.jobs)
-    return paper
+    return paper, paper.queue.resume(planner.queue, now)
 
 
 def _copy_job(paper: Planner, state: JobState) -> None:
-    twin = paper.cluster.jobs[state.job.key] = copy(state)
+    twin = paper.cluster.jobs[state.job.key] = shallow_copy(state)
     twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
     twin.applied, twin.refused = dict(state.applied), dict(state.refused)
     twin.restarts = state.restarts.on_paper()
@@ -274,12 +292,12 @@ def _copy_job(paper: Planner, state: JobState) -> None:
     if state.job.staged:  # on paper pods need what is expected
         twin.job = replace(state.job, staged=False)
     twin.copies, twin.coming = expected_copies(state.copies, state.coming), {}
-    twin.stagings = {site: copy(staging) for site, staging in state.stagings.items()}
-    twin.servers, twin.hosts = [copy(server) for server in state.servers], (-1, Hosts(()))
+    twin.stagings = {site: shallow_copy(staging) for site, staging in state.stagings.items()}
+    twin.servers, twin.hosts = [shallow_copy(server) for server in state.servers], (-1, Hosts(()))
     twin.runs, twin.chunk_runs = {}, {}
     twin.windows_changed()
     for attempt, run in state.runs.items():
-        again = copy(run)
+        again = shallow_copy(run)
         twin.enter(again)
         node = paper.cluster.nodes.get(run.home.node or "")
         if node is not None:

@@ -6,12 +6,17 @@ it changes nothing, and says which windows to close and which nodes to use, or t
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
+from operator import attrgetter
 
 from tranche.model import Resources
 from tranche.planner.servers import Missing, helpers_of
-from tranche.policies import ClusterState, Hosts, JobState, NodeState, QueuePolicy, Run
+from tranche.policies import ClusterState, Home, Hosts, JobState, NodeState, QueuePolicy, Run
 from tranche.policies.beliefs import longest_rest_seconds, rest_seconds
+
+_GPUS_LEFT = attrgetter("free_gpus")
+_BY_PACE = attrgetter("pace", "free_gpus")
 
 
 def could_run(cluster: ClusterState, state: JobState) -> bool:
@@ -63,15 +68,14 @@ def free_nodes(
         fastest: Prefer the node that is believed fastest to the one that a worker fills best.
     """
     request = state.job.worker.requests
-    order = _by_pace if fastest else _gpus_left
+    order = _BY_PACE if fastest else _GPUS_LEFT
     if wanted == 1 and not first_fit:
-        best = min((node for node in nodes if node.has_room(request)), key=order, default=None)
+        best = min(nodes, key=order, default=None)
+        if best is not None and not best.has_room(request):
+            best = min((node for node in nodes if node.has_room(request)), key=order, default=None)
         return [] if best is None else [best]
-    fitting = [node for node in nodes if node.has_room(request)]
-    if not first_fit:
-        fitting.sort(key=order)
     found: list[NodeState] = []
-    for node in fitting:
+    for node in nodes if first_fit else sorted(nodes, key=order):
         room = node.capacity - node.reserved
         while len(found) < wanted and request.fits(room):
             found.append(node)
@@ -81,12 +85,13 @@ def free_nodes(
     return found
 
 
-def _gpus_left(node: NodeState) -> int:
-    return node.free_gpus
-
-
-def _by_pace(node: NodeState) -> tuple[float, float]:
-    return (node.pace, _gpus_left(node))
+def fallbacks(cluster: ClusterState, state: JobState, home: Home, count: int, now: float) -> tuple[str, ...]:
+    """So many other nodes of the site with room that nothing has reserved, fullest first."""
+    if not home.node or not count:
+        return ()
+    request, own = state.job.worker.requests, home.node
+    nodes = sorted(free_hosts(cluster, state, home.site, now), key=_GPUS_LEFT)  # of equal ones by name, as they came
+    return tuple(islice((node.node.name for node in nodes if node.node.name != own and node.has_room(request)), count))
 
 
 @dataclass(slots=True, eq=False)

@@ -26,6 +26,8 @@ class NodeState:
     """Where the node enters itself while `free_gpus` > 0."""
     learnt: float = 1.0
     """Seconds of a mini-batch here, relative to other nodes of its kind."""
+    pace: float = 1.0
+    """The same relative to the kind that jobs are measured on."""
     _reserved: Resources = Resources()
 
     @property
@@ -40,11 +42,6 @@ class NodeState:
             self.note_room()
 
     @property
-    def pace(self) -> float:
-        """Seconds of a mini-batch here, relative to the kind that jobs are measured on."""
-        return self.learnt / self.node.speed
-
-    @property
     def slots(self) -> int:
         """GPUs that are not taken by foreign pods."""
         return max(0, self.node.allocatable.gpus - self.node.foreign.gpus)
@@ -56,7 +53,12 @@ class NodeState:
         """The node changed."""
         self.node = node
         self.capacity = node.allocatable - node.foreign
+        self.learn(self.learnt)
         self.note_room()
+
+    def learn(self, seconds: float) -> None:
+        """Believe that a mini-batch takes so long here, relative to other nodes of its kind."""
+        self.learnt, self.pace = seconds, seconds / self.node.speed
 
     def note_room(self) -> None:
         """Count the free GPUs anew."""

@@ -90,6 +90,20 @@ def test_a_new_plan_moves_the_reservation_and_a_removed_job_frees_it() -> None:
     assert stores.view.reservations.objection("n2", "ns/other", ONE) == ""
 
 
+def test_nodes_that_plans_wait_for_are_known_by_name_until_nobody_waits_any_more() -> None:
+    stores = Stores(["n1", "n2"])
+    awaited = stores.view.reservations.awaited
+    stores.add_job("cats", window(0, 1, "n1"), window(1, 2, "n1"))
+    stores.add_pod(worker("cats", 0, 1, "n1"))
+    assert awaited == {"n1"}
+    stores.add_pod(worker("cats", 1, 2, "n2"))
+    assert awaited == set()
+    stores.add_job("dogs", window(0, 1, "n2"))
+    assert awaited == {"n2"}
+    stores.jobs.put("ns/dogs", None)
+    assert awaited == set()
+
+
 def test_a_changed_template_changes_the_reservation() -> None:
     stores = Stores(["n1"])
     stores.add_job("cats", window(0, 1, "n1"), gpus=1)

@@ -7,14 +7,14 @@ import pytest
 from tranche.live.forecasts import Forecasts
 from tranche.live.settings import ControllerSettings
 from tranche.planner import Planner
-from tranche.planner.estimates import Estimate
+from tranche.planner.pieces import Pieces
 from tranche.policies import get_policy
 
 
 @dataclass
 class Stopwatch:
     takes: float
-    """A forecast."""
+    """A piece of a forecast."""
     now: float = 0.0
 
     def __call__(self) -> float:
@@ -22,14 +22,16 @@ class Stopwatch:
 
 
 class Slow(Planner):
-    def __init__(self, watch: Stopwatch) -> None:
+    def __init__(self, watch: Stopwatch, pieces: int = 1) -> None:
         super().__init__(get_policy("chunk"))
-        self.watch, self.made = watch, 0
+        self.watch, self.made, self.pieces = watch, 0, pieces
 
-    def forecast(self, now: float) -> dict[str, Estimate]:
+    def forecasting(self, now: float) -> Pieces[None]:
+        for _ in range(1, self.pieces):
+            self.watch.now += self.watch.takes
+            yield
         self.watch.now += self.watch.takes
         self.made, self.rehearsals = self.made + 1, 30
-        return {}
 
 
 @pytest.mark.parametrize(("takes", "rehearsals"), [(0.001, 30), (0.018, 5), (0.25, 0)])
@@ -77,3 +79,20 @@ def test_it_waits_for_a_quiet_moment_but_not_for_ever() -> None:
         made += [tenth / 10] * (planner.made - before)
     assert made == pytest.approx([12.0, 14.1, 15.2], abs=0.11)
     assert forecasts.next_due == float("inf")
+
+
+def test_it_stands_still_for_no_longer_than_a_piece_and_then_lets_others_have_as_long() -> None:
+    watch, took = Stopwatch(0.001), list[float]()
+    planner = Slow(watch, pieces=100)
+    forecasts = Forecasts(planner, ControllerSettings(forecast_piece_seconds=0.003), watch, took.append)
+    stood, others = [], 0.0
+    while not planner.made:
+        before = watch.now
+        forecasts.refresh(watch.now)
+        stood.append(watch.now - before)
+        if not planner.made:
+            others += forecasts.next_due - watch.now
+            watch.now = forecasts.next_due
+    assert max(stood) == pytest.approx(0.003)
+    assert took == [pytest.approx(0.1)]
+    assert others == pytest.approx(0.1, abs=0.003)

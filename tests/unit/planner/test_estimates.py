@@ -1,7 +1,19 @@
 """Estimates where not everything is rehearsed."""
 
 from builders import job, node, planner, worker
-from tranche.planner import JobSubmitted, Planner, estimates
+from tranche.planner import (
+    Event,
+    JobRemoved,
+    JobSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    Planner,
+    SiteRemoved,
+    WorkerEnded,
+    WorkerStarted,
+    estimates,
+)
+from tranche.planner.pieces import at_once
 from tranche.planner.rehearsals import rehearse
 from tranche.policies import QueuePolicy
 
@@ -31,11 +43,37 @@ def test_a_job_whose_end_was_not_rehearsed_gets_the_fluid_estimate_from_there() 
     assert rehearsal.cut_short
     assert 0 < len(rehearsal.completions) < 10
     assert isinstance(p.policy, QueuePolicy)
-    found = estimates._rehearsed(rehearsal, p.policy)
+    found = at_once(estimates._rehearsed(rehearsal, p.policy))
     whole = p.forecast(0.0)
     assert {key: round(one.completion, 6) for key, one in found.items()} == {
         key: round(one.completion, 6) for key, one in whole.items()
     }
+
+
+def test_what_happens_between_the_pieces_of_a_forecast_does_not_count_before_the_next_one() -> None:
+    def fresh() -> Planner:
+        p = planner("chunk", [node("n1"), node("n2", site="far")])
+        p.handle_all([JobSubmitted(job(f"j{i:03}", seconds=100.0 + i, chunks=2)) for i in range(30)], 0.0)
+        return p
+
+    p = fresh()
+    runs = [(key, attempt) for key, state in p.cluster.jobs.items() for attempt in state.runs]
+    happens: list[Event] = [
+        *(WorkerStarted(*run, 1.0) for run in runs),
+        NodeChanged(node("n3")),
+        JobSubmitted(job("late", seconds=1.0)),
+        WorkerEnded(*runs[0], "Succeeded", 2.0),
+        JobRemoved("default/j029"),
+        NodeRemoved("n2"),
+        SiteRemoved("far"),
+    ]
+    pieces = 0
+    for _ in p.forecasting(0.0):
+        pieces += 1
+        if happens:
+            p.handle(happens.pop(0), 2.0)
+    assert pieces > 60
+    assert p.estimates == fresh().forecast(0.0)
 
 
 def test_a_job_that_can_never_run_has_no_estimate() -> None:

@@ -1,0 +1,14 @@
+"""Copies of the planner's state for planners on paper: thousands at a time, while everything else waits."""
+
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def shallow_copy(original: T) -> T:
+    """A shallow copy of a dataclass with slots, several times as fast as `copy.copy`."""
+    kind: Any = type(original)
+    made = object.__new__(kind)
+    for name in kind.__slots__:
+        setattr(made, name, getattr(original, name))
+    return made  # type: ignore[no-any-return]

@@ -1,0 +1,62 @@
+"""The collector looks at what is new only, and what becomes garbage in rings is found all the same."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from tranche.live import garbage
+
+
+class Ring:
+    """Holds itself, so that counting references does not find it."""
+
+    def __init__(self) -> None:
+        self.self = self
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def tended(rounds: int, held: list[Ring], let_go_after: int) -> list[bool]:
+    """Whether a ring is still there at each pause, if it is let go of in one of them."""
+    known, there = weakref.ref(held[0]), list[bool]()
+
+    async def sleep(seconds: float) -> None:
+        there.append(known() is not None)
+        if len(there) == let_go_after:
+            held.clear()
+        if len(there) == rounds:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(garbage.tend(asyncio.sleep(0), sleep))
+    return there
+
+
+def test_nothing_that_is_held_is_looked_at_twice() -> None:
+    counts = list[int]()
+
+    async def sleep(seconds: float) -> None:
+        counts.append(gc.get_freeze_count())
+        if len(counts) == 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(garbage.tend(asyncio.sleep(0), sleep))
+    assert min(counts) > 10_000
+    assert gc.get_threshold()[2] == garbage.NEVER
+
+
+def test_a_ring_that_was_set_aside_before_it_was_garbage_is_found_when_everything_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage, "ROUNDS", 4)
+    assert tended(6, [Ring()], let_go_after=2) == [True, True, True, True, False, False]
