@@ -7,7 +7,7 @@ SIDE_BY_SIDE ?= 3
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -100,9 +100,14 @@ results: setup  ## tables and pictures of docs/results.md (half an hour)
 pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a run of a minute and a half
 	$(BIN)/python benchmarks/dashboard_pictures.py
 
-generate: control-plane  ## CRDs and chart files from the pydantic models and the API server's own schemas
+docs: setup  ## these pages as build/docs/index.html, and whether they hold: links, commands, doctests
+	@PYTHONPATH=tests $(BIN)/python -m sites build/docs
+	$(BIN)/python -m pytest --quiet tests/unit/docs
+
+generate: control-plane  ## CRDs, chart files and docs/reference from the models, the API server's own schemas and the code
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
 	PYTHONPATH=observability $(BIN)/python -m tranche_observability
+	PYTHONPATH=references $(BIN)/python -m tranche_references
 
 sbom: setup  ## what the images hold of Python, as CycloneDX: build/sbom.cdx.json
 	@PYTHONPATH=tests $(BIN)/python -m image_tools sbom build/sbom.cdx.json
@@ -118,6 +123,8 @@ lock: setup  ## new versions into requirements/*.txt
 		--no-annotate --extra report --extra dask --group dev --group examples pyproject.toml -o requirements/dev.txt
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate --group image -o requirements/image.txt
+	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
+		--no-annotate --group docs -o requirements/docs.txt
 	for name in torch tensorflow; do build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade \
 		--python-version 3.11 --no-header --no-annotate --group $$name -o requirements/examples-$$name.txt || exit; done
 	echo hatchling | build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 \

@@ -1,4 +1,4 @@
-"""hadolint and cyclonedx-py, pinned by requirements/image.txt, in an environment of their own beside the binaries.
+"""hadolint and cyclonedx-py (requirements/image.txt), Sphinx (docs.txt): environments of their own beside the binaries.
 
 ``python -m image_tools sbom FILE`` writes the bill of materials of both images (``make sbom``).
 """
@@ -15,17 +15,17 @@ from pathlib import Path
 from tranche_testcluster.binaries import cache_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = ROOT / "requirements" / "image.txt"
 
 
-def tool(name: str) -> Path:
-    """A program of the environment, which is made when it is asked for first.
+def tool(name: str, group: str = "image") -> Path:
+    """A program of the environment of a group of requirements, which is made when it is asked for first.
 
     Raises:
         CalledProcessError: pip cannot install what is locked.
     """
-    versions = LOCK.read_bytes() + sys.version.encode()
-    folder = cache_folder() / f"image-tools-{blake2b(versions, digest_size=6).hexdigest()}"
+    locked = ROOT / "requirements" / f"{group}.txt"
+    versions = locked.read_bytes() + sys.version.encode()
+    folder = cache_folder() / f"{group}-tools-{blake2b(versions, digest_size=6).hexdigest()}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -33,7 +33,7 @@ def tool(name: str) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             venv.create(folder, with_pip=True)
             pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-            subprocess.run([*pip, "install", "--quiet", "--require-hashes", "-r", str(LOCK)], check=True)
+            subprocess.run([*pip, "install", "--quiet", "--require-hashes", "-r", str(locked)], check=True)
             (folder / ".installed").touch()
     return folder / "bin" / name
 

@@ -9,9 +9,10 @@ from tranche_operator.metrics import OperatorMetrics
 _HEAD = """\
 # Metrics
 
-Generated from the registries by `make generate`; do not edit. `tranche scheduler` serves them at `/metrics` on the port
-of the extender (10262), `tranche-operator` at `/metrics` on `--health-port`. Labels are bounded: namespaces, sites,
-reasons; no series has a job's name.
+Generated from the registries by `make generate`; do not edit. Both programs serve them at `/metrics`: in the chart
+`tranche scheduler` on port 10264 (`--metrics-port`; on loopback also with the extender, 10262), and `tranche-operator`
+on 8081 (`--health-port`). The ServiceMonitor covers both. Labels are bounded: namespaces, sites, reasons; no series has
+a job's name.
 
 A replica of the scheduler that does not lead has the metrics of extender, watches and sites; those of the planner and
 of jobs that end are the leader's alone, from when it took over. Histograms of jobs have 20 buckets that double from 1 s

@@ -6,7 +6,14 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("tranche", "tranche_operator", "tranche_worker", "tranche_testcluster", "tranche_observability")
+PACKAGES = (
+    "tranche",
+    "tranche_operator",
+    "tranche_worker",
+    "tranche_testcluster",
+    "tranche_observability",
+    "tranche_references",
+)
 
 
 def room(module: str) -> str | None:

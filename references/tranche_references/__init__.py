@@ -1,0 +1,1 @@
+"""Pages of docs/reference, generated from what they describe; no part of the product."""

@@ -1,0 +1,19 @@
+"""Tables in Markdown."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; what would end a cell is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(_escaped, line))} |\n" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def cell(value: object) -> str:
+    """A value as YAML would be written on one line."""
+    return f"`{json.dumps(value, ensure_ascii=False)}`"

@@ -1,0 +1,81 @@
+"""Reference of the chart's values: what the comments in values.yaml say, and what its schema allows."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tranche_references.tables import cell, table
+
+_HEAD = """\
+# Values of the chart
+
+Generated from `helm/tranche/values.yaml` and `values.schema.json` by `make generate`; do not edit. A value that is not
+listed is refused by name. Where to begin: [installing.md](../installing.md#values).
+"""
+
+
+def values_page(chart: Path) -> str:
+    """The text of docs/reference/values.md.
+
+    Raises:
+        KeyError: if a value has no comment, or is not in the schema.
+    """
+    text = (chart / "values.yaml").read_text(encoding="utf-8")
+    schema = json.loads((chart / "values.schema.json").read_text(encoding="utf-8"))
+    meanings = dict(comments(text))
+    rows = []
+    for path, value in _leaves(yaml.safe_load(text), meanings):
+        rows.append((f"`{path}`", _type(_find(schema, path), schema), cell(value), meanings[path]))
+    return "\n".join([_HEAD, table(("value", "type", "default", "meaning"), rows)])
+
+
+def comments(text: str) -> Iterator[tuple[str, str]]:
+    """Path and meaning of every value that has a comment ``# --``."""
+    above: list[tuple[int, str]] = []
+    said = ""
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if match := re.match(r"\s*# -- (.*)", line):
+            said = match[1]
+        elif match := re.match(r"\s*([\w.-]+):", line):
+            above = [*(one for one in above if one[0] < indent), (indent, match[1])]
+            if said:
+                yield ".".join(name for _, name in above), said
+            said = ""
+
+
+def _leaves(values: Mapping[str, Any], meanings: Mapping[str, str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if path not in meanings and isinstance(value, dict):
+            yield from _leaves(value, meanings, f"{path}.")
+        else:
+            yield path, value
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    reference = schema.get("$ref")
+    return root["definitions"][reference.rpartition("/")[2]] if reference else schema
+
+
+def _find(root: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = root
+    for name in path.split("."):
+        found = _resolved(found["properties"][name], root)
+    return found
+
+
+def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    schema = _resolved(schema, root)
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    if ways := schema.get("oneOf") or schema.get("anyOf"):
+        return " or ".join(_type(way, root) for way in ways)
+    words = schema.get("type", "any")
+    if words == "array":
+        return f"list of {_type(schema.get('items', {}), root)}"
+    return " or ".join(words) if isinstance(words, list) else str(words)

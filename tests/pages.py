@@ -1,0 +1,121 @@
+"""The pages of README and docs, as what they hold: blocks, commands, words in code, links, headings."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).resolve().parents[1]
+SHELL = "sh"
+"""Language of blocks that are commands and nothing else."""
+CONSOLE = "console"
+"""Language of blocks with commands behind ``$`` and what they print."""
+_PARSER = MarkdownIt("commonmark").enable("table")
+
+
+def pages() -> list[Path]:
+    """README, CHANGELOG and everything under docs."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code."""
+
+    page: Path
+    line: int
+    """Of the page, from 1."""
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def commands(self) -> list[str]:
+        """The command lines, continued ones as one line; a here-document belongs to its command."""
+        text = self.text
+        if self.language == CONSOLE:
+            text = "\n".join(line[2:] for line in text.splitlines() if line.startswith("$ "))
+        elif self.language != SHELL:
+            return []
+        found: list[str] = []
+        end = None
+        for line in text.replace("\\\n", " ").splitlines():
+            if end is not None:
+                found[-1] += f"\n{line}"
+                end = None if line == end else end
+            elif line.strip() and not line.lstrip().startswith("#"):
+                found.append(line.strip())
+                end = match[1] if (match := re.search(r"<<'?(\w+)'?", line)) else None
+        return found
+
+
+def blocks(page: Path) -> list[Block]:
+    """All blocks of code of a page; indented ones are commands if they look like it."""
+    found = []
+    for token in _PARSER.parse(page.read_text(encoding="utf-8")):
+        if token.type == "fence":
+            found.append(Block(page, (token.map or [0])[0] + 1, token.info.strip(), token.content))
+        elif token.type == "code_block":
+            shell = re.match(r"(tranche|kubectl|helm|make|python|curl|pytest) ", token.content)
+            found.append(Block(page, (token.map or [0])[0] + 1, SHELL if shell else "", token.content))
+    return found
+
+
+def _inline(page: Path) -> Iterator[Token]:
+    for token in _PARSER.parse(page.read_text(encoding="utf-8")):
+        yield from token.children or ()
+
+
+def words_in_code(page: Path) -> list[str]:
+    """What stands between backquotes in sentences and tables."""
+    return [" ".join(token.content.split()) for token in _inline(page) if token.type == "code_inline"]
+
+
+def targets(page: Path) -> list[str]:
+    """Where links and pictures lead."""
+    found = [token.attrs.get("href") or token.attrs.get("src") for token in _inline(page)]
+    return [str(target) for target in found if target]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub and MyST make them."""
+    tokens = _PARSER.parse(page.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for opening, inline in pairwise(tokens):
+        if opening.type == "heading_open":
+            text = "".join(child.content for child in inline.children or ())
+            found.add(re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-"))
+    return found
+
+
+def words(command: str) -> list[list[str]]:
+    """The simple commands of a line, without redirections, comments and variables set before them."""
+    lexer = shlex.shlex(command.partition("\n")[0], posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    simple: list[list[str]] = [[]]
+    skip = False
+    for word in lexer:
+        if word in ("|", "&&", ";", "||", "&"):
+            simple.append([])
+        elif word and set(word) <= set("<>"):
+            skip = True
+        elif skip:
+            skip = False
+        else:
+            simple[-1].append(word)
+    return [_without_variables(one) for one in simple if one]
+
+
+def _without_variables(command: Sequence[str]) -> list[str]:
+    at = next((i for i, word in enumerate(command) if not re.match(r"[A-Z_]+=", word)), len(command))
+    return list(command[at:])

@@ -1,0 +1,72 @@
+"""docs/reference says what the code says."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tranche.kube.manifest_files import differences
+from tranche.policies import POLICIES
+from tranche_references.__main__ import generated_files, main
+from tranche_references.commands import commands_page
+from tranche_references.definitions import definition_page
+from tranche_references.policies import policies_page
+from tranche_references.values import comments, values_page
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_committed_pages_are_what_the_code_generates() -> None:
+    assert differences(generated_files(ROOT), ROOT) == [], "make generate"
+
+
+def test_a_page_that_was_edited_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(tmp_path)]) == 0
+    edited = tmp_path / "docs/reference/site.md"
+    edited.write_text(edited.read_text().replace("One way", "Both ways"))
+    assert main(["--root", str(tmp_path), "--check"]) == 1
+    assert "site.md: 1 lines to add, 1 to remove" in capsys.readouterr().out
+
+
+def test_a_field_is_listed_with_type_default_and_meaning() -> None:
+    page = definition_page(ROOT / "manifests/crds/sites.yaml")
+    assert '| `tier` | `Edge` or `Cloud` | `"Edge"` | Edge: near the data, few nodes. Cloud: far, many nodes. |' in page
+    assert (
+        "| `nodeSelector` | map to string | required | Labels of the site's nodes. A node belongs to one site. |"
+        in page
+    )
+
+
+def test_every_field_of_a_specification_has_a_meaning() -> None:
+    for name in ("sites", "trainingjobs"):
+        page = definition_page(ROOT / f"manifests/crds/{name}.yaml")
+        (specification,) = [part for part in page.split("\n## ") if part.startswith("spec\n")]
+        table = specification.partition("\n### ")[0]
+        rows = [line for line in table.splitlines() if line.startswith("| `")]
+        assert len(rows) > 5
+        assert [row for row in rows if row.endswith("|  |")] == []
+
+
+def test_a_value_without_a_comment_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "values.schema.json").write_text('{"properties": {"a": {"type": "integer"}}}')
+    (tmp_path / "values.yaml").write_text("# -- What it is.\na: 1\n")
+    assert "| `a` | integer | `1` | What it is. |" in values_page(tmp_path)
+    (tmp_path / "values.yaml").write_text("a: 1\n")
+    with pytest.raises(KeyError, match="a"):
+        values_page(tmp_path)
+
+
+def test_comments_are_of_the_value_below_them() -> None:
+    text = "a:\n  # -- First.\n  b: 1\n  c:\n    # -- Second.\n    d: 1\n# -- Third.\ne: 2\n"
+    assert dict(comments(text)) == {"a.b": "First.", "a.c.d": "Second.", "e": "Third."}
+    assert yaml.safe_load(text)
+
+
+def test_every_command_and_every_policy_is_listed() -> None:
+    commands, policies = commands_page(), policies_page()
+    for path in ("tranche simulate", "tranche scheduler", "tranche-operator", "kubectl tranche whatif"):
+        assert f"## {path}\n" in commands
+    assert "--server-idle-seconds" in commands
+    for name, policy in POLICIES.items():
+        assert f"## {name}\n" in policies
+        assert policy.source in policies

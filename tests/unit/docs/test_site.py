@@ -1,0 +1,57 @@
+"""The pages build without a warning, and need nothing from elsewhere."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sites import build, main
+
+ROOT = Path(__file__).resolve().parents[3]
+LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*\bsrc="([^"]+)"|<link[^>]*rel="stylesheet"[^>]*href="([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    answer = build(ROOT / "docs", folder)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr == ""
+    return folder
+
+
+def test_every_page_is_built(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
+    built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
+    assert pages <= built
+
+
+def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for match in LOADED.finditer(page.read_text(encoding="utf-8")):
+            assert not re.match(r"(https?:)?//", match[1] or match[2]), page
+
+
+def test_files_of_the_repository_are_named_by_their_path(site: Path) -> None:
+    page = (site / "installing.html").read_text(encoding="utf-8")
+    assert "manifests/kind/job.yaml" in page
+    assert "_downloads" not in page
+
+
+def test_a_broken_link_and_a_page_that_nobody_lists_are_warnings(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    shutil.copy(ROOT / "docs/conf.py", docs)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (docs / "index.md").write_text("# Title\n\n[there](nowhere.md)\n")
+    (docs / "alone.md").write_text("# Alone\n")
+    answer = build(docs, tmp_path / "site")
+    assert answer.returncode == 1
+    assert "'nowhere.md'" in answer.stderr
+    assert "isn't included in any toctree" in answer.stderr
+
+
+def test_the_command_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert capsys.readouterr().err == "usage: python -m sites FOLDER\n"

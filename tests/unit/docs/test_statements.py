@@ -1,0 +1,70 @@
+"""What the pages say of ports, versions and sizes is what chart and code have."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from pages import ROOT, blocks, pages
+from tranche.kube.resources import SiteObject, TrainingJob
+
+DEPLOYMENTS = "".join((ROOT / f"helm/tranche/templates/{n}.yaml").read_text() for n in ("scheduler", "operator"))
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_ports_on_pages_are_ports_of_the_chart() -> None:
+    ports = set(re.findall(r"containerPort: (\d+)", DEPLOYMENTS)) | set(re.findall(r"--\S*port=(\d+)", DEPLOYMENTS))
+    assert {"10262", "10263", "10264", "10265", "8081"} <= ports
+    for page in pages():
+        said = set(re.findall(r"\b(?:1026\d|808\d)\b", page.read_text(encoding="utf-8")))
+        assert said <= ports, page
+
+
+def test_versions_on_pages_are_those_that_are_tested() -> None:
+    builds = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "testcluster").rglob("*.py"))
+    for page in ("README.md", "docs/compatibility.md"):
+        said = re.findall(r"\b1\.3\d\.\d+\b", text(page))
+        assert said, page
+        assert all(version in builds for version in said), page
+
+
+def test_pythons_on_pages_are_those_of_the_package() -> None:
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    assert project["requires-python"] == ">=3.11,<3.14"
+    assert "Python 3.11–3.13" in text("README.md")
+
+
+def test_every_job_and_site_on_a_page_can_be_read() -> None:
+    kinds: dict[str, type[TrainingJob | SiteObject]] = {"TrainingJob": TrainingJob, "Site": SiteObject}
+    seen = []
+    for page in pages():
+        for block in blocks(page):
+            if block.language != "yaml":
+                continue
+            for document in yaml.safe_load_all(block.text):
+                if isinstance(document, dict) and document.get("kind") in kinds:
+                    kinds[document["kind"]].model_validate(document)
+                    seen.append(document["kind"])
+    assert set(seen) == set(kinds)
+
+
+def test_every_page_is_listed_for_who_reads_it_elsewhere() -> None:
+    listed = text("docs/index.md")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.stem == "index" or f"]({page.name})" in listed, page.name
+    for page in (ROOT / "docs/reference").glob("*.md"):
+        assert f"](reference/{page.name})" in listed, page.name
+
+
+def decisions() -> list[Path]:
+    return sorted((ROOT / "docs/decisions").glob("0*.md"))
+
+
+def test_every_decision_is_listed() -> None:
+    listed = text("docs/decisions/README.md")
+    for page in decisions():
+        assert f"({page.name})" in listed, page.name

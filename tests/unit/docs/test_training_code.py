@@ -1,0 +1,68 @@
+"""The programs on docs/training-code.md: the first one trains, the others ask only for what exists."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import tranche_worker
+from pages import ROOT, Block, blocks
+from tranche_worker import Assignment, Session
+
+PROGRAMS = [block for block in blocks(ROOT / "docs/training-code.md") if block.language == "python"]
+
+
+def test_the_program_for_chunks_trains_every_batch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        "JOB": "default/cats",
+        "ATTEMPT": "1",
+        "CHUNKS": "2,0",
+        "CHUNK_COUNT": "3",
+        "EPOCHS": "1",
+        "BATCHES": "2",
+        "CHECKPOINT_DIR": str(tmp_path),
+        "TERMINATION_LOG": str(tmp_path / "log"),
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(f"TRANCHE_{name}", value)
+    seen: list[tuple[int, int] | str] = []
+    names = {
+        **vars(tranche_worker),
+        "train": lambda chunk, batch: seen.append((chunk, batch)),
+        "save": lambda: seen.append("saved"),
+        "sys": __import__("sys"),
+    }
+    with pytest.raises(SystemExit) as left:
+        exec(compile(PROGRAMS[0].text, "training-code.md", "exec"), names)
+    assert left.value.code == tranche_worker.EXIT_DONE
+    assert seen == [(2, 0), (2, 1), (0, 0), (0, 1), "saved"]
+    assert json.loads((tmp_path / "log").read_text()) == {"2": 2, "0": 2}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_program_asks_sessions_and_assignments_for_what_they_have(program: Block) -> None:
+    names = ("session", "mine")
+    asked = [
+        (node.value.id, node.attr)
+        for node in ast.walk(ast.parse(program.text))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
+    ]
+    assert asked
+    for name, attribute in asked:
+        assert hasattr(made(name), attribute), f"{name}.{attribute}"
+
+
+def made(name: str) -> object:
+    """One of them, for attributes that are set when it is made."""
+    mine = Assignment(
+        job="a/b",
+        attempt=1,
+        chunks=(),
+        chunk_count=0,
+        epochs=1,
+        batches_per_chunk=1,
+        resume={},
+        checkpoint_directory=Path("/nowhere"),
+    )
+    return Session(mine) if name == "session" else mine
