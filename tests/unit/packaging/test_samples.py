@@ -1,0 +1,26 @@
+"""Samples are jobs that are planned."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tranche.kube.converts import to_job
+from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.resources import TrainingJob
+from tranche.planner.arrivals import objection
+from tranche.policies import get_policy
+
+SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_sample_is_a_job_that_the_planner_plans(path: Path) -> None:
+    text = path.read_text()
+    counted = "cpu" if "gpuResource: cpu" in text else GPU_RESOURCE
+    for body in yaml.safe_load_all(text):
+        if body["kind"] != "TrainingJob":
+            continue
+        created = {"namespace": "default", "uid": "u", "creationTimestamp": "2026-11-22T00:00:00Z"}
+        job = to_job(TrainingJob.model_validate({**body, "metadata": {**body["metadata"], **created}}), counted)
+        assert objection(get_policy("chunk"), job) is None
