@@ -89,7 +89,7 @@ bench-live: control-plane  ## completion times on a real control plane, beside t
 	$(BIN)/python benchmarks/live_jct.py
 
 browser:  ## Chromium for the tests of the web page (Debian, as root)
-	apt-get install --yes --no-install-recommends chromium
+	@command -v chromium || (apt-get update --quiet && apt-get install --yes --no-install-recommends chromium)
 
 screenshots: control-plane  ## pictures of the web page in docs/pictures, from a running demo
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_pictures.py
