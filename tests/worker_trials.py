@@ -315,6 +315,9 @@ class _Run:
         if process.role == "ps":
             self._tell(ParameterServerLost(KEY, 0, attempt))
             return
+        if code == 0 and (process.role, process.stopped) in self.stopped:  # it was done already: stop another one
+            self.stopped.remove((process.role, process.stopped))
+            self.due.insert(0, (0.0, process.role, process.stopped))
         self.endings[code] += 1
         message = process.folder / "termination-log"
         told = {int(c): float(b) for c, b in json.loads(message.read_text()).items()} if message.exists() else None

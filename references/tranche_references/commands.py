@@ -28,6 +28,7 @@ def commands_page() -> str:
     parts = [_HEAD]
     for name, program in PROGRAMS.items():
         for path, command in _tree(name, program):
+            command._help_option = None  # click keeps the one of the first context, whatever that called it
             context = command.make_context(
                 path, [], resilient_parsing=True, max_content_width=WIDTH, terminal_width=WIDTH
             )
