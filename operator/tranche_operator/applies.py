@@ -118,8 +118,6 @@ class Applier:
             ApiError: the first failure, when everything has been tried; at once if the API server cannot be reached.
         """
         run = _Pass(observed)
-        if not any(isinstance(action, WriteStatus) for action in actions):
-            self._memory.unwritten.pop(run.key, None)
         for kind, group in itertools.groupby(actions, key=type):
             if kind is CreatePod:
                 created = [action for action in group if isinstance(action, CreatePod)]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from tranche_operator import endings
+from tranche_operator.actions import WriteStatus
 from tranche_operator.applies import Applier
 from tranche_operator.leisures import Leisure, split
 from tranche_operator.memories import Memory
@@ -52,6 +53,9 @@ class Controller:
         if observed.job is not None:
             unwanted = endings.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
             self._memory.keep_refusals(key, {pod.name for pod in unwanted})
-        now, later = split(observed, reconcile(observed, self._settings, self._clock()))
+        actions = reconcile(observed, self._settings, self._clock())
+        if not any(isinstance(action, WriteStatus) for action in actions):
+            self._memory.unwritten.pop(key, None)
+        now, later = split(observed, actions)
         self._leisure.put(observed, later)
         return await self._applier.apply(observed, now)

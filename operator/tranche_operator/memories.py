@@ -27,7 +27,7 @@ class Memory:
     """UID of the job whose Service was seen, and when on the monotonic clock."""
     waits: dict[str, Wait] = field(default_factory=dict)
     unwritten: dict[str, datetime] = field(default_factory=dict)
-    """Since when a status may be written that did not have to be at once."""
+    """Until when a status that need not be written at once may wait."""
     next_turn: datetime | None = None
     """When the next event of a waiting job has its place."""
 

@@ -1,10 +1,9 @@
 """``python -m tranche_references``: write the pages of docs/reference; ``--check``: only compare."""
 
-import argparse
 import sys
 from pathlib import Path
 
-from tranche.kube.manifest_files import differences, write_files
+from tranche.kube.manifest_files import write_or_compare
 from tranche_references.commands import commands_page
 from tranche_references.definitions import definition_page
 from tranche_references.policies import policies_page
@@ -28,18 +27,7 @@ def generated_files(root: Path) -> dict[Path, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write or compare, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tranche_references", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a committed page differs")
-    parser.add_argument("--root", type=Path, default=REPOSITORY, help="repository to write to")
-    options = parser.parse_args(arguments)
-    files = generated_files(options.root)
-    if not options.check:
-        write_files(files)
-        sys.stdout.write(f"{len(files)} pages written\n")
-        return 0
-    found = differences(files, options.root)
-    sys.stdout.write("".join(f"{line}\n" for line in found))
-    return 1 if found else 0
+    return write_or_compare(generated_files, REPOSITORY, "python -m tranche_references", __doc__, "page", arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
+from tranche.kube.clients import ApiError
+
 T = TypeVar("T")
+AUTHENTICATION = "authentication.k8s.io/v1"
 
 
 class BusyError(Exception):
@@ -20,6 +25,27 @@ class Requests(Protocol):
 
     async def request(self, method: str, path: str, *, body: object | bytes | None = None) -> dict[str, object]:
         """Send and return the answer's object."""
+
+
+async def ask(client: Requests, api: str, kind: str, spec: object, form: type[T]) -> T:
+    """What the API server says to a review.
+
+    Args:
+        client: Of the API server.
+        api: Group and version, such as ``authentication.k8s.io/v1``.
+        kind: Such as TokenReview.
+        spec: Of the review.
+        form: What the answer is read as.
+
+    Raises:
+        ApiError: if it refuses, does not answer, or answers something else.
+    """
+    body = {"apiVersion": api, "kind": kind, "spec": spec}
+    answer = await client.request("POST", f"/apis/{api}/{kind.lower()}s", body=body)
+    try:
+        return msgspec.convert(answer, form)
+    except msgspec.ValidationError as error:
+        raise ApiError(502, "Malformed", f"{kind}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tranche.extender.reviews import Bounds, Requests, Reviews
-from tranche.kube.clients import ApiError
+from tranche.extender.reviews import AUTHENTICATION, Bounds, Requests, Reviews, ask
 from tranche.kube.names import REPORT_AUDIENCE
 
-PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 LONGEST_TOKEN = 16 * 2**10
 """Bytes; service-account tokens have one or two thousand."""
 TRUSTED_SECONDS = 300.0
@@ -74,16 +72,8 @@ class TokenReviewer:
         return await self._reviews.find(token.encode(errors="replace"), lambda: self._ask(token))
 
     async def _ask(self, token: str) -> Bearer | None:
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [REPORT_AUDIENCE]},
-        }
-        answer = await self._client.request("POST", PATH, body=body)
-        try:
-            status = msgspec.convert(answer, _Review).status
-        except msgspec.ValidationError as error:
-            raise ApiError(502, "Malformed", f"TokenReview: {error}") from error
+        spec = {"token": token, "audiences": [REPORT_AUDIENCE]}
+        status = (await ask(self._client, AUTHENTICATION, "TokenReview", spec, _Review)).status
         if not status.authenticated or REPORT_AUDIENCE not in status.audiences:
             return None
         return _bearer(status.user)

@@ -3,8 +3,10 @@
 The chart must work alone, and Helm reads nothing outside its folder; so they are in ``helm/tranche/files`` too.
 """
 
+import argparse
 import difflib
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,41 @@ def write_files(files: Mapping[Path, str]) -> None:
 def differences(files: Mapping[Path, str], root: Path) -> list[str]:
     """For each file that holds something else, a summary: its name, the lines added and removed, the first of them."""
     return [summary for path, text in files.items() if (summary := _difference(path, text, root))]
+
+
+def write_or_compare(
+    generate: Callable[[Path], Mapping[Path, str]],
+    repository: Path,
+    program: str,
+    description: str | None,
+    what: str,
+    arguments: list[str] | None,
+) -> int:
+    """The command line of a generator that needs no cluster: write its files or, with ``--check``, only compare.
+
+    Args:
+        generate: What every file should hold, in a repository.
+        repository: Default of ``--root``.
+        program: As it is called.
+        description: For ``--help``.
+        what: The files are called, such as ``page``.
+        arguments: Default: of the process.
+
+    Returns:
+        The exit code.
+    """
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--check", action="store_true", help=f"write nothing; exit 1 if a committed {what} differs")
+    parser.add_argument("--root", type=Path, default=repository, help="repository to write to")
+    options = parser.parse_args(arguments)
+    files = generate(options.root)
+    if not options.check:
+        write_files(files)
+        sys.stdout.write(f"{len(files)} {what}s written\n")
+        return 0
+    found = differences(files, options.root)
+    sys.stdout.write("".join(f"{line}\n" for line in found))
+    return 1 if found else 0
 
 
 def _difference(path: Path, wanted: str, root: Path) -> str:

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tranche.extender.reviews import Bounds, Requests, Reviews
-from tranche.kube.clients import ApiError
+from tranche.extender.reviews import AUTHENTICATION, Bounds, Requests, Reviews, ask
 
 AUDIENCE = "page.tranche.dev"
 """Of tokens that are worth a look at this page and nothing else, as ``kubectl create token --audience`` makes them."""
@@ -21,8 +20,7 @@ LONGEST_TOKEN = 16 * 2**10
 """Bytes; those of some identity providers have several thousand."""
 TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_once=8, longest_line=200)
 RIGHTS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=50_000, at_once=16, longest_line=20_000)
-AUTHENTICATION = "/apis/authentication.k8s.io/v1/tokenreviews"
-AUTHORIZATION = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+AUTHORIZATION = "authorization.k8s.io/v1"
 GROUP = "tranche.dev"
 
 
@@ -117,23 +115,13 @@ class Doorkeeper:
     async def _review(self, token: str) -> User | None:
         """With our audience, or else with the API server's own."""
         for spec in ({"token": token, "audiences": [AUDIENCE]}, {"token": token}):
-            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-            status = _convert(await self._client.request("POST", AUTHENTICATION, body=body), _TokenReview).status
+            status = (await ask(self._client, AUTHENTICATION, "TokenReview", spec, _TokenReview)).status
             # An authenticator that knows no audiences names none; its token then is good for the API server only.
             meant = AUDIENCE in status.audiences if "audiences" in spec else True
-            user: User = status.user
-            if status.authenticated and meant and user.username:
-                return user
+            if status.authenticated and meant and status.user.username:
+                return status.user
         return None
 
     async def _access(self, spec: dict[str, Any]) -> bool | None:
-        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        status = _convert(await self._client.request("POST", AUTHORIZATION, body=body), _AccessReview).status
+        status = (await ask(self._client, AUTHORIZATION, "SubjectAccessReview", spec, _AccessReview)).status
         return True if status.allowed and not status.denied else None
-
-
-def _convert(answer: object, kind: Any) -> Any:
-    try:
-        return msgspec.convert(answer, kind)
-    except msgspec.ValidationError as error:
-        raise ApiError(502, "Malformed", f"{kind.__name__.strip('_')}: {error}") from error

@@ -1,13 +1,17 @@
 """What nobody waits for is done later, and once."""
 
 import asyncio
+from datetime import timedelta
 
 from jumping_loops import JumpingLoop, run
-from operator_objects import observed, pod, training_job
+from operator_objects import NOW, observed, pod, training_job
 from tranche.kube.clients import ApiError
-from tranche_operator.actions import Action, DeletePod, EvictPod, ReleasePod
+from tranche_operator.actions import Action, DeletePod, EvictPod, ReleasePod, RequeueAfter
+from tranche_operator.applies import Applier
 from tranche_operator.leisures import Leisure, split
+from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed
+from tranche_operator.settings import Settings
 
 OVER, RUNS = pod(0, 1, phase="Succeeded"), pod(1, 2)
 RELEASE = ReleasePod(OVER.name, OVER.uid, OVER.finalizers)
@@ -73,3 +77,11 @@ def test_much_of_it_is_done_side_by_side() -> None:
         await asyncio.wait([serving])
 
     run(main)
+
+
+def test_what_is_done_at_leisure_does_not_put_off_a_status_that_waits() -> None:
+    memory, settings, seen = Memory(), Settings(), observed(training_job())
+    assert memory.pause_of(seen.key, settings, NOW) == settings.status_settle
+    applier = Applier(None, memory, None, settings, lambda: NOW)  # type: ignore[arg-type]
+    asyncio.run(applier.apply(seen, [RequeueAfter(9.0)]))
+    assert memory.pause_of(seen.key, settings, NOW + timedelta(seconds=settings.status_settle)) == 0.0
