@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 50
 """For each so many things that wait, one more is done side by side."""
+REMEMBERED_SECONDS = 10.0
+"""So long what was done is not done again: who asks for it has looked before, or a moment after."""
 
 
 def split(observed: Observed, actions: Iterable[Action]) -> tuple[list[Action], list[Action]]:
@@ -59,14 +61,20 @@ class Leisure:
         self._delay = delay
         self._clock = clock
         self._waiting: dict[tuple[str, Action], tuple[float, Observed]] = {}
+        self._done: dict[tuple[str, Action], float] = {}
+        """What was begun lately, and until when it is remembered, in that order."""
         self._changed = asyncio.Event()
 
     def put(self, observed: Observed, actions: Iterable[Action]) -> None:
-        """Have this done; what waits already keeps its place."""
-        due = self._clock() + self._delay
+        """Have this done; what waits already keeps its place, and what was done a moment ago stays so."""
+        now = self._clock()
+        while self._done and next(iter(self._done.values())) <= now:
+            self._done.pop(next(iter(self._done)))
+        due = now + self._delay
         for action in actions:
-            self._waiting.setdefault((observed.key, action), (due, observed))
-            self._changed.set()
+            if (observed.key, action) not in self._done:
+                self._waiting.setdefault((observed.key, action), (due, observed))
+                self._changed.set()
 
     async def serve(self) -> None:
         """Do it for ever, the longest waiting first."""
@@ -80,14 +88,15 @@ class Leisure:
 
     def _take(self, count: int) -> list[tuple[Observed, Action]]:
         chosen = [entry for entry, _ in zip(self._waiting, range(count), strict=False)]
+        self._done.update(dict.fromkeys(chosen, self._clock() + REMEMBERED_SECONDS))
         return [(self._waiting.pop(entry)[1], entry[1]) for entry in chosen]
 
     async def _do(self, observed: Observed, action: Action) -> None:
         try:
             wish = await self._apply(observed, [action])
+            if wish is None:
+                return
         except ApiError as error:
             logger.warning("%s: not done, the job is looked at again: %s", observed.key, error)
-            self._again(observed.key)
-        else:
-            if wish is not None:
-                self._again(observed.key)
+        self._done.pop((observed.key, action), None)
+        self._again(observed.key)

@@ -7,6 +7,7 @@ from pathlib import Path
 from .workspaces import HOST
 
 CLIENT_QPS = 5000  # Kubernetes' defaults (20 to 50) would be what a benchmark measures
+ENDPOINT_BATCH = "500ms"
 _SERVICE_ISSUER = "https://kubernetes.default.svc"
 
 
@@ -91,6 +92,9 @@ def controller_manager(layout: Layout) -> list[str | Path]:
         f"--kube-api-qps={CLIENT_QPS}",
         f"--kube-api-burst={CLIENT_QPS * 2}",
         f"--node-monitor-grace-period={node_grace_seconds(layout.node_lease_seconds)}s",
+        # A gang has a Service: at the default, 0, each of its pods that comes or goes rewrites its addresses, twice.
+        f"--endpoint-updates-batch-period={ENDPOINT_BATCH}",
+        f"--endpointslice-updates-batch-period={ENDPOINT_BATCH}",
     ]
 
 

@@ -22,6 +22,10 @@ REPLACED_TEXTS = ("uid mismatch", "UID in precondition")
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 LAZY_SECONDS = 0.1
+SPACE_SECONDS = 0.03
+"""Between two writes that have time: a dozen at once, when a forecast says so, would hold up what starts just then."""
+BACKLOG = 50
+"""For each so many that wait, one more is written at a time."""
 LAPSE_SECONDS = 30.0
 """So long a write waits for us to lead again; who does not then has lost its way, and another one should lead."""
 
@@ -106,11 +110,13 @@ class StatusWriter:
             while not self._lazy:
                 self._put_off.clear()
                 await self._put_off.wait()
-            path, due = next(iter(self._lazy.items()))
+            due = next(iter(self._lazy.values()))
             await asyncio.sleep(max(0.0, due - self._clock()))
-            if self._lazy.get(path) == due:
+            ripe = [path for path, due in self._lazy.items() if due <= self._clock()]
+            for path in ripe[: 1 + len(ripe) // BACKLOG]:
                 del self._lazy[path]
                 self._ready.put_nowait(path)
+            await asyncio.sleep(SPACE_SECONDS)
 
     async def _work(self) -> None:
         while True:

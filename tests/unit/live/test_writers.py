@@ -68,6 +68,15 @@ def test_what_has_time_is_written_together_after_a_tenth_of_a_second() -> None:
     ]
 
 
+def test_much_that_has_time_is_spread_over_some() -> None:
+    puts = [(1.0, f"/{number}", True) for number in range(4)]
+    at = {path: when for when, path, _ in told(*puts, (1.12, "/now", False))}
+    assert at == {"/0": 1.1, "/1": 1.13, "/2": 1.16, "/3": 1.19, "/now": 1.12}
+    many = told(*((1.0, f"/{number}", True) for number in range(500)))
+    assert len(many) == 500
+    assert 3.0 < max(when for when, _, _ in many) < 6.0
+
+
 def test_what_has_none_is_written_at_once_with_what_has_waited() -> None:
     assert told((1.0, "/a", True), (1.02, "/a", False), (1.5, "/a", True)) == [(1.02, "/a", 1), (1.6, "/a", 2)]
 

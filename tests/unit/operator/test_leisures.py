@@ -49,8 +49,19 @@ def test_each_is_done_once_after_the_delay_one_after_another_and_a_failure_has_t
         assert [round(at, 2) for at, _ in done] == [1.0, 1.1, 1.2]
         assert again == ["lab/cats", "lab/cats"], "one failed, one found another object than it was meant for"
         leisure.put(observed(training_job()), [RELEASE])
+        await asyncio.sleep(1.05)
+        leisure.put(observed(training_job()), [RELEASE])
         await asyncio.sleep(2.0)
-        assert done[-1][1] == OVER.name
+        leisure.put(observed(training_job()), [RELEASE])
+        await asyncio.sleep(2.0)
+        assert [name for _, name in done[3:]] == [OVER.name], "who asks while it is done, or after, has seen what was"
+        leisure.put(observed(training_job()), [ReleasePod("b", "u", ())])
+        await asyncio.sleep(2.0)
+        assert [name for _, name in done[4:]] == ["b"], "what failed is not done"
+        await asyncio.sleep(10.0)
+        leisure.put(observed(training_job()), [ReleasePod("d", "u", ()), RELEASE])
+        await asyncio.sleep(2.0)
+        assert [name for _, name in done[5:]] == ["d", OVER.name], "it is asked for still: it does not stand"
         serving.cancel()
         await asyncio.wait([serving])
 
