@@ -67,8 +67,9 @@ def _planned(gang: _Gang, status: Mapping[str, Any]) -> Iterator[str]:
     missing = gang.members - done - {member for window in windows for member in window["chunks"]}
     if missing or len(beside) != gang.servers + gang.has_chief:
         yield f"is planned in part: members {sorted(missing)} are missing, beside them are attempts {beside}"
-    if gang.won is not None:
-        yield f"goes on with attempts {sorted(opened)}, and its chief has succeeded in attempt {gang.won}"
+    later = opened - gang.together.keys()
+    if gang.won is not None and later:
+        yield f"starts attempts {sorted(later)}, and its chief has succeeded in attempt {gang.won}"
     for attempt in opened:
         gang.together.setdefault(attempt, opened)
 

@@ -84,13 +84,16 @@ def test_a_pod_that_is_bound_before_the_others_exist_is_found(history: History, 
     assert "of its gang do not exist" in problem(history)
 
 
-def test_a_gang_that_goes_on_after_its_chief_has_succeeded_is_found(history: History) -> None:
+def test_a_gang_that_starts_again_after_its_chief_has_succeeded_is_found_and_a_late_plan_is_none(
+    history: History,
+) -> None:
     create(history, None)
     history.pod(4, role="chief", gpus=0, phase="Succeeded")
-    history.job(revision=3)
+    history.job(*MEMBERS, servers=[SERVER], chief=CHIEF, revision=3)
+    history.job(revision=4)
     assert check(history.changes) == []
-    history.job((5, [0]), (6, [1]), servers=[(7, OPEN)], chief=(8, OPEN), revision=4)
-    assert "its chief has succeeded in attempt 4" in problem(history)
+    history.job((5, [0]), (6, [1]), servers=[(7, OPEN)], chief=(8, OPEN), revision=5)
+    assert "starts attempts [5, 6, 7, 8], and its chief has succeeded in attempt 4" in problem(history)
 
 
 def test_a_chief_that_is_released_before_it_is_counted_is_found(history: History) -> None:
