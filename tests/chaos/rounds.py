@@ -50,7 +50,8 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         tell: Gets what happens, line by line.
     """
     size, chance, began = size or Size(), random.Random(seed), time.monotonic()
-    arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3)
+    tolerances = workloads.tolerances(chance)
+    arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3, sited=bool(tolerances))
     plan = faults.draw(chance, size.faults, size.seconds)
     lines: list[str] = []
 
@@ -58,7 +59,7 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         lines.append(f"{time.monotonic() - began:6.1f} s  {line}")
         tell(lines[-1])
 
-    with lab(folder / "cluster", seed, workloads.tolerances(chance)) as made:
+    with lab(folder / "cluster", seed, tolerances) as made:
         done = _storm(made, arrivals, plan, note)
         calm = time.monotonic()
         problems = list(_settle(made, note))

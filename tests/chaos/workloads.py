@@ -25,9 +25,12 @@ class Arrival:
     expected: str
 
 
-def draw(chance: random.Random, jobs: int, seconds: float) -> list[Arrival]:
-    """So many jobs within that time, of each kind in turn, and one that fails, in the order of their arrivals."""
-    makers = (_chunked, _served, _chiefed, _gang, _staged)
+def draw(chance: random.Random, jobs: int, seconds: float, *, sited: bool) -> list[Arrival]:
+    """So many jobs within that time, of each kind in turn, and one that fails, in the order of their arrivals.
+
+    Data are staged only where sites are declared: else nobody knows where they are.
+    """
+    makers = (_chunked, _served, _chiefed, _gang, *([_staged] if sited else []))
     arrivals = []
     for number in range(jobs):
         maker = makers[number % len(makers)]

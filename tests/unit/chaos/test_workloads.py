@@ -13,19 +13,20 @@ from tranche.kube.resources import TrainingJob
 SIZE = Size()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_round_has_each_kind_of_job_and_all_can_be_read(seed: int) -> None:
-    arrivals = draw_jobs(random.Random(seed), SIZE.jobs, SIZE.seconds)
+@pytest.mark.parametrize("sited", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_round_has_each_kind_of_job_and_all_can_be_read(seed: int, sited: bool) -> None:
+    arrivals = draw_jobs(random.Random(seed), SIZE.jobs, SIZE.seconds, sited=sited)
     specs = [TrainingJob.model_validate(one.body).spec for one in arrivals]
     assert len({one.name for one in arrivals}) == SIZE.jobs + 1
     assert any(spec.chief and spec.parameter_servers and not spec.data for spec in specs)
-    assert any(spec.data and spec.data.staging for spec in specs)
+    assert any(spec.data and spec.data.staging for spec in specs) is sited
     assert any(spec.data and spec.parameter_servers for spec in specs)
     assert any(not spec.data and not spec.chief for spec in specs)
 
 
 def test_chiefs_are_drawn_with_and_without_a_gpu_and_workers_that_serve_and_that_end() -> None:
-    arrivals = draw_jobs(random.Random(1), 100, SIZE.seconds)
+    arrivals = draw_jobs(random.Random(1), 100, SIZE.seconds, sited=True)
     gangs = [one.body["spec"] for one in arrivals if "chief" in one.body["spec"]]
     asked = {str(gang["chief"]["template"]["spec"]["containers"][0]["resources"]["limits"]) for gang in gangs}
     assert len(asked) == 2
