@@ -75,8 +75,8 @@ bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/filter_latency.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
 
-chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=); failed ones leave build/chaos/SEED
-	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED))
+chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=, AT_ONCE=); failed ones leave build/chaos/SEED
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE))
 
 fuzz: binaries  ## any request and any object, FUZZ= times as many as in make test (SEED=)
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \

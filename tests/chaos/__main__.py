@@ -2,34 +2,41 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from chaos import rounds
+from chaos.parallels import side_by_side
 from tranche_testcluster import Meter
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; each next has one more")
+    parser.add_argument("--at-once", type=int, default=1, help="how many rounds run side by side")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="logs of rounds that fail")
     parser.add_argument("--jobs", type=int, default=rounds.Size().jobs)
     parser.add_argument("--faults", type=int, default=rounds.Size().faults)
     parser.add_argument("--verbose", action="store_true", help="tell what happens within a round")
-    options = parser.parse_args()
-    failed = []
+    options = parser.parse_args(arguments)
+    if options.at_once < 1:
+        parser.error("--at-once: at least 1")
+    seeds, failed = range(options.seed, options.seed + options.rounds), list[int]()
+    size = rounds.Size(options.jobs, options.faults)
+
+    def command(seed: int) -> list[str]:
+        return rounds.command(seed, options.folder / str(seed), size, options.verbose)
+
     with Meter() as meter:
         meter.phase("chaos", options.rounds)
-        for seed in range(options.seed, options.seed + options.rounds):
-            tell = meter.say if options.verbose else lambda line: meter.advance(0)
-            size = rounds.Size(options.jobs, options.faults)
-            outcome = rounds.run(seed, options.folder / str(seed), size, tell)
+        for outcome in side_by_side(seeds, options.at_once, command, lambda: meter.advance(0)):
             meter.say(str(outcome))
             meter.advance()
             if outcome.problems:
-                failed.append(seed)
+                failed.append(outcome.seed)
     if failed:
-        sys.exit(f"{len(failed)} of {options.rounds} rounds failed, logs in {options.folder}: seeds {failed}")
+        sys.exit(f"{len(failed)} of {options.rounds} rounds failed, logs in {options.folder}: seeds {sorted(failed)}")
     sys.stdout.write(f"{options.rounds} rounds passed, seeds {options.seed} to {options.seed + options.rounds - 1}\n")
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledgers import check_ledger, own_status
+from chaos.gangs import check_gangs
+from chaos.ledgers import check_ledger, environment, own_status
 from tranche.kube.identities import identity
+from tranche.kube.names import LABEL_ROLE, ROLE_STAGING
 from tranche.kube.objects import NodeObject, Pod, is_over, node_allocatable, outcome, pod_requests
-from tranche.model import Resources
+from tranche.model import Resources, parse_chunks
 from tranche_testcluster import Change
 
 NODES, PODS, JOBS, SERVICES = "minions", "pods", "tranche.dev/trainingjobs", "services/specs"
@@ -19,7 +21,8 @@ _SIZES = ("cpu", "memory", "gpus", "pods")
 
 def check(history: Sequence[Change]) -> list[str]:
     """Everything that is wrong, each once; empty if nothing."""
-    return [*check_capacity(history), *check_identities(history), *check_plans(history), *check_ledger(history)]
+    checks = (check_capacity, check_identities, check_plans, check_gangs, check_stagings, check_ledger)
+    return [problem for one in checks for problem in one(history)]
 
 
 def check_capacity(history: Sequence[Change]) -> Iterator[str]:
@@ -65,7 +68,7 @@ def check_identities(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_plans(history: Sequence[Change]) -> Iterator[str]:
-    """Plans get newer; a chunk is in one window of a plan; a gang's windows are all of its members or none."""
+    """Plans get newer; a chunk is in one window of a plan."""
     for change in history:
         if change.resource != JOBS or change.after is None:
             continue
@@ -78,6 +81,25 @@ def check_plans(history: Sequence[Change]) -> Iterator[str]:
         chunks = [chunk for window in plan["workers"] for chunk in window["chunks"]]
         if len(set(chunks)) < len(chunks):
             yield f"{where}: a chunk is in two windows: {plan['workers']}"
+
+
+def check_stagings(history: Sequence[Change]) -> Iterator[str]:
+    """Where a job's data are staged, a window is planned at their own site or where a pod has brought its chunks."""
+    brought: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for change in history:
+        if change.after is None:
+            continue
+        if change.resource == PODS and change.after["status"].get("phase") == "Succeeded":
+            meta = change.after["metadata"]
+            if meta.get("labels", {}).get(LABEL_ROLE) == ROLE_STAGING:
+                variables = environment(change.after)
+                place = (meta["ownerReferences"][0]["uid"], variables["TRANCHE_SITE"])
+                brought[place] |= parse_chunks(variables["TRANCHE_CHUNKS"])
+        data = change.after["spec"].get("data", {}) if change.resource == JOBS else {}
+        for window in (_plan(change.after) or {}).get("workers", ()) if "staging" in data else ():
+            missing = set(window["chunks"]) - brought[_uid(change.after), window["site"]]
+            if missing and window["site"] != data["site"]:
+                yield f"revision {change.revision}: {change.key} trains {missing} where nobody brought them: {window}"
 
 
 def check_ends(jobs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, str]) -> Iterator[str]:

@@ -92,13 +92,13 @@ Begin = Callable[[Lab, random.Random], tuple[str, Undo | None]]
 
 
 @contextmanager
-def lab(folder: Path, seed: int, sited: bool) -> Iterator[Lab]:
+def lab(folder: Path, seed: int, tolerances: Mapping[str, str]) -> Iterator[Lab]:
     """A cluster with everything running.
 
     Args:
         folder: For logs and data; emptied first, left at the end.
         seed: Of the proxies.
-        sited: Whether Site objects are declared.
+        tolerances: `disconnectTolerance` of the sites that are declared.
     """
     tolerations = [f"--default-{kind}-toleration-seconds={EVICT_SECONDS}" for kind in ("unreachable", "not-ready")]
     flags = {"kube-apiserver": [*FLAGS, *tolerations]}
@@ -107,8 +107,9 @@ def lab(folder: Path, seed: int, sited: bool) -> Iterator[Lab]:
         apply_manifests(cluster)
         for name, (nodes, gpus) in SITES.items():
             cluster.add_site(name, nodes=nodes, gpus=gpus)
-            if sited:
-                spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}}
+            if name in tolerances:
+                selector = {"topology.kubernetes.io/zone": name}
+                spec = {"nodeSelector": selector, "disconnectTolerance": tolerances[name]}
                 body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
                 status, answer = cluster.request("POST", f"{API}/sites", body)
                 assert status == 201, answer

@@ -1,8 +1,9 @@
 """Does the ledger agree with what the workers did? Pure, over the history of jobs and pods.
 
-A worker's word is its pod's end: the termination message, or all its chunks if it exited with 0 without one. The ledger
-of a job may grow by such words only, of attempts that were in the plan until then; it must have grown by every one of
-them before the pod is released; and it never shrinks, but that a gang which fails starts again as a whole.
+A worker's word is its pod's end: the termination message, or all its chunks if it exited with 0 without one. A chief
+that exited with 0 says that all members are done. The ledger of a job may grow by such words only, of attempts that
+were in the plan until then; it must have grown by every one of them before the pod is released; and it never shrinks,
+but that a gang which fails starts again as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.names import FINALIZER_LEDGER
+from tranche.kube.names import FINALIZER_LEDGER, LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF, ROLE_WORKER
 from tranche.kube.objects import Pod, is_over, termination_progress
 from tranche.model import parse_chunks
 from tranche_testcluster import Change
@@ -26,9 +27,11 @@ class _Job:
 
     whole: float
     rigid: bool
+    members: range
+    """Of a gang."""
     ledger: Batches = field(default_factory=dict)
     windows: dict[int, list[int]] = field(default_factory=dict)
-    """Chunks by attempt, of the plan as it is."""
+    """Chunks by attempt, of the plan as it is; those of a chief are all members."""
     trained: dict[int, list[int]] = field(default_factory=dict)
     """Chunks by attempt, of the pods as they were created."""
     words: dict[int, Batches] = field(default_factory=dict)
@@ -55,7 +58,7 @@ def _follow(jobs: dict[str, _Job], resource: Mapping[str, Any], where: str) -> I
     if uid not in jobs:
         data = resource["spec"].get("data", {})
         whole = float(data["batchesPerChunk"] * data.get("epochs", 1)) if data else 1.0
-        jobs[uid] = _Job(whole, rigid=not data)
+        jobs[uid] = _Job(whole, not data, range(resource["spec"]["workers"]["maxReplicas"]))
     job, progress = jobs[uid], status.get("progress", {})
     ledger = dict.fromkeys(parse_chunks(progress.get("done", "")), job.whole)
     ledger |= {entry["chunk"]: entry["batches"] for entry in progress.get("running", ())}
@@ -66,11 +69,13 @@ def _follow(jobs: dict[str, _Job], resource: Mapping[str, Any], where: str) -> I
         if after > before and not any(words.get(chunk) == after for words in job.words.values()):
             yield f"{where}: chunk {chunk} has {after:g} batches, and no planned worker said so: {job.words}"
     job.ledger = ledger
-    windows = status.get("plan", {}).get("workers", ())
-    job.windows = {window["attempt"]: window["chunks"] for window in windows}
+    plan = status.get("plan", {})
+    job.windows = {window["attempt"]: window["chunks"] for window in plan.get("workers", ())}
     for attempt, chunks in job.windows.items():
         if job.trained.get(attempt, chunks) != chunks:
             yield f"{where}: attempt {attempt} is planned for chunks {chunks} and trains {job.trained[attempt]}"
+    if "chief" in plan:
+        job.windows[plan["chief"]["attempt"]] = list(job.members)
     job.over = status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in resource["metadata"]
 
 
@@ -86,18 +91,20 @@ def _hear(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]
     resource = change.after or change.before or {}
     meta = resource["metadata"]
     labels = meta.get("labels", {})
-    if labels.get("tranche.dev/role") != "worker":
+    role = labels.get(LABEL_ROLE)
+    if role not in (ROLE_WORKER, ROLE_CHIEF):
         return
-    job, attempt = jobs.get(meta["ownerReferences"][0]["uid"]), int(labels["tranche.dev/attempt"])
+    job, attempt = jobs.get(meta["ownerReferences"][0]["uid"]), int(labels[LABEL_ATTEMPT])
     if job is None:
         return  # nobody counts any more
-    job.trained[attempt] = _chunks(resource)
+    if role == ROLE_WORKER:
+        job.trained[attempt] = _chunks(resource)
     pod = msgspec.convert(resource, Pod)
     if is_over(pod) and attempt in job.windows and attempt not in job.words:
         job.words[attempt] = _said(pod, job, job.windows[attempt])
     held = FINALIZER_LEDGER in (change.before or {}).get("metadata", {}).get("finalizers", ())
     holds = change.after is not None and FINALIZER_LEDGER in meta.get("finalizers", ())
-    if held and not holds and not job.over and not job.rigid:
+    if held and not holds and not job.over and (role == ROLE_CHIEF or not job.rigid):
         for chunk, batches in job.words.get(attempt, {}).items():
             if job.ledger.get(chunk, 0.0) < batches:
                 yield f"{where} is released, and its {batches:g} batches of chunk {chunk} are not in the ledger"
@@ -110,9 +117,13 @@ def _said(pod: Pod, job: _Job, chunks: Sequence[int]) -> Batches:
     return {chunk: min(float(batches), job.whole) for chunk, batches in words.items() if chunk in chunks}
 
 
+def environment(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Variables of a pod's first container."""
+    return {entry["name"]: entry.get("value", "") for entry in pod["spec"]["containers"][0].get("env", ())}
+
+
 def _chunks(pod: Mapping[str, Any]) -> list[int]:
-    variables = {entry["name"]: entry.get("value", "") for entry in pod["spec"]["containers"][0].get("env", ())}
-    return [int(chunk) for chunk in variables["TRANCHE_CHUNKS"].split(",") if chunk]
+    return [int(chunk) for chunk in environment(pod)["TRANCHE_CHUNKS"].split(",") if chunk]
 
 
 def _uid(resource: Mapping[str, Any] | None) -> str:

@@ -7,45 +7,44 @@ from typing import Any
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo
 
 MOST_FAILURES = 2
-"""Of workers of one job: every failure doubles the pause before its next attempt, from 10 s."""
+"""Of pods of one job: every failure doubles the pause before its next attempt, from 10 s."""
 AWAIT_SECONDS = 4.0
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 
-def failed_worker(lab: Lab, chance: random.Random) -> tuple[str, None]:
+def _fail(role: str) -> Begin:
     """As a kubelet reports a container that has crashed (1), was out of memory (137), was stopped by others (143)."""
-    fit = _await(lambda: [one for one in lab.pods("worker") if _may_fail(lab, one)], lab)
-    if not fit:
-        return "worker exit: none runs", None
-    pod, code = chance.choice(fit), chance.choice([1, 137, 143])
-    now = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
-    ended = {"exitCode": code, "reason": "Error", "startedAt": now, "finishedAt": now}
-    status = {**pod["status"]["containerStatuses"][0], "ready": False, "state": {"terminated": ended}}
-    name = pod["metadata"]["name"]
-    version = {"resourceVersion": pod["metadata"]["resourceVersion"]}
-    body = {"metadata": version, "status": {"phase": "Failed", "containerStatuses": [status]}}
-    if lab.ask("PATCH", f"{PODS}/{name}/status", body, MERGE)[0] == 200:
-        lab.failed[_job(pod)] = lab.failed.get(_job(pod), 0) + 1
-    return f"{name} exits with {code}", None
+
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, None]:
+        fit = _await(lambda: [one for one in lab.pods(role) if _may_fail(lab, one)], lab)
+        if not fit:
+            return f"{role} exit: none runs", None
+        pod, code = chance.choice(fit), chance.choice([1, 137, 143])
+        now = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
+        ended = {"exitCode": code, "reason": "Error", "startedAt": now, "finishedAt": now}
+        status = {**pod["status"]["containerStatuses"][0], "ready": False, "state": {"terminated": ended}}
+        name = pod["metadata"]["name"]
+        version = {"resourceVersion": pod["metadata"]["resourceVersion"]}
+        body = {"metadata": version, "status": {"phase": "Failed", "containerStatuses": [status]}}
+        if lab.ask("PATCH", f"{PODS}/{name}/status", body, MERGE)[0] == 200:
+            lab.failed[_job(pod)] = lab.failed.get(_job(pod), 0) + 1
+        return f"{name} exits with {code}", None
+
+    return begin
 
 
-def deleted_pod(lab: Lab, chance: random.Random) -> tuple[str, None]:
-    return _delete(lab, chance, "worker")
+def _delete(role: str) -> Begin:
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, None]:
+        pods = _await(lambda: lab.pods(role), lab)
+        if not pods:
+            return f"delete a {role} pod: none there", None
+        name = chance.choice(pods)["metadata"]["name"]
+        grace = chance.choice(["", "?gracePeriodSeconds=0"])
+        lab.ask("DELETE", f"{PODS}/{name}{grace}")
+        return f"delete {name}{grace}", None
 
-
-def lost_server(lab: Lab, chance: random.Random) -> tuple[str, None]:
-    return _delete(lab, chance, "ps")
-
-
-def _delete(lab: Lab, chance: random.Random, role: str) -> tuple[str, None]:
-    pods = _await(lambda: lab.pods(role), lab)
-    if not pods:
-        return f"delete a {role} pod: none there", None
-    name = chance.choice(pods)["metadata"]["name"]
-    grace = chance.choice(["", "?gracePeriodSeconds=0"])
-    lab.ask("DELETE", f"{PODS}/{name}{grace}")
-    return f"delete {name}{grace}", None
+    return begin
 
 
 def disruption_budget(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
@@ -87,32 +86,39 @@ def _remove(lab: Lab, chance: random.Random, again: bool) -> tuple[str, None]:
     return f"delete {name} {how}{', create it again' if again else ''}", None
 
 
-def changed_spec(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+def suspended_job(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+    jobs = _await(lambda: [one for one in _unfinished(lab) if _windows(one)], lab)
+    if not jobs:
+        return "suspend a job: none runs", None
+    name = _name(chance.choice(jobs))
+    lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"suspend": True}}, MERGE)
+    return f"suspend {name}", lambda: lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"suspend": False}}, MERGE)
+
+
+def changed_spec(lab: Lab, chance: random.Random) -> tuple[str, None]:
     jobs = _unfinished(lab)
     if not jobs:
         return "change a spec: no job", None
     job = chance.choice(jobs)
     name = job["metadata"]["name"]
-    what, patch, back = chance.choice(_patches(job, chance))
+    what, patch = chance.choice(_patches(job, chance))
     lab.ask("PATCH", f"{JOBS}/{name}", {"spec": patch}, MERGE)
-    undo = (lambda: lab.ask("PATCH", f"{JOBS}/{name}", {"spec": back}, MERGE)) if back else None
-    return f"{name}: {what}", undo
+    return f"{name}: {what}", None
 
 
-def _patches(job: dict[str, Any], chance: random.Random) -> list[tuple[str, dict[str, Any], dict[str, Any] | None]]:
+def _patches(job: dict[str, Any], chance: random.Random) -> list[tuple[str, dict[str, Any]]]:
     template = job["spec"]["workers"]["template"]
     container = template["spec"]["containers"][0]
     requests = {**container["resources"]["requests"], "cpu": "2"}
     asked = {**container, "resources": {**container["resources"], "requests": requests}}
-    patches: list[tuple[str, dict[str, Any], dict[str, Any] | None]] = [
-        ("suspended, and resumed", {"suspend": True}, {"suspend": False}),
-        ("weight 50", {"weight": 50}, None),
-        ("priority high", {"priorityClassName": "tranche-high"}, None),
-        ("other requests", {"workers": {"template": {"spec": {"containers": [asked]}}}}, None),
+    patches: list[tuple[str, dict[str, Any]]] = [
+        ("weight 50", {"weight": 50}),
+        ("priority high", {"priorityClassName": "tranche-high"}),
+        ("other requests", {"workers": {"template": {"spec": {"containers": [asked]}}}}),
     ]
     if "data" in job["spec"]:
         most = chance.randint(1, job["spec"]["data"]["chunks"])
-        patches.append((f"maxReplicas {most}", {"workers": {"maxReplicas": most}}, None))
+        patches.append((f"maxReplicas {most}", {"workers": {"maxReplicas": most}}))
     return patches
 
 
@@ -152,10 +158,15 @@ def _job(pod: dict[str, Any]) -> str:
 
 
 FAULTS: dict[str, Begin] = {
-    "failed worker": failed_worker,
-    "failed worker again": failed_worker,
-    "deleted pod": deleted_pod,
-    "lost parameter server": lost_server,
+    "failed worker": _fail("worker"),
+    "failed worker again": _fail("worker"),
+    "failed parameter server": _fail("ps"),
+    "failed chief": _fail("chief"),
+    "deleted pod": _delete("worker"),
+    "lost parameter server": _delete("ps"),
+    "lost chief": _delete("chief"),
+    "lost staging pod": _delete("staging"),
+    "suspended job": suspended_job,
     "disruption budget": disruption_budget,
     "exceeded quota": exceeded_quota,
     "deleted job": deleted_job,

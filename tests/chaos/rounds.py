@@ -1,17 +1,22 @@
 """One round: a cluster, jobs, faults at seeded moments; then everything is well again, and must come to a good end."""
 
+import argparse
 import json
 import random
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from chaos import checks, faults, workloads
 from chaos.labs import JOBS, PODS, Lab, Undo, lab
+from chaos.outcomes import Outcome
 from tranche.demo.stacks import SYSTEM_NAMESPACE
 from tranche_testcluster import ClusterError, Faults
 
@@ -35,26 +40,6 @@ class Size:
     """Within which faults begin; jobs come in its first two thirds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What has come of a round."""
-
-    seed: int
-    done: list[str]
-    """The faults, with whom they met."""
-    seconds: float
-    work: str
-    """What there was to check."""
-    settled: float
-    """Seconds from the end of the last fault until all jobs had ended."""
-    problems: list[str]
-
-    def __str__(self) -> str:
-        verdict = "ok" if not self.problems else f"FAILED: {'; '.join(self.problems)[:600]}"
-        times = f"{self.seconds:.0f} s, settled in {self.settled:.0f} s"
-        return f"seed {self.seed}: {times}, {self.work}: {', '.join(self.done)}: {verdict}"
-
-
 def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str], None] = lambda line: None) -> Outcome:
     """Run a round.
 
@@ -65,7 +50,8 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         tell: Gets what happens, line by line.
     """
     size, chance, began = size or Size(), random.Random(seed), time.monotonic()
-    arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3)
+    tolerances = workloads.tolerances(chance)
+    arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3, sited=bool(tolerances))
     plan = faults.draw(chance, size.faults, size.seconds)
     lines: list[str] = []
 
@@ -73,7 +59,7 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         lines.append(f"{time.monotonic() - began:6.1f} s  {line}")
         tell(lines[-1])
 
-    with lab(folder / "cluster", seed, sited=chance.random() < 0.5) as made:
+    with lab(folder / "cluster", seed, tolerances) as made:
         done = _storm(made, arrivals, plan, note)
         calm = time.monotonic()
         problems = list(_settle(made, note))
@@ -92,6 +78,30 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
     if not problems:
         shutil.rmtree(folder)
     return outcome
+
+
+def command(seed: int, folder: Path, size: Size, verbose: bool) -> list[str]:
+    """Of a process that runs a round and writes its `Outcome` to standard output."""
+    numbers = ["--seed", str(seed), "--jobs", str(size.jobs), "--faults", str(size.faults)]
+    told = ["--verbose"] if verbose else []
+    return [sys.executable, "-m", "chaos.rounds", *numbers, "--folder", str(folder), *told]
+
+
+def main() -> None:
+    """What `command` asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("seed", "jobs", "faults"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--verbose", action="store_true", help="tell on standard error what happens")
+    options = parser.parse_args()
+
+    def tell(line: str) -> None:
+        if options.verbose:
+            sys.stderr.write(f"seed {options.seed} {line}\n")
+
+    outcome = run(options.seed, options.folder, Size(options.jobs, options.faults), tell)
+    sys.stdout.buffer.write(msgspec.json.encode(outcome))
 
 
 def _storm(
@@ -182,3 +192,7 @@ def _name(thing: dict[str, Any]) -> str:
 
 def _finalizers(thing: dict[str, Any]) -> list[str]:
     return list(thing["metadata"].get("finalizers", ()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Jobs of a round: chunked ones, some with a parameter server, gangs, and one that must fail."""
+"""Jobs of a round: chunked ones, with servers or staged data too, gangs, with a chief too, and one that must fail."""
 
 import random
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ AT_ONCE = 3
 """Jobs that come first, so that there is something to break from the beginning."""
 NEVER = 1000
 """Back-off limit of jobs that have to succeed whatever is done to their pods."""
+TOLERANCES = ("3s", "1h")
+"""Of sites that fall silent: one that is over while they are, and one that is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,12 @@ class Arrival:
     expected: str
 
 
-def draw(chance: random.Random, jobs: int, seconds: float) -> list[Arrival]:
-    """So many jobs within that time, and one that fails, in the order of their arrivals."""
-    makers = (_chunked, _chunked, _served, _gang)
+def draw(chance: random.Random, jobs: int, seconds: float, *, sited: bool) -> list[Arrival]:
+    """So many jobs within that time, of each kind in turn, and one that fails, in the order of their arrivals.
+
+    Data are staged only where sites are declared: else nobody knows where they are.
+    """
+    makers = (_chunked, _served, _chiefed, _gang, *([_staged] if sited else []))
     arrivals = []
     for number in range(jobs):
         maker = makers[number % len(makers)]
@@ -35,6 +40,11 @@ def draw(chance: random.Random, jobs: int, seconds: float) -> list[Arrival]:
     spec = {**_chunked(chance, exit_code=3), "runPolicy": {"backoffLimit": 0}}
     arrivals.append(Arrival(chance.uniform(0, seconds), "doomed", _body("doomed", spec), "Failed"))
     return sorted(arrivals, key=lambda arrival: arrival.at)
+
+
+def tolerances(chance: random.Random) -> dict[str, str]:
+    """`disconnectTolerance` by site; none in every second round, which declares no sites."""
+    return {site: chance.choice(TOLERANCES) for site in SITES} if chance.random() < 0.5 else {}
 
 
 def _body(name: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -70,14 +80,41 @@ def _gang(chance: random.Random) -> dict[str, Any]:
     }
 
 
+def _chiefed(chance: random.Random) -> dict[str, Any]:
+    """As TensorFlow's ParameterServerStrategy: the servers, and mostly the workers, serve until they are stopped."""
+    gang, serves = _gang(chance), _template(chance, {}, None)
+    chief = gang["workers"]["template"]
+    chief["spec"]["containers"][0]["resources"] = _resources(gpus=chance.choice([0, 0, 1]))
+    early = _template(chance, {"run-seconds": "1"}, None)
+    return {
+        **gang,
+        "workers": {**gang["workers"], "template": chance.choice([serves, serves, early])},
+        "parameterServers": {"replicas": chance.randint(1, 2), "template": _template(chance, {}, None, gpus=0)},
+        "chief": {"template": chief},
+    }
+
+
+def _staged(chance: random.Random) -> dict[str, Any]:
+    """Its data are at one site; a pod brings them to others."""
+    job = _chunked(chance)
+    job["workers"]["template"]["spec"].pop("nodeSelector", None)
+    asked = {"kwok.tranche.dev/run-seconds": f"{chance.uniform(0.2, 1.5):.2f}"}
+    containers = [{"name": "t", "image": "x", "resources": {"requests": {"cpu": "1"}}}]
+    staging = {"template": {"metadata": {"annotations": asked}, "spec": {"containers": containers}}}
+    return {**job, "data": {**job["data"], "site": chance.choice(list(SITES)), "chunkSize": "1Mi", "staging": staging}}
+
+
 def _template(chance: random.Random, annotations: dict[str, str], zone: str | None, gpus: int = 1) -> dict[str, Any]:
     asked = {**annotations, "checkpoint-seconds": f"{chance.choice([0.1, 0.5, 1.5]):g}"}
     if chance.random() < 0.5:
         asked["start-seconds"] = f"{chance.uniform(0.1, 1.0):.2f}"
-    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-    resources = {"requests": {"cpu": "1", "memory": "1Gi", **limits}, "limits": limits}
-    spec: dict[str, Any] = {"containers": [{"name": "t", "image": "x", "resources": resources}]}
+    spec: dict[str, Any] = {"containers": [{"name": "t", "image": "x", "resources": _resources(gpus)}]}
     spec["terminationGracePeriodSeconds"] = chance.choice([1, 5])
     if zone:
         spec["nodeSelector"] = {"topology.kubernetes.io/zone": zone}
     return {"metadata": {"annotations": {f"kwok.tranche.dev/{k}": v for k, v in asked.items()}}, "spec": spec}
+
+
+def _resources(gpus: int) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    return {"requests": {"cpu": "1", "memory": "1Gi", **limits}, "limits": limits}

@@ -1,98 +1,9 @@
 """The checks of a chaos round find what they are there to find, in histories made by hand."""
 
-import itertools
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from chaos.checks import JOBS, NODES, PODS, check, check_ends
-from tranche_testcluster import Change
-
-CHUNKS, BATCHES = 3, 50
-
-
-class History:
-    """Writes changes of one job, its pods, and one node with two GPUs."""
-
-    def __init__(self, gang: bool = False) -> None:
-        self.gang = gang
-        self.changes: list[Change] = []
-        self._revisions: Iterator[int] = itertools.count(1)
-        self._known: dict[tuple[str, str], dict[str, Any]] = {}
-        self.write(
-            NODES,
-            "n",
-            {
-                "metadata": {"name": "n"},
-                "status": {"allocatable": {"nvidia.com/gpu": "2", "cpu": "9", "pods": "9", "memory": "9Gi"}},
-            },
-        )
-        self.job()
-
-    def write(self, resource: str, key: str, after: dict[str, Any] | None) -> None:
-        before = self._known.get((resource, key))
-        self.changes.append(Change(next(self._revisions), resource, key, before, after))
-        self._known[resource, key] = after or {}
-
-    def job(
-        self,
-        *windows: tuple[int, list[int]],
-        done: str = "",
-        running: dict[int, float] | None = None,
-        revision: int = 1,
-        uid: str = "j",
-        plan_of: str | None = None,
-    ) -> None:
-        spec = {} if self.gang else {"data": {"chunks": CHUNKS, "batchesPerChunk": BATCHES}}
-        workers = [{"attempt": attempt, "chunks": chunks} for attempt, chunks in windows]
-        progress = {"done": done, "running": [{"chunk": c, "batches": b} for c, b in (running or {}).items()]}
-        plan = {"jobUid": plan_of or uid, "term": 1, "revision": revision, "workers": workers}
-        meta = {"name": "cats", "namespace": "default", "uid": uid}
-        self.write(
-            JOBS, "default/cats", {"metadata": meta, "spec": spec, "status": {"plan": plan, "progress": progress}}
-        )
-
-    def pod(
-        self,
-        attempt: int,
-        chunks: str,
-        *,
-        phase: str = "Running",
-        message: str = "",
-        held: bool = True,
-        gpus: int = 1,
-        uid: str = "",
-    ) -> None:
-        name = f"cats-worker-0-{attempt}"
-        labels = {
-            "tranche.dev/job": "cats",
-            "tranche.dev/role": "worker",
-            "tranche.dev/index": "0",
-            "tranche.dev/attempt": str(attempt),
-        }
-        meta = {
-            "name": name,
-            "namespace": "default",
-            "uid": uid or name,
-            "labels": labels,
-            "ownerReferences": [{"uid": "j"}],
-            "finalizers": ["tranche.dev/ledger"] if held else [],
-        }
-        requests = {"nvidia.com/gpu": str(gpus)}
-        container = {
-            "name": "t",
-            "env": [{"name": "TRANCHE_CHUNKS", "value": chunks}],
-            "resources": {"requests": requests, "limits": requests},
-        }
-        ended = {"exitCode": 0, "message": message}
-        statuses = [{"name": "t", "state": {"terminated": ended}}] if phase in ("Succeeded", "Failed") else []
-        status = {"phase": phase, "containerStatuses": statuses}
-        self.write(
-            PODS,
-            f"default/{name}",
-            {"metadata": meta, "spec": {"nodeName": "n", "containers": [container]}, "status": status},
-        )
+from chaos.checks import PODS, check, check_ends
+from written import History
 
 
 @pytest.fixture
@@ -205,12 +116,24 @@ def test_a_pod_that_trains_what_is_planned_for_another_is_found(history: History
 
 def test_a_gang_may_begin_again_and_a_chunked_job_may_not() -> None:
     for gang in (True, False):
-        history = History(gang)
+        history = History(members=2 if gang else 0)
         history.job((1, [0]), (2, [1]), revision=2)
+        history.pod(2, "1", node=None)
         history.pod(1, "0", phase="Succeeded")
         history.job((2, [1]), done="0", revision=3)
         history.job((3, [0]), (4, [1]), revision=4)
         assert bool(check(history.changes)) is not gang
+
+
+def test_a_window_where_nobody_has_brought_the_data_is_found() -> None:
+    history = History(staged=True)
+    history.job((1, [0]), revision=2)
+    history.pod(2, "0,1", role="staging", site="away", gpus=0)
+    history.pod(2, "0,1", role="staging", site="away", gpus=0, phase="Succeeded")
+    history.job((3, [0, 1]), site="away", revision=3)
+    assert check(history.changes) == []
+    history.job((4, [2]), site="away", revision=4)
+    assert "trains {2} where nobody brought them" in problem(history)
 
 
 @pytest.mark.parametrize(

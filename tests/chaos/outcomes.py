@@ -1,0 +1,23 @@
+"""What has come of a round."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One line of `make chaos`."""
+
+    seed: int
+    done: list[str]
+    """The faults, with whom they met."""
+    seconds: float
+    work: str
+    """What there was to check."""
+    settled: float
+    """Seconds from the end of the last fault until all jobs had ended."""
+    problems: list[str]
+
+    def __str__(self) -> str:
+        verdict = "ok" if not self.problems else f"FAILED: {'; '.join(self.problems)[:600]}"
+        times = f"{self.seconds:.0f} s, settled in {self.settled:.0f} s"
+        return f"seed {self.seed}: {times}, {self.work}: {', '.join(self.done)}: {verdict}"

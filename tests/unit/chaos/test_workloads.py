@@ -1,0 +1,48 @@
+"""The jobs and faults of a chaos round."""
+
+import random
+
+import pytest
+
+from chaos.faults import FAULTS, draw
+from chaos.rounds import Size
+from chaos.workloads import TOLERANCES, tolerances
+from chaos.workloads import draw as draw_jobs
+from tranche.kube.resources import TrainingJob
+
+SIZE = Size()
+
+
+@pytest.mark.parametrize("sited", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_round_has_each_kind_of_job_and_all_can_be_read(seed: int, sited: bool) -> None:
+    arrivals = draw_jobs(random.Random(seed), SIZE.jobs, SIZE.seconds, sited=sited)
+    specs = [TrainingJob.model_validate(one.body).spec for one in arrivals]
+    assert len({one.name for one in arrivals}) == SIZE.jobs + 1
+    assert any(spec.chief and spec.parameter_servers and not spec.data for spec in specs)
+    assert any(spec.data and spec.data.staging for spec in specs) is sited
+    assert any(spec.data and spec.parameter_servers for spec in specs)
+    assert any(not spec.data and not spec.chief for spec in specs)
+
+
+def test_chiefs_are_drawn_with_and_without_a_gpu_and_workers_that_serve_and_that_end() -> None:
+    arrivals = draw_jobs(random.Random(1), 100, SIZE.seconds, sited=True)
+    gangs = [one.body["spec"] for one in arrivals if "chief" in one.body["spec"]]
+    asked = {str(gang["chief"]["template"]["spec"]["containers"][0]["resources"]["limits"]) for gang in gangs}
+    assert len(asked) == 2
+    ends = ["kwok.tranche.dev/run-seconds" in g["workers"]["template"]["metadata"]["annotations"] for g in gangs]
+    assert set(ends) == {True, False}
+
+
+def test_a_round_of_chief_gangs_has_faults_for_every_role() -> None:
+    for role in ("worker", "parameter server", "chief"):
+        assert f"failed {role}" in FAULTS
+    assert {"deleted pod", "lost parameter server", "lost chief", "lost staging pod", "suspended job"} <= FAULTS.keys()
+    drawn = {fault.name for seed in range(50) for fault in draw(random.Random(seed), SIZE.faults, SIZE.seconds)}
+    assert drawn == FAULTS.keys()
+
+
+def test_sites_are_declared_in_every_second_round_with_tolerances_of_both_kinds() -> None:
+    drawn = [tolerances(random.Random(seed)) for seed in range(100)]
+    assert 30 < sum(not one for one in drawn) < 70
+    assert {tolerance for one in drawn for tolerance in one.values()} == set(TOLERANCES)
