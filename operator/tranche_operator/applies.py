@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from tranche.kube.clients import ApiClient, ApiError, Unreachable
 from tranche.kube.names import FINALIZER_LEDGER, OPERATOR_MANAGER
 from tranche.kube.resources import API_VERSION, TrainingJob
@@ -40,6 +42,7 @@ from tranche_operator.openings import ungate
 from tranche_operator.plans import entries_of
 from tranche_operator.pods import GANG_GATE
 from tranche_operator.settings import Settings
+from tranche_operator.views import OwnedPod, job_key, view
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +50,8 @@ PARALLEL = 16
 """Requests under way for one job."""
 CHANGED_SECONDS = 0.5
 """Pause before another look when an object is not what it was when it was read."""
+CREATED_SECONDS = 0.5
+"""Pause before the look at what was created, for the status: the watch's word of it is no news any more."""
 PASSING_SECONDS = 1.0
 """Pause after a refusal that may be over by itself."""
 _JSON_PATCH = "application/json-patch+json"
@@ -198,7 +203,12 @@ class Applier:
 
     async def _patch_pod(self, run: _Pass, name: str, patch: list[dict[str, Any]]) -> bool:
         path = paths.pod(run.namespace, name)
-        return await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
+        answer = await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
+        if answer is None:
+            return False
+        pod = msgspec.convert(answer, OwnedPod)
+        self._memory.pods.note(job_key(pod.metadata), view(pod))
+        return True
 
     async def _evict(self, run: _Pass, action: EvictPod) -> None:
         body = {
@@ -221,7 +231,8 @@ class Applier:
             run.told.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
             run.wish(0.0)
             return
-        if evicted:
+        if evicted is not None:
+            self._memory.pods.expect_end(action.uid)
             grace = action.grace_seconds
             logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
             self._count(role_of(run.name, action.name), "evicted")
@@ -230,6 +241,7 @@ class Applier:
 
     async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
         if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
+            self._memory.pods.expect_end(action.uid)
             logger.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")
 
@@ -239,7 +251,7 @@ class Applier:
 
     async def _delete(self, run: _Pass, path: str, uid: str, **options: str) -> bool:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, **options}
-        return await self._send(run, "DELETE", path, body)
+        return await self._send(run, "DELETE", path, body) is not None
 
     async def _create_service(self, run: _Pass, action: CreateService) -> None:
         try:
@@ -258,6 +270,10 @@ class Applier:
         if not actions:
             return
         creation = await create_pods(self._client, run.job, actions)
+        for pod in creation.pods:
+            self._memory.pods.note(run.key, pod)
+        if creation.pods:
+            run.wish(CREATED_SECONDS)
         if not staging:
             await self._start_gang(run, creation.pods)
         for action in creation.created:
@@ -324,18 +340,17 @@ class Applier:
 
     async def _send(
         self, run: _Pass, method: str, path: str, body: object, content_type: str = "application/json"
-    ) -> bool:
-        """Whether the request was carried out; not if its object is gone, or another one than was read.
+    ) -> dict[str, Any] | None:
+        """The answer; None if the object is gone, or another one than was read.
 
         Raises:
             ApiError: if it failed for any other reason.
         """
         try:
-            await self._client.request(method, path, body=body, content_type=content_type)
+            return await self._client.request(method, path, body=body, content_type=content_type)
         except ApiError as error:
             if error.status in _CHANGED:
                 run.wish(CHANGED_SECONDS)
             elif error.status != 404:
                 raise
-            return False
-        return True
+            return None

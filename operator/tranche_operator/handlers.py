@@ -6,16 +6,19 @@ it cancels whatever tasks it finds on its loop.
 """
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import aiohttp
 import kopf
+import msgspec
 
 from tranche.kube.credentials import Credentials
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import GROUP, VERSION
+from tranche_operator.observations import PodView
 from tranche_operator.sieves import Sieve
+from tranche_operator.views import OwnedPod, job_key, view
 
 CONVENTION = f"operator.{GROUP}"
 """Prefix of what Kopf would write on objects; none of our handlers makes it do so."""
@@ -63,13 +66,17 @@ def make_settings() -> kopf.OperatorSettings:
 
 
 def make_registry(
-    kubeconfig: str | None, on_news: Callable[[str], None], on_listing: Callable[[], None]
+    kubeconfig: str | None,
+    on_news: Callable[[str], None],
+    on_pod: Callable[[str, PodView, bool], None],
+    on_listing: Callable[[], None],
 ) -> kopf.OperatorRegistry:
     """The handlers.
 
     Args:
         kubeconfig: As for `Credentials.load`.
-        on_news: Called with the key of a job that has changed, or one of whose pods has.
+        on_news: Called with the key of a job that has changed.
+        on_pod: Called with the key of a pod's job, what it looks like, and whether it is gone.
         on_listing: Called when a watch begins anew with a list: events may have been missed.
     """
     registry, sieve = kopf.OperatorRegistry(), Sieve()
@@ -86,15 +93,15 @@ def make_registry(
     async def note_job(event: kopf.RawEvent, namespace: str | None, name: str, **_: Any) -> None:
         if event["type"] is None:
             list_again()
-        elif sieve.is_news_of_job(event["object"], gone=event["type"] == "DELETED"):
+        elif sieve.is_news(event["object"], gone=event["type"] == "DELETED"):
             on_news(f"{namespace}/{name}")
 
     @kopf.on.event("", "v1", "pods", labels={LABEL_JOB: kopf.PRESENT}, registry=registry)
-    async def note_pod(event: kopf.RawEvent, namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
+    async def note_pod(event: kopf.RawEvent, **_: Any) -> None:
+        pod = msgspec.convert(event["object"], OwnedPod)
+        on_pod(job_key(pod.metadata), view(pod), event["type"] == "DELETED")
         if event["type"] is None:
             list_again()
-        elif sieve.is_news_of_pod(event["object"], gone=event["type"] == "DELETED"):
-            on_news(f"{namespace}/{labels[LABEL_JOB]}")
 
     return registry
 

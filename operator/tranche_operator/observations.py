@@ -30,6 +30,8 @@ class PodView:
     grace_seconds: int = 30
     plan: tuple[int, int] = (0, 0)
     """Term and revision of the plan that it was created from."""
+    version: int = field(default=0, compare=False)
+    """Its resourceVersion: rises with each change."""
 
 
 class ServiceState(Enum):

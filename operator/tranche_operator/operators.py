@@ -14,6 +14,7 @@ from tranche_operator.events import EventRecorder
 from tranche_operator.leisures import Leisure
 from tranche_operator.memories import Memory
 from tranche_operator.metrics import OperatorMetrics
+from tranche_operator.observations import PodView
 from tranche_operator.queues import Runner
 from tranche_operator.readings import Reader
 from tranche_operator.resyncs import Resync
@@ -49,7 +50,7 @@ class Operator:
         """
         self._client = client
         self._namespace = namespace
-        memory = Memory()
+        self._memory = memory = Memory()
         reader = Reader(client, memory)
         self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
         client.observe = self.metrics.observe_api_request
@@ -64,7 +65,7 @@ class Operator:
             expected=(ApiError, ValueError),
         )
         self._resync = Resync(reader, memory, self._runner.add, settings, _now, namespace)
-        self._watches = Watches(kubeconfig, namespace, self._runner.add, self._resync.request)
+        self._watches = Watches(kubeconfig, namespace, self._runner.add, self._note_pod, self._resync.request)
         self._obstacle = "starting"
 
     @property
@@ -78,6 +79,11 @@ class Operator:
 
     def _look_again(self, key: str) -> None:
         self._runner.add(key, RETRY_SECONDS)
+
+    def _note_pod(self, key: str, pod: PodView, gone: bool) -> None:
+        known = self._memory.pods
+        if known.drop(pod.uid) if gone else known.note(key, pod):
+            self._runner.add(key)
 
     async def _follow(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Reads from the API server what one reconcile looks at; always afresh, so that no cache can show what is gone."""
+"""Reads what one reconcile looks at: the job always afresh, its pods as they are known (`tranche_operator.stores`)."""
 
 import asyncio
 import time
@@ -43,7 +43,10 @@ class Reader:
             ValueError: if what it answers is not what it should be.
         """
         namespace, _, name = key.partition("/")
-        job, pods = await asyncio.gather(self._job(namespace, name), self._pods(namespace, name))
+        known = self._memory.pods
+        # In this order: what has left a plan may be gone from the pods, and not the other way round.
+        pods = known.of(key) if known.complete else await self._pods(namespace, name)
+        job = await self._job(namespace, name)
         if job is None:
             return Observed(key, None, pods)
         observed = self.recall(key, job, pods)

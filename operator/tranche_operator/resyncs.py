@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from tranche.kube.clients import ApiError
-from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import TrainingJob
 from tranche_operator.actions import Action, RequeueAfter, TellWait
 from tranche_operator.memories import Memory
@@ -21,7 +20,7 @@ from tranche_operator.observations import Observed, PodView
 from tranche_operator.readings import Reader
 from tranche_operator.reconciles import reconcile
 from tranche_operator.settings import Settings
-from tranche_operator.views import view
+from tranche_operator.views import job_key, view
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +83,13 @@ class Resync:
             ApiError: if the API server refuses or cannot be reached.
             ValueError: if what it answers is not what it should be.
         """
+        known = self._memory.pods
+        began = known.clock()
+        listed = [(job_key(pod.metadata), view(pod)) async for pod in self._reader.all_pods(self._namespace)]
+        known.sync(listed, began)
         pods: defaultdict[str, list[PodView]] = defaultdict(list)
-        async for pod in self._reader.all_pods(self._namespace):
-            pods[f"{pod.metadata.namespace}/{pod.metadata.labels.get(LABEL_JOB, '')}"].append(view(pod))
+        for key, pod in listed:
+            pods[key].append(pod)
         seen = added = 0
         async for item in self._reader.all_jobs(self._namespace):
             added += self._judge_listed(item, pods)

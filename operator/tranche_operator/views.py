@@ -3,8 +3,9 @@
 import msgspec
 
 from tranche.kube.identities import identity, owner_uid, plan_stamp
+from tranche.kube.names import LABEL_JOB
 from tranche.kube.objects import is_over
-from tranche.kube.structs import Narrow, Pod, PodSpec
+from tranche.kube.structs import Metadata, Narrow, Pod, PodSpec
 from tranche_operator.observations import PodView
 
 _DEFAULT_GRACE_SECONDS = 30
@@ -54,6 +55,11 @@ def read_pods(raw: bytes) -> PodList:
     return _PODS.decode(raw)
 
 
+def job_key(metadata: Metadata) -> str:
+    """The key of the job whose label a pod carries."""
+    return f"{metadata.namespace}/{metadata.labels.get(LABEL_JOB, '')}"
+
+
 def view(pod: OwnedPod) -> PodView:
     """What reconcile needs to know."""
     metadata, who = pod.metadata, identity(pod)
@@ -71,4 +77,5 @@ def view(pod: OwnedPod) -> PodView:
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else grace,
         plan=plan_stamp(pod),
+        version=int(metadata.resource_version or 0),
     )

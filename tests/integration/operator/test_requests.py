@@ -24,7 +24,7 @@ from tranche_operator.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.applies import CHANGED_SECONDS, PASSING_SECONDS, Applier
+from tranche_operator.applies import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, Applier
 from tranche_operator.events import EventRecorder
 from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed, PodView, ServiceState
@@ -78,7 +78,7 @@ def make_pod(lab: Lab, windows: int = 1, **spec: Any) -> PodView:
     """Job cats with some windows, and the pod of the first."""
     lab.create(**spec)
     lab.plan(*(window(index, index + 1) for index in range(windows)))
-    assert apply(lab, creations(lab)[0]) is None
+    assert apply(lab, creations(lab)[0]) == CREATED_SECONDS
     (pod,) = observe(lab).pods
     return pod
 
@@ -110,7 +110,7 @@ class TestPods:
         assert not memory.rejections
         assert tried(begin + timedelta(seconds=SETTINGS.forbidden_patience)) == 0.0
         assert memory.rejections[seen.key].reason == "Forbidden"
-        assert apply(lab, action, memory=memory) is None
+        assert apply(lab, action, memory=memory) == CREATED_SECONDS
         assert not memory.rejections
         assert not memory.forbidden
 
@@ -141,9 +141,9 @@ class TestPods:
         first = make_pod(lab, windows=3, chunks=None, workers=3)
         assert first.gates == ("tranche.dev/gang",)
         _, second, third = creations(lab)
-        assert apply(lab, second) is None
+        assert apply(lab, second) == CREATED_SECONDS
         assert [pod.gates for pod in observe(lab).pods] == 2 * [("tranche.dev/gang",)]
-        assert apply(lab, third) is None
+        assert apply(lab, third) == CREATED_SECONDS
         assert [pod.gates for pod in observe(lab).pods] == 3 * [()]
 
     def test_what_is_done_is_told_when_all_is_done(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ class TestPods:
 
         seen, actions = observe(lab), creations(lab)
         monkeypatch.setattr(ApiClient, "_send", note)
-        assert apply(lab, *actions, seen=seen) is None
+        assert apply(lab, *actions, seen=seen) == CREATED_SECONDS
         assert lab.events()["R"]["message"] == "2 pods: w; w"
         assert sent == [("POST", "pods")] * 2 + [("PATCH", "pods")] * 2 + [("PATCH", "events")]
 
@@ -256,6 +256,33 @@ class TestServices:
 
 
 class TestReading:
+    def test_what_was_done_to_pods_is_known_without_reading_them_again(
+        self, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        memory = Memory()
+        memory.pods.sync([], memory.pods.clock())
+        lab.create(chunks=None, workers=2)
+        lab.plan(window(0, 1), window(1, 2))
+        asked: list[str] = []
+        get = ApiClient.get
+
+        async def note(client: ApiClient, path: str, **params: Any) -> Any:
+            asked.append(path)
+            return await get(client, path, **params)
+
+        actions = creations(lab)
+        monkeypatch.setattr(ApiClient, "get", note)
+        apply(lab, *actions, seen=observe(lab, memory), memory=memory)
+        first, second = observe(lab, memory).pods
+        assert (first.gates, first.phase) == ((), "Pending"), "ungated in the pass that has created them"
+        ends = (EvictPod(first.name, first.uid, 1, "w"), ReleasePod(second.name, second.uid, second.finalizers))
+        apply(lab, *ends, seen=observe(lab, memory), memory=memory)
+        looks = [(pod.terminating, pod.finalizers) for pod in observe(lab, memory).pods]
+        assert looks == [(True, first.finalizers), (False, ())]
+        assert not asked, "no list of pods"
+        assert sorted(pod.name for pod in observe(lab).pods) == sorted([first.name, second.name])
+        assert asked, "who knows of no list reads one"
+
     def test_a_job_that_does_not_exist_is_none(self, lab: Lab) -> None:
         assert observe(lab) == Observed(f"{lab.namespace}/cats", None)
 

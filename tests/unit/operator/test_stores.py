@@ -1,0 +1,124 @@
+"""What the operator knows of pods: the newest wins, and what is gone stays gone."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tranche_operator.observations import PodView
+from tranche_operator.stores import GONE_SECONDS, KnownPods
+from tranche_operator.views import OwnedPod, job_key, view
+
+KEY = "n/j"
+POD: dict[str, Any] = {
+    "metadata": {"uid": "p", "name": "j-worker-0-1", "namespace": "n", "resourceVersion": "7", "finalizers": ["f"]},
+    "spec": {"schedulingGates": [{"name": "tranche.dev/gang"}]},
+    "status": {"phase": "Pending"},
+}
+POD["metadata"]["labels"] = {"tranche.dev/job": "j"}
+
+
+def seen(**changes: Any) -> PodView:
+    """The pod as the watch shows it, a revision later for each change."""
+    parts = {part: {**POD[part], **changes.get(part, {})} for part in POD}
+    parts["metadata"]["resourceVersion"] = str(changes.get("version", 7 + len(changes)))
+    return view(msgspec.convert(parts, OwnedPod))
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("change", "news"),
+    [
+        ({"metadata": {"annotations": {"a": "b"}}}, False),
+        ({"spec": {"nodeName": "n1"}}, False),
+        ({"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}}, False),
+        ({"spec": {"schedulingGates": []}}, True),
+        ({"status": {"phase": "Running"}}, True),
+        ({"metadata": {"finalizers": []}}, True),
+        ({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}}, True),
+    ],
+)
+def test_of_a_pod_its_phase_gates_and_finalizers_are_news_and_its_binding_is_not(
+    change: dict[str, Any], news: bool
+) -> None:
+    pods = KnownPods()
+    assert pods.note(KEY, seen())
+    assert pods.note(KEY, seen(**change)) is news
+    assert pods.of(KEY) == (seen(**change),)
+
+
+def test_a_pod_is_filed_under_the_job_of_its_label() -> None:
+    assert job_key(msgspec.convert(POD, OwnedPod).metadata) == KEY
+    pods = KnownPods()
+    assert pods.note(KEY, seen())
+    assert pods.note("n/other", seen(version=8)), "somebody has changed the label: that is news for both"
+    assert (pods.of(KEY), pods.of("n/other")) == ((), (seen(),))
+
+
+def test_an_answer_that_is_older_than_what_the_watch_has_shown_counts_for_nothing() -> None:
+    pods = KnownPods()
+    runs = seen(status={"phase": "Running"}, version=9)
+    assert pods.note(KEY, runs)
+    assert not pods.note(KEY, seen(version=8))
+    assert not pods.note(KEY, replace(runs, phase="Failed")), "the same version"
+    assert pods.of(KEY) == (runs,)
+
+
+def test_a_pod_that_is_to_end_is_not_ended_again_and_its_end_is_no_news_but_its_being_gone_is() -> None:
+    bound, ending = {"nodeName": "n1"}, {"deletionTimestamp": "2026-11-21T12:00:00Z"}
+    pods = KnownPods()
+    pods.note(KEY, seen(spec=bound))
+    pods.expect_end("p")
+    pods.expect_end("nobody")
+    assert [pod.terminating for pod in pods.of(KEY)] == [True]
+    assert not pods.note(KEY, seen(spec=bound, metadata=ending))
+    assert pods.drop("p")
+    assert pods.of(KEY) == ()
+
+
+def test_no_late_answer_and_no_list_brings_back_what_is_gone() -> None:
+    clock = Clock()
+    pods = KnownPods(clock)
+    pods.note(KEY, seen())
+    pods.drop("p")
+    assert not pods.note(KEY, seen(version=99))
+    pods.sync([(KEY, seen(version=99))], began=clock.now)
+    assert pods.of(KEY) == ()
+    clock.now += GONE_SECONDS + 1
+    pods.sync([], began=clock.now)
+    assert pods.note(KEY, seen(version=99)), "not remembered for ever"
+
+
+def test_a_list_adds_what_no_watch_has_told_and_takes_away_what_it_lacks_but_for_what_came_meanwhile() -> None:
+    clock = Clock()
+    pods = KnownPods(clock)
+    assert not pods.complete
+    pods.note(KEY, seen(version=50))
+    began, clock.now = clock.now, 101.0
+    late = replace(seen(), uid="late", name="late")
+    pods.note(KEY, late)
+    told = replace(seen(), uid="told", name="told")
+    pods.sync([(KEY, told)], began)
+    assert {pod.uid for pod in pods.of(KEY)} == {"late", "told"}
+    assert pods.complete
+    clock.now = 102.0
+    pods.note(KEY, replace(told, phase="Running", version=60))
+    pods.sync([(KEY, told), (KEY, late)], began=101.5)
+    assert {pod.uid: pod.phase for pod in pods.of(KEY)} == {"late": "Pending", "told": "Running"}
+
+
+def test_a_list_that_was_asked_for_later_wins_even_with_older_versions() -> None:
+    """The API server's data came from a backup."""
+    clock = Clock()
+    pods = KnownPods(clock)
+    pods.note(KEY, seen(version=500, status={"phase": "Running"}))
+    clock.now += 1.0
+    pods.sync([(KEY, seen(version=5))], began=clock.now)
+    assert [pod.phase for pod in pods.of(KEY)] == ["Pending"]
