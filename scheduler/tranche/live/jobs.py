@@ -1,8 +1,9 @@
 """Changes of TrainingJobs as events of the planner."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tranche.kube.converts import read_plan, read_progress, to_job
+from tranche.kube.converts import planned_condition, read_plan, read_progress, status_object, to_job
 from tranche.kube.names import (
     CONDITION_EVICTIONS_REFUSED,
     CONDITION_INVALID_TEMPLATE,
@@ -14,6 +15,7 @@ from tranche.kube.names import (
 )
 from tranche.kube.objects import Pod, is_over
 from tranche.kube.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.model import JobPlan
 from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
 
 
@@ -29,6 +31,15 @@ def submission(resource: TrainingJob, gpu_resource: str) -> JobSubmitted:
         read_plan(status.plan) if status.plan else None,
         read_progress(status.progress) if status.progress else None,
     )
+
+
+def refusal(resource: TrainingJob, error: ValueError, now: float) -> dict[str, Any]:
+    """The status of a job that cannot be read, as it is to be applied; it keeps its plan and ledger."""
+    plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
+    condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
+    # An apply without plan and ledger would take them away.
+    kept = resource.status.model_dump(include={"plan", "progress"}, by_alias=True, exclude_none=True, mode="json")
+    return status_object(resource, {**kept, "conditions": [condition]})
 
 
 def over(resource: TrainingJob | None) -> bool:

@@ -50,6 +50,7 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
         lessons.begin(planner, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(planner, state, event.plan, now)
+    changes.settle_busy(state, now)
     if job.suspended or state.unplannable or state.failed:  # nobody may have been there to stop it
         changes.stop(planner, state)
     planner.touch(state)
