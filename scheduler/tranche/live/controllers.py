@@ -197,7 +197,7 @@ class Controller:
         for resource in self.watches.jobs.store.values():
             with self._guard(resource):
                 if not jobs.over(resource):
-                    found.append(jobs.submission(resource, self.settings.gpu_resource))
+                    found.append(jobs.submission(resource, self.settings.gpu_resource, self.watches.pods.store))
                 elif resource.status.phase == "Succeeded":
                     self.planner.remember(jobs.submission(resource, self.settings.gpu_resource))
         return found
