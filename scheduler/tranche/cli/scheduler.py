@@ -179,7 +179,12 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
         if options.bind:
             add_bind(app, client, metrics)
         identity = f"{socket.gethostname()}_{os.getpid()}"
-        leadership = Leadership(client, options.lease_namespace, identity, annotations=choice.annotations())
+        leadership = Leadership(
+            client,
+            options.lease_namespace,
+            identity,
+            annotations=lambda: {**choice.annotations(), **controller.learnt()},
+        )
         logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
         async with asyncio.TaskGroup() as group:
             tasks = [

@@ -23,8 +23,10 @@ from tranche.kube.resources import TrainingJob
 from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice, read_choice
 from tranche.live.jobs import submission
+from tranche.live.memories import read_memory
 from tranche.live.views import Watches
 from tranche.planner import Planner
+from tranche.planner.memories import Memory
 
 SYSTEM_NAMESPACE = "tranche-system"
 
@@ -60,14 +62,16 @@ async def what_if(session: Session, namespace: str, manifest: dict[str, Any], sy
         ClusterError: a right is missing, or the API server cannot be reached.
     """
     asked = await session.create(namespace, manifest, dry_run=True)
-    choice, note = await _choice(session, system_namespace)
+    choice, memory, note = await _told(session, system_namespace)
     watches = Watches(session.api)
     with refusals("see the whole cluster, which a what-if plans with"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
-    return answer(asked, watches, choice, note, time.time())
+    return answer(asked, watches, choice, note, time.time(), memory)
 
 
-def answer(asked: TrainingJob, watches: Watches, choice: PlannerChoice, note: str, now: float) -> WhatIf:
+def answer(
+    asked: TrainingJob, watches: Watches, choice: PlannerChoice, note: str, now: float, memory: Memory | None = None
+) -> WhatIf:
     """Take over what the stores of the watches hold, and plan the job too.
 
     Raises:
@@ -77,7 +81,7 @@ def answer(asked: TrainingJob, watches: Watches, choice: PlannerChoice, note: st
     planner = _planner(choice)
     settings = ControllerSettings(choice.gpu_resource)
     nobody: Any = None  # nothing is sent
-    Controller(nobody, watches, planner, Metrics(), settings, clock=lambda: now).restore()
+    Controller(nobody, watches, planner, Metrics(), settings, clock=lambda: now).restore(memory)
     try:
         planner.handle(submission(asked, choice.gpu_resource), now)
     except ValueError as error:
@@ -103,20 +107,22 @@ def _planner(choice: PlannerChoice) -> Planner:
         raise ClusterError(f"the scheduler's policy {choice.policy} is not known here: {error}") from None
 
 
-async def _choice(session: Session, system_namespace: str) -> tuple[PlannerChoice, str]:
-    """Which planner the scheduler runs, by its Lease, and what is to be said of it."""
+async def _told(session: Session, system_namespace: str) -> tuple[PlannerChoice, Memory, str]:
+    """Which planner the scheduler runs and what that has learnt, by its Lease, and what is to be said of it."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{system_namespace}/leases/{LEASE}"
     try:
-        told = read_choice(await session.api.request("GET", path))
+        lease = await session.api.request("GET", path)
     except ApiError as error:
         if error.status not in (403, 404):
             with refusals("read the scheduler's Lease"):
                 raise
-        told = None
+        lease = {}
+    memory = read_memory(lease.get("metadata", {}).get("annotations") or {})
+    told = read_choice(lease)
     if told is not None:
-        return told, ""
+        return told, memory, ""
     assumed = PlannerChoice()
-    return assumed, f"policy {assumed.policy} is assumed: the Lease {system_namespace}/{LEASE} cannot be read"
+    return assumed, memory, f"policy {assumed.policy} is assumed: the Lease {system_namespace}/{LEASE} cannot be read"
 
 
 def _moment(at: float | None) -> datetime | None:

@@ -13,6 +13,8 @@ from math import exp, log
 
 JOB_SIGMA, PLACE_SIGMA, NODE_SIGMA = 0.5, 0.1, 0.3
 """Standard deviation of each unknown before anything is observed."""
+KNOWN_SIGMA = 0.1
+"""The same of a node's that an earlier planner has learnt."""
 DRIFT_SIGMA = 0.02
 """By how much an unknown changes between two observations: what is old counts less and less."""
 NOISE_SIGMA = 0.05
@@ -67,6 +69,10 @@ class Lessons:
     def assume(self, job: str, factor: float, sigma: float = JOB_SIGMA) -> None:
         """Begin with this factor of the job; sigma is the standard deviation of its logarithm."""
         self.jobs[job] = Belief(log(factor), sigma**2)
+
+    def recall_node(self, node: str, factor: float) -> None:
+        """Begin with this factor of the node, which has been learnt before."""
+        self.nodes[node] = Belief(log(factor), KNOWN_SIGMA**2)
 
     def observe(self, job: str, kind: str, site: str, node: str | None, factor: float, seconds: float) -> bool:
         """A window has ended; returns whether anything was learnt.

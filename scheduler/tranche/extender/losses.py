@@ -49,13 +49,19 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
         return 0, 0.0
     began = started_at(pod)
     trained = max(0.0, now - began) if began is not None else 0.0
-    restart = parse_duration(job.spec.preemption.restart_overhead or "0s")
+    restart = _restart_seconds(job)
     never, workers = int(job.spec.preemption.policy == "Never"), _open_windows(job)
     if job.spec.data is None or who.role == ROLE_SERVER:
         gpus = template_shape(job.spec.workers.template, view.gpu_resource).requests.gpus
         return never, max(1, gpus * workers) * (trained + restart)
     pushed = job.spec.parameter_servers is not None
     return never, max(1, pod_requests(pod, view.gpu_resource).gpus) * (restart + (0.0 if pushed else trained))
+
+
+def _restart_seconds(job: TrainingJob) -> float:
+    """What the planner reckons with; what the user says until it has told."""
+    reckoned = job.status.progress.restart_seconds if job.status.progress is not None else None
+    return parse_duration(job.spec.preemption.restart_overhead or "0s") if reckoned is None else reckoned
 
 
 def _open_windows(job: TrainingJob) -> int:

@@ -198,6 +198,9 @@ def read_progress(progress: Progress) -> JobProgress:
         attained_seconds=progress.attained_seconds,
         busy_seconds=progress.busy_seconds,
         learnt=progress.learnt if 0 < progress.learnt < inf else 1.0,
+        busy_since=progress.busy_since.timestamp() if progress.busy_since else None,
+        start_seconds=progress.start_seconds,
+        save_seconds=progress.save_seconds,
         preemptions=progress.preemptions,
         failures=progress.failures,
         lost_batches=progress.lost_batches,
@@ -289,6 +292,12 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         "attainedSeconds": round(progress.attained_seconds, 3),
         "busySeconds": round(progress.busy_seconds, 3),
         "learnt": float(f"{progress.learnt:.6g}"),
+        **_present(
+            busySince=_time(progress.busy_since),
+            startSeconds=_milliseconds(progress.start_seconds),
+            saveSeconds=_milliseconds(progress.save_seconds),
+            restartSeconds=_milliseconds(progress.restart_seconds),
+        ),
         "preemptions": progress.preemptions,
         "failures": progress.failures,
         "lostBatches": round(progress.lost_batches, 3),
@@ -297,6 +306,10 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
             for r in progress.records
         ],
     }
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _partial(batches: Mapping[int, float]) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 from tranche.kube.clients import ApiClient
@@ -55,7 +54,7 @@ class Leadership:
         identity: str,
         settings: LeaseSettings | None = None,
         *,
-        annotations: Mapping[str, str] = MappingProxyType({}),
+        annotations: Callable[[], Mapping[str, str]] = dict,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -66,7 +65,7 @@ class Leadership:
             namespace: Of the Lease.
             identity: Who we are: the pod's name. A process that finds itself as the holder is its own successor.
             settings: Name and times.
-            annotations: Of the Lease while it is ours.
+            annotations: To be set on the Lease with every write; others on it are left.
             clock: Monotonic seconds; goes on while the process is stopped.
             sleep: Waits by that clock.
         """
@@ -85,6 +84,11 @@ class Leadership:
     def held(self) -> bool:
         """Whether nobody else can hold the Lease now."""
         return self._clock() < self._until
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Of the Lease as it was last written or read, those of earlier holders included."""
+        return self._lease.get("metadata", {}).get("annotations") or {}
 
     async def take(self, largest_term: Callable[[], int]) -> int:
         """Wait until the Lease is free, take it, and return our term: how often it has changed hands.
@@ -176,8 +180,8 @@ class Leadership:
         exists = "resourceVersion" in lease["metadata"]
         method, path = ("PUT", f"{self._collection}/{name}") if exists else ("POST", self._collection)
         metadata = lease["metadata"]
-        if self._annotations:
-            metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **self._annotations}}
+        if annotations := self._annotations():
+            metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}
         body, timeout = {**lease, "metadata": metadata, "spec": spec}, self._settings.duration / 2
         try:
             answer = await self._client.request(method, path, body=body, timeout=timeout)

@@ -145,6 +145,14 @@ class Progress(Resource):
     """Time with a window open, before the present ones: the rest since submission was waiting, by which jobs age."""
     learnt: float = 1.0
     """Measured over expected time of a mini-batch; 1 until something was measured."""
+    busy_since: datetime | None = None
+    """Since when a window has been open, or the job suspended."""
+    start_seconds: float | None = None
+    """From the opening of a window to its first mini-batch, as measured."""
+    save_seconds: float | None = None
+    """From being told to stop to the end of a worker, as measured."""
+    restart_seconds: float | None = None
+    """What stopping a worker and starting it again is reckoned to cost: as the user says, else as was measured."""
     preemptions: int = 0
     """Worker pods stopped for another job."""
     failures: int = 0

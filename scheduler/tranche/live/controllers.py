@@ -22,6 +22,7 @@ from tranche.live.announcements import Announcements
 from tranche.live.backlogs import Backlog, Change
 from tranche.live.forecasts import Forecasts
 from tranche.live.measurements import Measurements
+from tranche.live.memories import annotations_of, read_memory
 from tranche.live.nodes import NodeBook
 from tranche.live.quotas import QuotaBook
 from tranche.live.renewals import RenewalDesk
@@ -31,7 +32,7 @@ from tranche.live.silences import Silences
 from tranche.live.sites import SiteStatuses
 from tranche.live.views import Watches, status_path
 from tranche.live.writers import StatusWriter
-from tranche.model import JobPlan, WindowState
+from tranche.model import WindowState
 from tranche.planner import (
     ChunksRequested,
     CloseWindow,
@@ -44,13 +45,12 @@ from tranche.planner import (
     OpenWindow,
     Planner,
     PublishPlan,
-    QuotaChanged,
-    QuotaRemoved,
     SiteChanged,
     SiteRemoved,
     Tick,
     WorkerEnded,
 )
+from tranche.planner.memories import Memory, memory_of, recall
 from tranche.planner.reports import trained
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Controller:
         logger.info("ready; waiting for the lease")
         self.term = await leadership.take(self._largest_term)
         try:
-            self.restore()
+            self.restore(read_memory(leadership.annotations))
             writing = self.writer.run(lambda: leadership.held)
             await run_for_ever(
                 lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
@@ -162,8 +162,12 @@ class Controller:
 
     # ---- events in
 
-    def restore(self) -> None:
-        """Build the planner's state from the API server: sites, nodes, jobs with their plans, then pods."""
+    def learnt(self) -> dict[str, str]:
+        """Annotations that tell the next planner what this one has learnt; none before it has taken over."""
+        return annotations_of(memory_of(self.planner)) if self.reports.leading else {}
+
+    def restore(self, memory: Memory | None = None) -> None:
+        """Build the planner's state from the API server, and from what an earlier one has learnt."""
         self._changes.clear()
         now = self._since = self.clock()
         for site in self.watches.sites.store.values():
@@ -177,19 +181,12 @@ class Controller:
             self._quotas_changed(key, None, quota)
         for name in self.watches.nodes.store:
             self._refresh_node(name)
+        recall(self.planner, memory or Memory())
         found = self._found_jobs()
         with self.metrics.time_plan():
-            self._instructed(self.planner.restore(found, now))
+            self._instructed(self.planner.restore(found, now, self._found_events(found)))
         for event in found:
-            resource = self.watches.jobs.store[event.job.key]
-            for more in jobs.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
-                if not isinstance(more, JobSubmitted):
-                    self._tell(more)
             self._publish(event.job.key)
-        for key, pod in list(self.watches.pods.store.items()):
-            self._pod_changed(key, None, pod)
-        for namespace in {key.partition("/")[0] for key in self.watches.quotas.store}:
-            self._refresh_quotas(namespace)  # now that the planner counts our pods
         self.reports.leading = True
         self._measurements.lead()
         logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
@@ -200,10 +197,25 @@ class Controller:
         for resource in self.watches.jobs.store.values():
             with self._guard(resource):
                 if not jobs.over(resource):
-                    found.append(jobs.submission(resource, self.settings.gpu_resource))
+                    found.append(jobs.submission(resource, self.settings.gpu_resource, self.watches.pods.store))
                 elif resource.status.phase == "Succeeded":
                     self.planner.remember(jobs.submission(resource, self.settings.gpu_resource))
         return found
+
+    def _found_events(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
+        """What has become of these jobs, which the planner knows, before it decides anything."""
+        for submitted in found:
+            resource = self.watches.jobs.store[submitted.job.key]
+            for event in jobs.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
+                if not isinstance(event, JobSubmitted):
+                    yield event
+        for pod in self.watches.pods.store.values():
+            for event in self._pod_events(None, pod):
+                stopped = self._measurements.running(event)
+                yield event
+                self._measurements.told(event, stopped)
+        for namespace in sorted({key.partition("/")[0] for key in self.watches.quotas.store}):
+            yield from self._quota_events(namespace)  # now that the planner counts our pods
 
     def _hear(self, change: Change) -> None:
         kind, key, old, new = change
@@ -267,15 +279,14 @@ class Controller:
             self._refresh_node(name)
         if self._quota_book.note_pod(key, new):  # before the planner hears of its end: the API server still counts it
             self._refresh_quotas(key.partition("/")[0])
-        self._pod_changed(key, old, new)
+        for event in self._pod_events(old, new):
+            self._tell(event)
 
-    def _pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
+    def _pod_events(self, old: Pod | None, new: Pod | None) -> Iterator[Event]:
         replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
         for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
-            if self._is_namesakes(after or before):
-                continue
-            for event in pods.events_of(before, after, self.clock()):
-                self._tell(event)
+            if not self._is_namesakes(after or before):
+                yield from pods.events_of(before, after, self.clock())
 
     def _is_namesakes(self, pod: Pod | None) -> bool:
         """Whether the pod belongs to a deleted job whose name another job has now; its attempts are not that job's."""
@@ -311,18 +322,16 @@ class Controller:
 
     def _refresh_quotas(self, namespace: str) -> None:
         """Tell the planner of the namespace's quotas as far as they have changed."""
-        known = self.planner.cluster.quotas
+        for event in self._quota_events(namespace):
+            self._tell(event)
+
+    def _quota_events(self, namespace: str) -> Sequence[Event]:
         try:
-            present = {quota.name: quota for quota in self._quota_book.quotas(namespace, known.holds)}
+            return self._quota_book.changes(namespace, self.planner.cluster.quotas)
         except ValueError as error:
             logger.error("a quota of namespace %s cannot be read: %s", namespace, error)
             self.metrics.count_error("object")
-            return
-        for name in set(known.by_namespace.get(namespace, {})).difference(present):
-            self._tell(QuotaRemoved(namespace, name))
-        for name, quota in present.items():
-            if known.by_namespace.get(namespace, {}).get(name) != quota:
-                self._tell(QuotaChanged(quota))
+            return []
 
     def _jobs_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
         if fences.wrote_late(old, new, self.term):
@@ -387,12 +396,5 @@ class Controller:
         logger.error("%s %s cannot be read: %s", type(resource).__name__, name, error)
         self.metrics.count_error("object")
         if isinstance(resource, TrainingJob):
-            plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
-            known = resource.status.conditions
-            condition = planned_condition(plan, resource.metadata.generation, known, self.clock())
-            # An apply without plan and ledger would take them away.
-            kept = resource.status.model_dump(
-                include={"plan", "progress"}, by_alias=True, exclude_none=True, mode="json"
-            )
-            body = status_object(resource, {**kept, "conditions": [condition]})
+            body = jobs.refusal(resource, error, self.clock())
             self.writer.put(status_path(resource), lambda: body)

@@ -1,8 +1,10 @@
 """Changes of TrainingJobs as events of the planner."""
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from tranche.kube.converts import read_plan, read_progress, to_job
+from tranche.kube.converts import planned_condition, read_plan, read_progress, status_object, to_job
 from tranche.kube.names import (
     CONDITION_EVICTIONS_REFUSED,
     CONDITION_INVALID_TEMPLATE,
@@ -12,23 +14,43 @@ from tranche.kube.names import (
     ROLE_WORKER,
     pod_name,
 )
-from tranche.kube.objects import Pod, is_over
+from tranche.kube.objects import Pod, is_over, pod_requests
 from tranche.kube.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.model import JobPlan
 from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
 
 
-def submission(resource: TrainingJob, gpu_resource: str) -> JobSubmitted:
+def submission(
+    resource: TrainingJob, gpu_resource: str, pods: Mapping[str, Pod] = MappingProxyType({})
+) -> JobSubmitted:
     """A job as it is found, with what an earlier planner left.
 
+    Args:
+        resource: The job.
+        gpu_resource: Name of the devices' resource.
+        pods: All pods, by key, if some of the job's may have been made from an earlier specification.
+
     Raises:
-        ValueError: if its specification cannot be read.
+        ValueError: if its specification, or what a pod of it asks for, cannot be read.
     """
-    status = resource.status
-    return JobSubmitted(
-        to_job(resource, gpu_resource),
-        read_plan(status.plan) if status.plan else None,
-        read_progress(status.progress) if status.progress else None,
-    )
+    status, job = resource.status, to_job(resource, gpu_resource)
+    plan = read_plan(status.plan) if status.plan else None
+    outdated: set[int] = set()
+    for window in plan.windows if plan is not None and plan.generation != job.generation else ():
+        name = pod_name(resource.metadata.name, ROLE_WORKER, window.index, window.attempt)
+        pod = pods.get(f"{resource.metadata.namespace}/{name}")
+        if pod is not None and pod_requests(pod, gpu_resource) != job.worker.requests:
+            outdated.add(window.attempt)
+    return JobSubmitted(job, plan, read_progress(status.progress) if status.progress else None, frozenset(outdated))
+
+
+def refusal(resource: TrainingJob, error: ValueError, now: float) -> dict[str, Any]:
+    """The status of a job that cannot be read, as it is to be applied; it keeps its plan and ledger."""
+    plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
+    condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
+    # An apply without plan and ledger would take them away.
+    kept = resource.status.model_dump(include={"plan", "progress"}, by_alias=True, exclude_none=True, mode="json")
+    return status_object(resource, {**kept, "conditions": [condition]})
 
 
 def over(resource: TrainingJob | None) -> bool:

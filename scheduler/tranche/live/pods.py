@@ -16,7 +16,7 @@ from tranche.planner import (
 )
 
 FRESH_SECONDS = 5.0
-"""A start that is reported this soon counts from now: status times have whole seconds only."""
+"""A start that is seen this soon counts from now: status times have whole seconds only."""
 
 
 def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:
@@ -43,8 +43,9 @@ def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:
         return
     if new is not None and new.spec.node_name and not (old is not None and old.spec.node_name):
         yield WorkerBound(who.job, who.attempt, new.spec.node_name)
+    seen = old is not None  # a pod that is found may have started at any time
     if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
-        yield WorkerStarted(who.job, who.attempt, now if now - began < FRESH_SECONDS else began)
+        yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)
     if new is None:
         yield WorkerEnded(who.job, who.attempt, "Lost", now)
     elif over:

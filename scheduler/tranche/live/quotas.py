@@ -11,6 +11,8 @@ from tranche.kube.objects import Pod, is_over, pod_requests
 from tranche.kube.quotas import quota_of, used_of
 from tranche.kube.structs import QuotaObject
 from tranche.model import Quota, Resources
+from tranche.planner import QuotaChanged, QuotaRemoved
+from tranche.policies import Quotas
 
 Holds = Callable[[str, int], bool]
 """Whether the planner counts the attempt of a job."""
@@ -56,6 +58,17 @@ class QuotaBook:
             quota = quota_of(observed, self.gpu_resource)
             if quota is not None:
                 yield quota.with_foreign(self._foreign(observed, quota, holds))
+
+    def changes(self, namespace: str, known: Quotas) -> list[QuotaChanged | QuotaRemoved]:
+        """What the planner should hear of the namespace's quotas.
+
+        Raises:
+            ValueError: if a quantity of a quota cannot be read.
+        """
+        present = {quota.name: quota for quota in self.quotas(namespace, known.holds)}
+        before = known.by_namespace.get(namespace, {})
+        removed = [QuotaRemoved(namespace, name) for name in sorted(set(before).difference(present))]
+        return [*removed, *(QuotaChanged(quota) for name, quota in present.items() if before.get(name) != quota)]
 
     def _foreign(self, observed: QuotaObject, quota: Quota, holds: Holds) -> dict[str, int]:
         foreign = used_of(observed, quota)

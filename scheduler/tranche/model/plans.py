@@ -133,5 +133,13 @@ class JobProgress:
     """The last few ended attempts, oldest first."""
     learnt: float = 1.0
     """Measured over predicted seconds of a mini-batch."""
+    busy_since: float | None = None
+    """Since when a window has been open, or the job suspended; None if it waits."""
+    start_seconds: float | None = None
+    """From the opening of a window of the job to its first mini-batch, as measured; None if nothing was."""
+    save_seconds: float | None = None
+    """From being told to stop to the end of a worker of the job, as measured; None if nothing was."""
+    restart_seconds: float = 0.0
+    """What stopping one of its workers and starting it again is reckoned to cost."""
     checkpoint: Checkpoint | None = None
     """Of jobs whose parameter servers report."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tranche.estimate import Restarts
@@ -50,6 +51,8 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
         lessons.begin(planner, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(planner, state, event.plan, now)
+        _catch_up(planner, state, event.plan, event.outdated)
+    changes.settle_busy(state, now)
     if job.suspended or state.unplannable or state.failed:  # nobody may have been there to stop it
         changes.stop(planner, state)
     planner.touch(state)
@@ -97,6 +100,16 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
                 state.copy(chunk, site, now)
     if state.job.staged:
         stagings.restore(planner, state, plan.staging, now)
+
+
+def _catch_up(planner: Planner, state: JobState, plan: JobPlan, outdated: Collection[int]) -> None:
+    """The specification may have changed while nobody was there; see `changes`, where somebody is."""
+    if plan.generation == state.job.generation:
+        return
+    stagings.renew(planner, state)
+    for run in [run for attempt, run in state.runs.items() if attempt in outdated]:
+        run.obsolete = True
+        planner.close(state, run)
 
 
 def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: Run, window: Window) -> None:

@@ -216,6 +216,14 @@ def _count_busy(state: JobState, now: float) -> None:
         state.busy_since = None
 
 
+def settle_busy(state: JobState, now: float) -> None:
+    """A job without windows waits, unless it is suspended; nobody may have been there when that changed."""
+    if not state.runs and not state.job.suspended:
+        _count_busy(state, now)
+    elif not state.runs and state.busy_since is None:
+        state.busy_since = now
+
+
 def stop(planner: Planner, state: JobState) -> None:
     """The job goes no further: its windows close, its servers and queue places are given back.
 

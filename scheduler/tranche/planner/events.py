@@ -16,6 +16,8 @@ class JobSubmitted:
     job: Job
     plan: JobPlan | None = None
     progress: JobProgress | None = None
+    outdated: frozenset[int] = frozenset()
+    """Attempts whose pods ask for something else than the specification does, which was changed since that plan."""
 
 
 @dataclass(frozen=True, slots=True)

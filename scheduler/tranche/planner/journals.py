@@ -1,6 +1,6 @@
 """What became of every window, as a list of facts: the same from a live planner and from one in virtual time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,9 +43,14 @@ class JournaledPlanner(Planner):
             self._note_event(event, now)
         return self._noted(super().handle_all(events, now), now)
 
-    def restore(self, jobs: Iterable[JobSubmitted], now: float) -> list[Instruction]:
+    def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
         """Take over what an earlier planner left; windows that are open already are not told of again."""
-        return self._noted(super().restore(jobs, now), now)
+        return self._noted(super().restore(jobs, now, self._noting(events, now)), now)
+
+    def _noting(self, events: Iterable[Event], now: float) -> Iterator[Event]:
+        for event in events:
+            self._note_event(event, now)
+            yield event
 
     def _note_event(self, event: Event, now: float) -> None:
         match event:

@@ -21,7 +21,8 @@ def restore(state: JobState, progress: JobProgress) -> None:
     state.ledger_changed()
     state.windows_changed()
     state.attained_seconds = progress.attained_seconds
-    state.busy_seconds = progress.busy_seconds
+    state.busy_seconds, state.busy_since = progress.busy_seconds, progress.busy_since
+    state.restarts.start_seconds, state.restarts.save_seconds = progress.start_seconds, progress.save_seconds
     state.preemptions = progress.preemptions
     state.failures = progress.failures
     state.lost_batches = progress.lost_batches
@@ -40,6 +41,10 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
         lost_batches=state.lost_batches,
         records=tuple(state.records),
         learnt=learnt,
+        busy_since=state.busy_since,
+        start_seconds=state.restarts.start_seconds,
+        save_seconds=state.restarts.save_seconds,
+        restart_seconds=state.restart_seconds,
         checkpoint=state.checkpoint,
     )
 

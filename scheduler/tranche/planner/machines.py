@@ -64,8 +64,7 @@ class PlannerSettings:
     spare_seconds: float = 300.0
     """How long a job whose pods could not be evicted is not asked again to make way."""
     server_idle_seconds: float = 300.0
-    """Parameter servers of a chunked job without windows save and stop after so long, if a later one finds what they
-    saved; infinite: never."""
+    """So long without windows, servers of a chunked job save and stop, if later ones find what was saved."""
     failure_backoff_seconds: float = 10.0
     """Pause after a job's first failed pod; doubles with each, as Kubernetes Jobs do."""
     rejection_backoff_seconds: float = 30.0
@@ -128,18 +127,15 @@ class Planner:
     def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
         """Take note of all that has happened, in order, and decide once."""
         self._begin(now)
-        for event in events:
-            self._cause = event
-            changes.apply(self, event, now)
-        return self._decide(now)
+        return self._apply(events, now)
 
-    def restore(self, jobs: Iterable[JobSubmitted], now: float) -> list[Instruction]:
-        """Take over all jobs that an earlier planner left: running windows first, then what waits, in arrival order."""
+    def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
+        """Take over jobs that an earlier planner left, hear what has become of them (asked for then), and decide."""
         self._begin(now)
         self._cause = Tick()
-        for event in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
-            arrivals.admit(self, event, now)
-        return self._decide(now)
+        for submitted in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
+            arrivals.admit(self, submitted, now)
+        return self._apply(events, now)
 
     def blank(self, settings: PlannerSettings) -> "Planner":
         """A planner of the same policy that knows nothing, and notes nothing."""
@@ -307,6 +303,12 @@ class Planner:
 
     def _begin(self, now: float) -> None:
         self._out, self.changed, self._now = [], {}, now
+
+    def _apply(self, events: Iterable[Event], now: float) -> list[Instruction]:
+        for event in events:
+            self._cause = event
+            changes.apply(self, event, now)
+        return self._decide(now)
 
     def _decide(self, now: float) -> list[Instruction]:
         due = list(self.timers.due(now))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tranche.estimate import link_between
 from tranche.model import Node, Site
 from tranche.planner import arrivals, changes, refusals
 from tranche.planner.events import NodeChanged, NodeRemoved, SiteChanged, SiteRemoved
@@ -90,6 +91,10 @@ def _node_removed(planner: Planner, name: str) -> None:
 
 
 def _sites_changed(planner: Planner, sites: dict[str, Site]) -> None:
+    network, before, learnt = planner.cluster.network, planner.cluster.sites, planner.cluster.uploads.corrections
+    for ends in list(learnt):
+        if link_between(network, before, *ends) != link_between(network, sites, *ends):
+            del learnt[ends]  # it was relative to what was promised
     planner.cluster.sites = sites
     planner.cluster.nodes_changed()
     for state in planner.cluster.jobs.values():

@@ -1,7 +1,8 @@
 """What tranche would do now, if it took over: a planner on paper for jobs that wait under any scheduler."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice
 from tranche.live.views import Watches
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
-from tranche.planner import Instruction, JobSubmitted, Planner, WorkerStarted
+from tranche.planner import Event, Instruction, JobSubmitted, Planner, WorkerStarted
 from tranche.policies import get_live_policy
 
 
@@ -42,9 +43,16 @@ class _PaperPlanner(Planner):
         super().__init__(get_live_policy(choice.policy), choice.settings())
         self._others = others
 
-    def restore(self, jobs: Iterable[JobSubmitted], now: float) -> list[Instruction]:
+    def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
         """Take over ours and theirs."""
-        return super().restore([*jobs, *self._others], now)
+        return super().restore([*jobs, *self._others], now, chain(events, self._starts()))
+
+    def _starts(self) -> Iterator[Event]:
+        """Since when workers of theirs train."""
+        for event in self._others:
+            for window in event.plan.windows if event.plan is not None else ():
+                if window.start:
+                    yield WorkerStarted(event.job.key, window.attempt, window.start)
 
 
 def decide(watches: Watches, choice: PlannerChoice, now: float) -> list[Decision]:
@@ -63,9 +71,7 @@ def decide(watches: Watches, choice: PlannerChoice, now: float) -> list[Decision
     nobody: Any = None  # nothing is sent
     settings = ControllerSettings(choice.gpu_resource)
     Controller(nobody, still, planner, Metrics(), settings, clock=lambda: now).restore()
-    running = {event.job.key: event.plan.windows for event in others if event.plan is not None}
-    windows = ((key, window) for key, opened in running.items() for window in opened if window.start)
-    planner.handle_all([WorkerStarted(key, window.attempt, window.start) for key, window in windows], now)
+    running = {event.job.key for event in others if event.plan is not None}
     planner.forecast(now)
     states = planner.cluster.jobs.items()
     begun = {key for key, state in states if any(run.started is not None for run in state.runs.values())}

@@ -1,15 +1,18 @@
 """Staging pods bring the data of chunks to another site; windows open there only when they have succeeded."""
 
+import json
 import time
 from typing import Any
 
 import pytest
 
 from histories import History
+from tranche.kube.leases import LeaseSettings
 from wholes import API, Whole
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
 STAGING_SECONDS = 4.0
 CHUNKS = 5
 
@@ -164,3 +167,33 @@ def test_a_job_whose_staging_fails_for_good_trains_where_its_data_are_and_says_s
     items = whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]
     assert "StagingFailed" in {e["reason"] for e in items if e["involvedObject"]["name"] == "failing"}
     whole.delete("failing")
+
+
+def lease(whole: Whole) -> dict[str, Any]:
+    return dict(whole.cluster.request("GET", LEASE)[1])
+
+
+def learnt_factor(whole: Whole) -> float | None:
+    """Measured over promised time of uploads, as whoever leads has told on its Lease; None if nothing was learnt."""
+    told = json.loads(lease(whole)["metadata"].get("annotations", {}).get("tranche.dev/memory", "{}"))
+    found = [one["factor"] for one in told.get("links", ()) if (one["origin"], one["target"]) == ("edge-a", "edge-b")]
+    return float(found[0]) if found else None
+
+
+def test_a_scheduler_that_is_replaced_hands_on_how_long_data_take(whole: Whole) -> None:
+    submit(whole, "teacher", chunk_seconds=2.0)
+    whole.until_phase("teacher", "Succeeded", 60.0)
+    whole.delete("teacher")  # no object but the Lease tells of it any more
+    time.sleep(2 * LeaseSettings().renewal)
+    factor, term = learnt_factor(whole), lease(whole)["spec"]["leaseTransitions"]
+    assert factor is not None
+    whole.stack.kill("scheduler")
+    whole.stack.start_scheduler()
+    whole.until(
+        "a renewal by who has taken over",
+        lambda: (
+            (spec := lease(whole)["spec"])["leaseTransitions"] > term
+            and spec["leaseDurationSeconds"] == LeaseSettings().duration
+        ),
+    )
+    assert learnt_factor(whole) == pytest.approx(factor, 1e-5), "the new one tells what it reckons with"

@@ -10,6 +10,7 @@ from tranche.extender.losses import loss
 from tranche.extender.verbs import preempt
 from tranche.extender.wires import MetaPod, MetaVictims
 from tranche.kube.objects import Pod
+from tranche.kube.statuses import Progress
 
 NOW = 1_800_000_000.0
 SILENT = {"data": {"chunks": 4}, "parameterServers": None}
@@ -48,6 +49,15 @@ class TestLosses:
         spec = {"parameterServers": {"replicas": 1, "template": {"spec": {"containers": []}}}}
         pod = add(stores, "cats", "n1", 100.0, preemption={"restartOverhead": "20s"}, **spec)
         assert loss(pod, stores.view, NOW) == (0, 20.0)
+
+    def test_a_restart_costs_what_the_planner_reckons_with(self) -> None:
+        stores = Stores(["n1"])
+        pod = add(stores, "cats", "n1", 100.0)
+        assert loss(pod, stores.view, NOW) == (0, 100.0), "nothing is known"
+        (known,) = stores.jobs.store.values()
+        status = known.status.model_copy(update={"progress": Progress(restart_seconds=35.0)})
+        stores.jobs.put(known.key, known.model_copy(update={"status": status}))
+        assert loss(pod, stores.view, NOW) == (0, 135.0)
 
     @pytest.mark.parametrize("role", ["worker", "ps"])
     def test_a_member_of_a_gang_and_a_parameter_server_take_all_workers_with_them(self, role: str) -> None:

@@ -204,3 +204,22 @@ def test_who_stops_lets_go_of_a_lease_that_it_holds_and_of_no_other(tmp_path: Pa
             assert not candidate.leadership.held
 
     run(tmp_path, scenario)
+
+
+def test_annotations_of_the_holder_are_written_each_time_and_those_of_earlier_ones_are_kept_and_told(
+    tmp_path: Path,
+) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        status, found, headers = lease(4)
+        found["metadata"]["annotations"] = {"memory": "old", "others": "kept"}
+        ours: dict[str, str] = {"planner": "fifo"}
+        api.answers += [(status, found, headers), (200, {}, {}), (200, {}, {})]
+        async with ApiClient.connect(config) as client:
+            leadership = Leadership(client, "ns", "me", SETTINGS, annotations=lambda: ours)
+            await leadership.take(lambda: 0)
+            assert leadership.annotations == {"memory": "old", "others": "kept", "planner": "fifo"}
+            ours["memory"] = "new"
+            await leadership.release()
+        assert bodies(api)[-1]["metadata"]["annotations"] == {"memory": "new", "others": "kept", "planner": "fifo"}
+
+    run(tmp_path, scenario)

@@ -4,6 +4,7 @@ import pytest
 
 from builders import job, node, of_type, planner
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
+from tranche.planner.memories import memory_of, recall
 from tranche.policies import JobState
 
 
@@ -64,15 +65,29 @@ def test_nobody_is_stopped_for_less_than_it_costs(seconds: float, stopped: bool)
     assert bool(of_type(CloseWindow, out)) is stopped
 
 
-def test_a_planner_that_takes_over_knows_nothing_and_learns_again() -> None:
+def test_a_planner_that_takes_over_knows_what_the_first_has_measured_and_goes_on_learning() -> None:
     p = planner("chunk", [node("n1"), node("n2")])
     state = start(p, untold("first", seconds=1e4), 20.0)
     q = planner("chunk", [node("n1"), node("n2")])
+    recall(q, memory_of(p))
     q.restore([JobSubmitted(state.job, p.plan_of(state.job.key, 50.0), p.progress_of(state.job.key))], 50.0)
     q.handle(WorkerStarted(state.job.key, 1, 51.0), 51.0)
-    assert q.cluster.jobs[state.job.key].restart_seconds == 0.0, "nobody knows when its window was opened"
-    start(q, untold("second", 60.0), 12.0)
-    assert q.cluster.jobs[state.job.key].restart_seconds == 12.0
+    assert q.cluster.jobs[state.job.key].restart_seconds == 20.0, "nobody knows when its window was opened"
+    q.handle(untold("second", 60.0), 60.0)
+    assert q.cluster.jobs["default/second"].restart_seconds == 20.0, "as all"
+    q.handle(WorkerStarted("default/second", 1, 72.0), 72.0)
+    assert q.cluster.jobs["default/second"].restart_seconds == 12.0
+    q.handle(untold("third", 80.0), 80.0)
+    assert q.cluster.jobs["default/third"].restart_seconds == 18.0, "as both"
+
+
+def test_what_it_costs_to_stop_a_worker_is_in_the_ledger_for_those_who_do_not_plan() -> None:
+    p = planner("chunk", [node("n1")])
+    start(p, untold("first"), 20.0)
+    assert p.progress_of("default/first").restart_seconds == 20.0
+    p = planner("chunk", [node("n1")])
+    start(p, JobSubmitted(job("told", restart_seconds=7.0)), 30.0)
+    assert p.progress_of("default/told").restart_seconds == 7.0
 
 
 def test_a_rehearsal_teaches_nothing() -> None:

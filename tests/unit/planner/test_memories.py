@@ -1,0 +1,83 @@
+"""What a planner has learnt of links, nodes and restarts, and hands to the one that takes over."""
+
+from math import log
+
+import pytest
+
+from builders import job, node, planner
+from tranche.model import Link, Site
+from tranche.planner import JobSubmitted, Planner, SiteChanged
+from tranche.planner.memories import MOST, LinkMemory, Memory, memory_of, recall
+
+PROMISED = 1e9
+
+
+def sites(promised: float = PROMISED) -> list[Site]:
+    return [Site("here", links={"there": Link(promised)}), Site("there")]
+
+
+def fresh(promised: float = PROMISED, policy: str = "chunk") -> Planner:
+    return planner(policy, [node("n1", "here"), node("n2", "there")], sites(promised))
+
+
+def taught() -> Planner:
+    p = fresh()
+    p.handle(JobSubmitted(job("j", data_site="here", chunk_bytes=PROMISED)), 0.0)
+    p.cluster.copy_measured(p.cluster.jobs["default/j"], "there", 32.0)
+    p.cluster.lessons.observe("default/j", "", "there", "n2", 2.0, 1000.0)
+    p.cluster.restarts.started(20.0)
+    p.cluster.restarts.saved(3.0)
+    return p
+
+
+def delta(p: Planner) -> float:
+    p.handle(JobSubmitted(job("next", data_site="here", chunk_bytes=PROMISED)), 0.0)
+    return p.cluster.transfer_seconds(p.cluster.jobs["default/next"], "there")
+
+
+def test_links_nodes_and_restarts_are_handed_on() -> None:
+    first, second = taught(), fresh()
+    assert delta(second) == 8.0, "as promised"
+    recall(second, memory_of(first))
+    assert delta(second) == pytest.approx(32.0)
+    known = first.cluster.lessons.node_factor("n2")
+    assert known > 1.1
+    assert second.cluster.nodes["n2"].learnt == second.cluster.lessons.node_factor("n2") == pytest.approx(known, 1e-5)
+    assert second.cluster.restarts.seconds == 23.0
+    assert memory_of(second) == memory_of(first)
+
+
+def test_a_planner_that_has_learnt_nothing_hands_on_nothing() -> None:
+    assert memory_of(fresh()) == Memory()
+
+
+def test_what_was_measured_of_a_link_is_void_when_something_else_is_promised() -> None:
+    slower = fresh(PROMISED / 2)
+    recall(slower, memory_of(taught()))
+    assert delta(slower) == 16.0
+    p = taught()
+    p.handle(SiteChanged(sites(PROMISED / 2)[0]), 1.0)
+    assert delta(p) == 16.0
+    p = taught()
+    p.handle(SiteChanged(Site("there", unlimited=True)), 1.0)
+    assert delta(p) == pytest.approx(32.0), "nothing of the link has changed"
+
+
+def test_nodes_that_are_gone_and_policies_that_do_not_learn_recall_no_speed() -> None:
+    p = fresh()
+    recall(p, Memory(nodes={"gone": 2.0}))
+    assert not p.cluster.lessons.nodes
+    p = fresh(policy="fifo")
+    recall(p, Memory(nodes={"n1": 2.0}))
+    assert p.cluster.nodes["n1"].learnt == 1.0
+
+
+def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:
+    p = fresh()
+    for number in range(MOST + 50):
+        p.cluster.lessons.recall_node(f"node-{number:03}", 1.0 + number / 100)
+        p.cluster.uploads.corrections["here", f"site-{number:03}"] = log(1.0 + number / 100)
+    memory = memory_of(p)
+    assert list(memory.nodes) == [f"node-{number:03}" for number in range(50, MOST + 50)]
+    assert [one.target for one in memory.links] == [f"site-{number:03}" for number in range(50, MOST + 50)]
+    assert memory.links[0] == LinkMemory("here", "site-050", 100e6, 1.5)
