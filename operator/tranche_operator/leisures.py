@@ -16,6 +16,10 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 50
 """For each so many things that wait, one more is done side by side."""
+BUSY_SECONDS = 0.1
+"""Between two looks whether there is time."""
+PATIENCE_SECONDS = 5.0
+"""Nothing waits longer than so for others that cannot wait."""
 REMEMBERED_SECONDS = 10.0
 """So long what was done is not done again: who asks for it has looked before, or a moment after."""
 
@@ -47,6 +51,7 @@ class Leisure:
         again: Callable[[str], None],
         delay: float,
         clock: Callable[[], float],
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         """Set up; nothing is done before `serve`.
 
@@ -55,11 +60,13 @@ class Leisure:
             again: Called with the key of a job that is to be looked at anew, because an action failed.
             delay: Seconds between wish and action.
             clock: Monotonic seconds, the same that the event loop sleeps by.
+            busy: Whether something is done that cannot wait.
         """
         self._apply = apply
         self._again = again
         self._delay = delay
         self._clock = clock
+        self._busy = busy
         self._waiting: dict[tuple[str, Action], tuple[float, Observed]] = {}
         self._done: dict[tuple[str, Action], float] = {}
         """What was begun lately, and until when it is remembered, in that order."""
@@ -84,6 +91,8 @@ class Leisure:
                 await self._changed.wait()
             due, _ = next(iter(self._waiting.values()))
             await asyncio.sleep(max(0.0, due - self._clock()))
+            while self._busy() and self._clock() < due + PATIENCE_SECONDS:
+                await asyncio.sleep(BUSY_SECONDS)
             await asyncio.gather(*(self._do(*one) for one in self._take(1 + len(self._waiting) // BACKLOG)))
 
     def _take(self, count: int) -> list[tuple[Observed, Action]]:

@@ -23,8 +23,8 @@ class Memory:
     """Since when the job's pods are refused for a reason that may pass."""
     refusals: dict[str, dict[str, Rejection]] = field(default_factory=dict)
     """Evictions that a disruption budget refused, by pod."""
-    sites: dict[str, tuple[SiteSpec, float]] = field(default_factory=dict)
-    """Sites by their names, and when they were read on the monotonic clock."""
+    sites: dict[str, tuple[SiteSpec | None, float]] = field(default_factory=dict)
+    """Sites by their names, None: not declared, and until when that is believed on the monotonic clock."""
     services: dict[str, tuple[str, float]] = field(default_factory=dict)
     """UID of the job whose Service was seen, and when on the monotonic clock."""
     waits: dict[str, Wait] = field(default_factory=dict)

@@ -55,7 +55,9 @@ class Operator:
         self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
         client.observe = self.metrics.observe_api_request
         applier = Applier(client, memory, EventRecorder(client, _now), settings, _now, self.metrics.count_pod)
-        self._leisure = Leisure(applier.apply, self._look_again, settings.leisure, time.monotonic)
+        self._leisure = Leisure(
+            applier.apply, self._look_again, settings.leisure, time.monotonic, lambda: self._runner.busy
+        )
         controller = Controller(reader, applier, self._leisure, memory, settings, _now)
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),

@@ -142,6 +142,11 @@ class Runner:
         self._changed.set()
 
     @property
+    def busy(self) -> bool:
+        """Whether a key is run just now."""
+        return bool(self._tasks)
+
+    @property
     def waiting(self) -> int:
         """Keys that run or are to run."""
         return len(self._queue)

@@ -26,6 +26,8 @@ SERVICE_SECONDS = 60.0
 
 SITE_SECONDS = 30.0
 """A Site that is changed is read again after so long at the latest."""
+NO_SITE_SECONDS = 3.0
+"""A Site that was not there is asked for again after so long at the earliest."""
 
 
 class Reader:
@@ -154,14 +156,15 @@ class Reader:
 
     async def _site(self, name: str) -> SiteSpec | None:
         """A site; one that was read is not asked for again for a while."""
-        known, at = self._memory.sites.get(name, (None, float("-inf")))
-        if known is not None and time.monotonic() - at < SITE_SECONDS:
+        known, until = self._memory.sites.get(name, (None, float("-inf")))
+        if time.monotonic() < until:
             return known
+        found = None
         try:
             found = SiteObject.model_validate(await self._client.request("GET", paths.site(name))).spec
         except ApiError as error:
             if error.status != 404:
                 raise
-            return None
-        self._memory.sites[name] = (found, time.monotonic())
+        believed = NO_SITE_SECONDS if found is None else SITE_SECONDS
+        self._memory.sites[name] = (found, time.monotonic() + believed)
         return found

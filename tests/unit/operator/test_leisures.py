@@ -68,6 +68,28 @@ def test_each_is_done_once_after_the_delay_one_after_another_and_a_failure_has_t
     run(main)
 
 
+def test_it_waits_for_what_cannot_wait_but_not_for_ever() -> None:
+    async def main(loop: JumpingLoop) -> None:
+        at: list[float] = []
+
+        async def apply(seen: Observed, actions: list[Action]) -> float | None:
+            at.append(round(loop.time(), 2))
+            return None
+
+        leisure = Leisure(
+            apply, lambda key: None, 1.0, loop.time, lambda: 1.5 < loop.time() < 2.25 or loop.time() > 4.0
+        )
+        serving = asyncio.ensure_future(leisure.serve())
+        for name, pause in (("a", 1.0), ("b", 3.0), ("c", 10.0)):
+            leisure.put(observed(training_job()), [ReleasePod(name, "u", ())])
+            await asyncio.sleep(pause)
+        assert at == [1.0, 2.3, 10.1], "at once, when there is time, and at last"
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    run(main)
+
+
 def test_much_of_it_is_done_side_by_side() -> None:
     async def main(loop: JumpingLoop) -> None:
         at: list[float] = []
