@@ -4,6 +4,7 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -84,7 +85,7 @@ class Timelines:
                     found.setdefault(site, []).append((natural(name), name))
         by_site: dict[str, list[str]] = {}
         async for sites in portions(found.items(), 1):
-            by_site |= {site: [name for _, name in sorted(nodes)] for site, nodes in sites}
+            by_site |= {site: [name for _, name in sorted(nodes, key=itemgetter(0))] for site, nodes in sites}
         return by_site
 
     async def _recent(self, what: str, work_out: Callable[[], Awaitable[T]]) -> T:
