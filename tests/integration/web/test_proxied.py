@@ -64,7 +64,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
             path = "/api/v1/namespaces/default/endpoints/tranche-page"
             whole.until("an address", lambda: cluster.request("GET", path)[1].get("subsets"))
             port = free_port()
-            command = [binaries.ensure("kubectl")["kubectl"], "proxy", f"--port={port}"]
+            command = [str(binaries.ensure("kubectl")["kubectl"]), "proxy", f"--port={port}"]
             kubeconfig = cluster.service_account_kubeconfig("default", "passer")
             process = spawn([*command, f"--kubeconfig={kubeconfig}"], log=folder / "proxy.log")
             try:
