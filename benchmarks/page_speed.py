@@ -1,64 +1,128 @@
-"""What the web page costs the scheduler: answers over 5,000 nodes × 8 GPUs and 10,000 jobs, all in this process.
+"""What the web page and Prometheus cost the scheduler: answers over 5,000 nodes × 8 GPUs and 10,000 jobs.
 
-The page shares the event loop with kube-scheduler's calls, so the longest answer is what such a call may have to wait.
+Both share the event loop with kube-scheduler's calls: such a call waits for what an answer does at once, between two of
+its pauses. That and the whole answer are told in CPU time, so that other processes of the machine do not count.
 """
 
+import argparse
+import asyncio
 import gc
 import statistics
 import time
+from collections.abc import MutableMapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import ranges
 from extender_objects import window
-from page_visitors import Visited
+from page_visitors import PEOPLE, Visited
+from tranche.extender.apps import create_app
+from tranche.kube.metrics import Metrics
+from tranche.live.measurements import REASONS
 
-NODES, JOBS, RUNNING, SITES, ROUNDS = 5_000, 10_000, 2_500, 10, 40
+NODES, JOBS, SITES, NAMESPACES = 5_000, 10_000, 10, 50
+SCRAPE = "/metrics"
+PATHS = {
+    "overview": ("admin", "/v1/overview"),
+    "overview, one namespace": ("admin", "/v1/overview?namespace=ns-7"),
+    "overview, a search": ("admin", "/v1/overview?find=job-99"),
+    "overview, a team's": ("team", "/v1/overview"),
+    "overview, 1,000 jobs of a group": ("admin", "/v1/overview?limit=1000"),
+    "timeline of one site, 16 nodes": ("admin", "/v1/timeline/site-3"),
+    "timeline of one site, 100 nodes": ("admin", "/v1/timeline/site-3?limit=100"),
+    "timeline of one site, a team's": ("team", "/v1/timeline/site-3"),
+    "jobs, 1,000 of them": ("admin", "/v1/jobs?limit=1000"),
+    "one job": ("admin", "/v1/jobs/ns-7/job-7"),
+    "scrape of /metrics": ("", SCRAPE),
+}
 
 
-def fill() -> Visited:
-    """Every fourth job runs with 16 windows, the others wait."""
-    app = Visited()
-    for site in range(SITES):
-        app.stores.add_site(f"site-{site}", zone=f"z{site}")
-    for node in range(NODES):
-        app.stores.add_node(f"n{node}", gpus=8, zone=f"z{node % SITES}")
-    now = datetime.now(UTC)
-    for number in range(JOBS):
-        runs = number < RUNNING
+class Bench:
+    """The application of the page and that of the probes, over the same stores."""
+
+    def __init__(self, jobs: int) -> None:
+        """Every fourth job runs with 16 windows, the others wait."""
+        self.page = Visited()
+        self.metrics = Metrics()
+        stores = self.page.stores
+        self.probes = create_app(stores, self.metrics, list, view=stores.view)
+        for site in range(SITES):
+            stores.add_site(f"site-{site}", zone=f"z{site}")
+        for node in range(NODES):
+            stores.add_node(f"n{node}", gpus=8, zone=f"z{node % SITES}")
+        now = datetime.now(UTC)
         start, end = now.isoformat(), (now + timedelta(hours=1)).isoformat()
-        places = [(16 * number + index) % NODES for index in range(16)] if runs else []
-        windows = [
-            window(index, index + 1, f"n{node}", site=f"site-{node % SITES}", start=start, end=end)
-            for index, node in enumerate(places)
-        ]
-        app.stores.add_job(
-            f"job-{number}", *windows, phase="Running" if runs else "Waiting", namespace=f"ns-{number % 50}"
-        )
-    return app
+        for number in range(jobs):
+            runs = number < jobs // 4
+            places = [(16 * number + index) % NODES for index in range(16)] if runs else []
+            windows = [
+                window(index, index + 1, f"n{node}", site=f"site-{node % SITES}", start=start, end=end)
+                for index, node in enumerate(places)
+            ]
+            phase, namespace = "Running" if runs else "Waiting", f"ns-{number % NAMESPACES}"
+            stores.add_job(f"job-{number}", *windows, phase=phase, namespace=namespace, creationTimestamp=start)
+        waits = {f"ns-{number % NAMESPACES}/job-{number}": REASONS[0] for number in range(jobs // 4, jobs)}
+        self.metrics.set_waits(waits, REASONS)
+        for number in range(NAMESPACES):
+            self.metrics.add_namespace(f"ns-{number}")
+        PEOPLE["team"] = {"list trainingjobs ns-7", "list trainingjobs ns-8"}
+
+    async def ask(self, who: str, path: str) -> int:
+        """Bytes of the answer."""
+        path, _, query = path.partition("?")
+        headers = [(b"tranche-token", who.encode())] if who else []
+        scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http"}
+        scope |= {"path": path, "raw_path": path.encode(), "query_string": query.encode(), "headers": headers}
+        told: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            told.append(message)
+
+        await (self.probes if path == SCRAPE else self.page.app)(scope, receive, send)
+        assert told[0]["status"] == 200, told
+        return sum(len(message.get("body", b"")) for message in told)
+
+    async def measure(self, who: str, path: str) -> tuple[float, float, int]:
+        """CPU ms of one answer, of the longest part of it between two turns of the loop, and its bytes."""
+        answer = asyncio.ensure_future(self.ask(who, path))
+        longest, began = 0.0, time.thread_time()
+        while not answer.done():
+            turn = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - turn)
+        return 1000 * (time.thread_time() - began), 1000 * longest, await answer
+
+
+async def run(jobs: int, rounds: int) -> None:
+    """Measure and print."""
+    bench = Bench(jobs)
+    gc.collect()
+    gc.freeze()  # as the scheduler does every ten seconds
+    print(f"{NODES} nodes × 8 GPUs at {SITES} sites, {jobs} jobs in {NAMESPACES} namespaces, 16 windows each fourth")
+    print(f"{'CPU time':34} {'median ms':>10} {'at once: median':>16} {'most':>7} {'bytes':>9}")
+    page = scrape = 0.0
+    for what, (who, path) in PATHS.items():
+        await bench.measure(who, path)
+        seen = []
+        for _ in range(rounds):
+            bench.page.now += 2.0  # what is remembered for a moment is worked out anew each time
+            seen.append(await bench.measure(who, path))
+        whole, longest = (statistics.median(one[part] for one in seen) for part in (0, 1))
+        print(f"{what:34} {whole:10.1f} {longest:16.1f} {max(one[1] for one in seen):7.1f} {seen[-1][2]:9}")
+        page, scrape = (page, longest) if path == SCRAPE else (max(page, longest), scrape)
+    ranges.all_kept({"page, an answer at once, CPU ms": page, "metrics, a scrape at once, CPU ms": scrape})
 
 
 def main() -> None:
-    app = fill()
-    gc.collect()
-    gc.freeze()  # as the scheduler does every ten seconds
-    print(f"{NODES} nodes × 8 GPUs at {SITES} sites, {JOBS} jobs, {RUNNING} of them with 16 windows each")
-    print(f"{'request':44} {'median ms':>10} {'longest ms':>10} {'bytes':>9}")
-    paths = {
-        "overview": "overview",
-        "overview, one namespace": "overview?namespace=ns-7",
-        "overview, a search": "overview?find=job-99",
-        "timeline of one site, 16 nodes": "timeline/site-3",
-        "timeline of one site, 100 nodes": "timeline/site-3?limit=100",
-        "one job": "jobs/ns-7/job-7",
-    }
-    for what, path in paths.items():
-        app.told(path)
-        took, size = [], 0
-        for _ in range(ROUNDS):
-            app.now += 2.0  # what is remembered for a moment is worked out anew each time
-            began = time.perf_counter()
-            size = len(app.ask(path).content)
-            took.append(1000 * (time.perf_counter() - began))
-        print(f"{what:44} {statistics.median(took):10.1f} {max(took):10.1f} {size:9}")
+    """Of the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=JOBS, help=f"({JOBS})")
+    parser.add_argument("--rounds", type=int, default=40, help="of each request (40)")
+    options = parser.parse_args()
+    asyncio.run(run(options.jobs, options.rounds))
 
 
 if __name__ == "__main__":

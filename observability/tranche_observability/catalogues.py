@@ -14,7 +14,7 @@ JCT = Dashboard(
         panel(
             "Jobs completed",
             "Jobs that succeeded in the time shown.",
-            ("sum by (namespace) (increase(tranche_job_completion_seconds_count[$__range]))", "{{namespace}}"),
+            ("round(sum by (namespace) (increase(tranche_job_completion_seconds_count[$__range])))", "{{namespace}}"),
             look="stat",
         ),
         panel(
@@ -73,7 +73,7 @@ QUEUE = Dashboard(
         panel(
             "Planned starts",
             "Waiting jobs that are planned to start within a minute, five minutes, …; +Inf: all that have a plan.",
-            ("max by (within) (tranche_jobs_planned_start)", "{{within}} s"),
+            ("max by (within) (tranche_jobs_planned_start)", "≤ {{within}} s"),
         ),
         panel(
             "Oldest waiting job",

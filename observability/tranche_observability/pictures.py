@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tranche_observability.panels import Dashboard, Panel, Query
 
@@ -27,6 +27,8 @@ DPI = 100
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#59636e", "#b00020")
 """Those of Okabe and Ito, which colour-blind readers can tell apart."""
 INK, MUTED, GRID = "#1b1f24", "#59636e", "#dfe3e8"
+_SCALES = {"bytes": 2**20, "Bps": 2**10}
+"""What one of what is shown of a unit is."""
 _SETTINGS: Any = {"font.size": 9, "text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False}
 
 
@@ -104,17 +106,27 @@ def _distribution(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> No
 
 
 def _lines(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> None:
-    for number, (name, course) in enumerate(courses.items()):
+    for number, (name, course) in enumerate(sorted(courses.items(), key=lambda one: _natural(one[0]))):
         moments, values = zip(*_with_gaps(course), strict=True)
         colour = COLOURS[number % len(COLOURS)]
         style = ("-", "--", ":")[number % 3]
         axes.plot(moments, values, style, color=colour, label=name, lw=1.6, drawstyle="steps-post")
     axes.set_ylim(bottom=0)
     axes.grid(color=GRID)
+    if scale := _SCALES.get(panel.unit):
+        top = axes.get_ylim()[1]
+        marks = [scale * mark for mark in MaxNLocator(6).tick_values(0, top / scale)]
+        axes.yaxis.set_ticks([mark for mark in marks if mark <= top])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _format(panel, value)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
     axes.tick_params(colors=MUTED)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize=8, handlelength=1.6)
+
+
+def _natural(name: str) -> list[float | str]:
+    """For sorting: numbers in a name by their size."""
+    parts = re.split(r"(\d+|\+Inf)", name)
+    return [float(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _with_gaps(course: Course) -> list[tuple[float, float]]:
@@ -135,9 +147,9 @@ def _format(panel: Panel, value: float) -> str:
         case "percentunit":
             return f"{100 * value:.3g} %"
         case "bytes":
-            return f"{value / 2**20:.3g} MiB"
+            return f"{value / _SCALES['bytes']:.3g} MiB"
         case "Bps":
-            return f"{value / 2**10:.3g} KiB/s"
+            return f"{value / _SCALES['Bps']:.3g} KiB/s"
         case "ops":
             return f"{value:.3g} /s"
     return f"{value:.3g}"

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import yaml
 
-from . import binaries, commands, histories, kubeconfigs, sites
+from . import binaries, commands, histories, kubeconfigs, podlogs, sites
 from .certificates import Authority, signing_keys, write_secret
 from .clients import Client
 from .components import Component
@@ -52,6 +52,7 @@ class Cluster:
         *,
         node_lease_seconds: int = 40,
         extra_flags: Mapping[str, Sequence[str]] | None = None,
+        pod_logs: Mapping[str, str] | None = None,
     ) -> None:
         """Describe a cluster; entering the context starts it.
 
@@ -60,10 +61,12 @@ class Cluster:
                 folder, removed at the end).
             node_lease_seconds: a silent node counts as lost after 5/4 of it (Kubernetes looks every five seconds).
             extra_flags: more command line flags by component, such as ``{"kube-apiserver": ["--v=4"]}``.
+            pod_logs: what pods print, by their keys (``default/cats-worker-0-1``); others have no log.
         """
         self._keep = keep_directory
         self._lease_seconds = node_lease_seconds
         self._extra_flags = dict(extra_flags or {})
+        self._pod_logs = dict(pod_logs or {})
         self._components: dict[str, Component] = {}
         self._clients: list[Client] = []
         self._workspace: Workspace | None = None
@@ -161,8 +164,8 @@ class Cluster:
         if gpus:
             capacity[sites.GPU] = str(gpus)
         names = [f"{name}-{number}" for number in range(nodes)]
-        labels = extra_labels or {}
-        sites.create(self._admin, [sites.node(name, one, capacity, labels) for one in names], timeout)
+        labels, port = extra_labels or {}, self._ports["kwok"]
+        sites.create(self._admin, [sites.node(name, one, capacity, labels, port) for one in names], timeout)
         sites.nudge(self._admin, names)
         return names
 
@@ -328,10 +331,12 @@ class Cluster:
         # Ready when pods can be created: the ServiceAccount admission wants the namespace's default account.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._add("kube-controller-manager", commands.controller_manager(layout), self._admin, account)
-        stages = sorted(_STAGES.glob("*.yaml"))
+        configs = sorted(_STAGES.glob("*.yaml"))
+        if self._pod_logs:
+            configs.append(podlogs.write(self.directory / "pod-logs", self._pod_logs))
         environment = {"KWOK_WORKDIR": str(self.directory / "kwok")}  # not the user's ~/.kwok
         client = Client(ports["kwok"], timeout=_PROBE_SECONDS)
-        self._add("kwok", commands.kwok(layout, stages), client, "/healthz", environment)
+        self._add("kwok", commands.kwok(layout, configs), client, "/healthz", environment)
 
     def _hand_over(self, nodes: Sequence[str]) -> None:
         sites.await_kwok(self._admin, nodes, _HAND_OVER_SECONDS + self._lease_seconds)

@@ -70,6 +70,7 @@ def apiserver(layout: Layout) -> list[str | Path]:
         "--authorization-mode=Node,RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged=true",
+        "--kubelet-preferred-address-types=InternalIP",  # for logs; nobody knows the nodes' names
         "--enable-priority-and-fairness=false",  # its seats follow the CPU count: a small machine would throttle
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1500",
@@ -121,7 +122,10 @@ def kwok(layout: Layout, configs: Sequence[Path]) -> list[str | Path]:
         *(f"--config={config}" for config in configs),
         "--manage-all-nodes",
         f"--server-address={HOST}:{layout.ports['kwok']}",
+        f"--node-ip={HOST}",  # one server, also of logs, is the kubelet of all nodes
+        f"--node-port={layout.ports['kwok']}",
+        f"--tls-cert-file={layout.directory / 'server.crt'}",
+        f"--tls-private-key-file={layout.directory / 'server.key'}",
         f"--node-lease-duration-seconds={layout.node_lease_seconds}",
-        "--node-ip=10.0.0.1",
         "--cidr=10.128.0.0/14",
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from .clients import Client
 from .errors import ClusterError
+from .workspaces import HOST
 
 ZONE = "topology.kubernetes.io/zone"
 GPU = "nvidia.com/gpu"
@@ -26,8 +27,8 @@ _PROBE_SECONDS = 20.0
 _PLAYED_SECONDS = 3.0  # after a later pod has been started; kwok needs a hundredth of it on an idle machine
 
 
-def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a Node as a kubelet would have left it: ready, for kwok to go on with."""
+def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str, str], port: int) -> dict[str, Any]:
+    """Return a Node as a kubelet at this port would have left it: ready, for kwok to go on with."""
     own = {
         ZONE: site,
         "kubernetes.io/hostname": name,
@@ -42,7 +43,8 @@ def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str,
         "status": {
             "capacity": dict(capacity),
             "allocatable": dict(capacity),
-            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": name}],
+            "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "as created"}],
             "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": "kwok"},
         },

@@ -15,7 +15,7 @@ FINALIZER = "tranche.dev/ledger"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster() as cluster:
+    with Cluster(pod_logs={"default/talker": "one\ntwo\n"}) as cluster:
         cluster.add_site("edge-a")
         yield cluster
 
@@ -299,3 +299,12 @@ def test_a_request_that_is_not_understood_never_looks_like_success(pods: Pods) -
         pods.until_phase(name, "Running")
         pods.delete(name)
         pods.until_gone(name)
+
+
+def test_a_pod_has_printed_what_the_cluster_was_told_and_others_have_no_log(cluster: Cluster, pods: Pods) -> None:
+    for name in ("talker", "silent"):
+        pods.create(name, {})
+        pods.until_phase(name, "Running")
+    assert cluster.kubectl("logs", "talker") == "one\ntwo\n"
+    assert cluster.kubectl("logs", "talker", "--tail=1") == "two\n"
+    assert cluster.request("GET", f"{PODS}/silent/log")[0] == 400

@@ -10,6 +10,8 @@ from tranche.web.reads import JobDetail, JobSummary
 
 GAP = "   "
 NONE = "-"
+MOST_NAMED = 5
+"""Pods, in one line."""
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -90,7 +92,16 @@ def attempts_text(history: History) -> str:
     for one in history.attempts:
         if one.log:
             text += f"\nlog of {one.pod}:\n" + "".join(f"  {line}\n" for line in one.log)
-    return text
+    missing: dict[str, list[str]] = {}
+    for one in history.attempts:
+        if one.no_log:
+            missing.setdefault(one.no_log, []).append(one.pod)
+    return text + "".join(_without_log(pods, reason) for reason, pods in missing.items())
+
+
+def _without_log(pods: list[str], reason: str) -> str:
+    more = f" and {len(pods) - MOST_NAMED} more" if len(pods) > MOST_NAMED else ""
+    return f"\nno log of {', '.join(pods[-MOST_NAMED:])}{more}: {reason}\n"
 
 
 def _attempt(one: Attempt) -> list[str]:

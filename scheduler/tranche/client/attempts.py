@@ -39,6 +39,8 @@ class Attempt(msgspec.Struct, frozen=True, rename="camel"):
     exit_code: int | None
     log: list[str] | None = None
     """Last lines; None: there are none to be had."""
+    no_log: str = ""
+    """Why there are none; empty if there are, or if none were asked for."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, rename="camel"):

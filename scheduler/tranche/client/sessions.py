@@ -1,14 +1,14 @@
 """Requests to the API server on a user's behalf: jobs with their plans, pods, events and logs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from tranche.client.attempts import History, JobEvent, attempts_of
+from tranche.client.attempts import Attempt, History, JobEvent, attempts_of
 from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
 from tranche.kube.clients import ApiClient
 from tranche.kube.errors import ApiError, Unreachable
@@ -23,6 +23,7 @@ AGAIN_SECONDS = 1.0
 """Before a watch that has broken is opened again."""
 LOG_PODS = 20
 """Logs are read of the last so many attempts."""
+GONE, NOT_STARTED, OLDER = "gone with its pod", "its container has not started", f"only the last {LOG_PODS} are read"
 OVER = ("Succeeded", "Failed")
 OnChange = Callable[[TrainingJob], None]
 
@@ -199,22 +200,26 @@ class Session:
         core = f"/api/v1/namespaces/{quote(namespace, '')}"
         with refusals("list pods"):
             raw = await self.api.get(f"{core}/pods", labelSelector=f"{LABEL_JOB}={name}")
-        attempts = attempts_of(job, msgspec.json.decode(raw, type=_PodList).items or ())
-        present = [one for one in attempts if one.started is not None][-LOG_PODS:] if lines else []
-        logs = await asyncio.gather(*(self._log(core, one.pod, lines) for one in present))
-        texts = dict(zip((one.pod for one in present), logs, strict=True))
-        with_logs = [msgspec.structs.replace(one, log=texts.get(one.pod)) for one in attempts]
+        pods = msgspec.json.decode(raw, type=_PodList).items or ()
+        attempts = attempts_of(job, pods)
+        if lines:
+            there = {pod.metadata.name for pod in pods}
+            read = [one.pod for one in attempts if one.started is not None][-LOG_PODS:]
+            missing = {one.pod: _why_no_log(one, there) for one in attempts if one.pod not in read}
+            attempts = await asyncio.gather(*(self._with_log(core, one, missing, lines) for one in attempts))
         events = await self._events(core, job)
         summary = reads.summary(job)
-        return History(summary.namespace, summary.name, summary.phase, with_logs, events)
+        return History(summary.namespace, summary.name, summary.phase, attempts, events)
 
-    async def _log(self, core: str, pod: str, lines: int) -> list[str] | None:
-        """The last lines; None if they cannot be had: the pod's kubelet is away, or nobody may read them."""
+    async def _with_log(self, core: str, one: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
+        """The attempt with its last lines, or why they cannot be had: its kubelet is away, or they may not be read."""
+        if one.pod in missing:
+            return msgspec.structs.replace(one, no_log=missing[one.pod])
         try:
-            raw = await self.api.get(f"{core}/pods/{quote(pod, '')}/log", tailLines=lines, limitBytes=64 * 1024)
-        except ApiError:
-            return None
-        return raw.decode(errors="replace").splitlines()[-lines:]
+            raw = await self.api.get(f"{core}/pods/{quote(one.pod, '')}/log", tailLines=lines, limitBytes=64 * 1024)
+        except ApiError as error:
+            return msgspec.structs.replace(one, no_log=error.message or error.reason)
+        return msgspec.structs.replace(one, log=raw.decode(errors="replace").splitlines()[-lines:])
 
     async def _events(self, core: str, job: TrainingJob) -> list[JobEvent]:
         selector = f"involvedObject.kind=TrainingJob,involvedObject.name={job.metadata.name}"
@@ -259,3 +264,9 @@ def refusals(doing: str) -> Iterator[None]:
         yield
     except ApiError as error:
         raise refusal(doing, error) from error
+
+
+def _why_no_log(one: Attempt, there: Collection[str]) -> str:
+    if one.pod not in there:
+        return GONE
+    return NOT_STARTED if one.started is None else OLDER

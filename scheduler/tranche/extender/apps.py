@@ -13,6 +13,7 @@ from tranche import __version__
 from tranche.extender import verbs, wires
 from tranche.extender.sites import list_sites
 from tranche.extender.views import View, Watches
+from tranche.kube.censuses import Census
 from tranche.kube.metrics import Metrics, Watched
 from tranche.kube.names import GPU_RESOURCE
 
@@ -49,7 +50,9 @@ def create_app(
     }
     for kind, watch in kinds.items():
         metrics.add_watch(kind, watch)
-    metrics.set_jobs(view.jobs.values())
+    census = Census()
+    watches.jobs.subscribe(census.note)
+    metrics.set_jobs(census)
     metrics.set_sites(lambda: list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
     for verb, answer in _answers(view).items():
@@ -136,7 +139,7 @@ def _probes(metrics: Metrics, unready: Callable[[], list[str]]) -> APIRouter:
     @router.get("/metrics")
     async def read_metrics() -> Response:
         """For Prometheus."""
-        return Response(metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(await metrics.read(), media_type="text/plain; version=0.0.4")
 
     return router
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from tranche.extender.turns import portions
 from tranche.extender.views import View
 from tranche.kube.memberships import DEFAULT_SITE
-from tranche.model import Resources
 
 
 class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):
@@ -20,26 +20,26 @@ class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):
     reserved_gpus: int
 
 
-def list_sites(view: View) -> list[SiteSummary]:
+async def list_sites(view: View) -> list[SiteSummary]:
     """Sites by name, with what their nodes have, use and hold for plans; nodes without a site are left out."""
-    nodes: dict[str, list[str]] = {name: [] for name in view.sites or (DEFAULT_SITE,)}
-    for name in view.nodes:
-        site = view.site_of(name)
-        if site is not None:
-            nodes[site].append(name)
-    return [_site(view, site, names) for site, names in sorted(nodes.items())]
+    sums: dict[str, list[int]] = {}
+    async for nodes in portions(view.nodes.items()):
+        for name, node in nodes:
+            site = view.site_of(name)
+            if site is None:
+                continue
+            use, amounts = view.reservations.node(name), sums.setdefault(site, [0] * 5)
+            amounts[0] += 1
+            amounts[1] += node.ready
+            amounts[2] += use.capacity.gpus if use.capacity is not None else 0
+            amounts[3] += use.used.gpus
+            if use.claims:
+                amounts[4] += sum(claim.requests.gpus for claim in use.claims.values())
+    return [_site(view, name, *sums.get(name, [0] * 5)) for name in sorted(view.sites or (DEFAULT_SITE,))]
 
 
-def _site(view: View, name: str, nodes: list[str]) -> SiteSummary:
+def _site(view: View, name: str, nodes: int, ready: int, gpus: int, used: int, reserved: int) -> SiteSummary:
     declared = view.sites.get(name)
-    uses = [view.reservations.node(node) for node in nodes]
-    return SiteSummary(
-        name=name,
-        tier=declared.spec.tier if declared else "Cloud",
-        unlimited=declared is not None and declared.spec.unlimited,
-        nodes=len(nodes),
-        ready_nodes=sum(view.nodes[node].ready for node in nodes),
-        gpus=sum((use.capacity or Resources()).gpus for use in uses),
-        used_gpus=sum(use.used.gpus for use in uses),
-        reserved_gpus=sum(claim.requests.gpus for use in uses for claim in use.claims.values()),
-    )
+    tier = declared.spec.tier if declared else "Cloud"
+    unlimited = declared is not None and declared.spec.unlimited
+    return SiteSummary(name, tier, unlimited, nodes, ready, gpus, used, reserved)

@@ -1,11 +1,12 @@
 """What Prometheus reads of a scheduler process. Labels are bounded: never a job's name."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from tranche.kube.censuses import Census
 from tranche.kube.reflectors import Stats
 from tranche.kube.registries import ProcessMetrics, Rows, Samples
 from tranche.kube.resources import TrainingJob
@@ -64,9 +65,10 @@ class Metrics(ProcessMetrics):
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__()
         self._clock = clock
-        self._jobs: Iterable[TrainingJob] = ()
+        self._jobs = Census()
         self._watches: dict[str, Watched] = {}
-        self._sites: Callable[[], Iterable[SiteUse]] = tuple
+        self._sites: Callable[[], Awaitable[Sequence[SiteUse]]] | None = None
+        self._known_sites: Sequence[SiteUse] = ()
         self._links: Callable[[], Mapping[tuple[str, str], float]] = dict
         self._waits: Mapping[str, str] = {}
         self._reasons: tuple[str, ...] = ()
@@ -194,13 +196,19 @@ class Metrics(ProcessMetrics):
         """An object or a request could not be understood."""
         self._errors.labels(kind).inc()
 
-    def set_jobs(self, jobs: Iterable[TrainingJob]) -> None:
-        """Count these jobs whenever the metrics are read; a view of a store stays live."""
+    def set_jobs(self, jobs: Census) -> None:
+        """Tell what it has counted whenever the metrics are read."""
         self._jobs = jobs
 
-    def set_sites(self, sites: Callable[[], Iterable[SiteUse]]) -> None:
+    def set_sites(self, sites: Callable[[], Awaitable[Sequence[SiteUse]]]) -> None:
         """Ask this of the sites whenever the metrics are read."""
         self._sites = sites
+
+    async def read(self) -> bytes:
+        """The text format, made in portions; raises nothing."""
+        if self._sites is not None:
+            self._known_sites = await self._sites()
+        return await super().read()
 
     # ---- the planner's
 
@@ -278,31 +286,23 @@ class Metrics(ProcessMetrics):
     # ---- computed when read
 
     def _phases(self) -> Samples:
-        tally = Tally[str](job.status.phase or "Waiting" for job in self._jobs)
-        return [((phase,), tally[phase]) for phase in PHASES]
-
-    def _waiting(self) -> Iterator[TrainingJob]:
-        return (job for job in self._jobs if (job.status.phase or "Waiting") == "Waiting")
+        return [((phase,), self._jobs.phases[phase]) for phase in PHASES]
 
     def _reasons_of_waits(self) -> Samples:
-        tally = Tally(self._waits.get(job.key, "Unknown") for job in self._waiting())
+        tally = Tally(self._waits.get(key, "Unknown") for key in self._jobs.waiting)
         return [((reason,), tally[reason]) for reason in self._reasons]
 
     def _planned_starts(self) -> Samples:
-        now = self._clock()
-        plans = (job.status.plan for job in self._waiting())
-        starts = [plan.estimated_start for plan in plans if plan is not None and plan.estimated_start is not None]
-        waits = [(start - now).total_seconds() for start in starts]
-        within = [((f"{horizon:g}",), float(sum(wait <= horizon for wait in waits))) for horizon in HORIZONS]
-        return [*within, (("+Inf",), float(len(waits)))]
+        now = self._clock().timestamp()
+        planned, within = self._jobs.planned(now + horizon for horizon in HORIZONS)
+        return [*(((f"{at:g}",), count) for at, count in zip(HORIZONS, within, strict=True)), (("+Inf",), planned)]
 
     def _oldest(self) -> Samples:
-        created = [job.metadata.creation_timestamp for job in self._waiting()]
-        known = [moment for moment in created if moment is not None]
-        return [((), _seconds(min(known), self._clock()) if known else 0.0)]
+        created = self._jobs.oldest()
+        return [((), 0.0 if created is None else max(0.0, self._clock().timestamp() - created))]
 
     def _site_rows(self) -> Rows:
-        return (((site.name,), (site.gpus, site.used_gpus, site.reserved_gpus)) for site in self._sites())
+        return (((site.name,), (site.gpus, site.used_gpus, site.reserved_gpus)) for site in self._known_sites)
 
     def _watch_counts(self) -> Rows:
         all_stats = ((kind, watch.stats) for kind, watch in self._watches.items())

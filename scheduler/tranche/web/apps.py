@@ -100,12 +100,12 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         whole = await visitor.may("list", "sites")
         groups = {}
         for group in GROUPS:
-            groups[group] = board.jobs(group, scope, find, limit)
+            groups[group] = await board.jobs(group, scope, find, limit)
             await asyncio.sleep(0)  # kube-scheduler's calls come between
         answer = {
             "user": visitor.user.username,
             "namespaces": [name for name in board.namespaces if name in seen],
-            "sites": desk.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
+            "sites": await desk.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
         return data_response(answer, request)
@@ -122,7 +122,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         """Nodes of a site with their windows, a page at a time; `next` is the next page's `after`, if there is one."""
         whole = await visitor.may("list", "sites")
         scope = await visitor.scope(board.namespaces, namespace)
-        return data_response(desk.timelines.timeline(site, scope, whole, after, limit), request)
+        return data_response(await desk.timelines.timeline(site, scope, whole, after, limit), request)
 
     @router.get("/jobs")
     async def list_jobs(
@@ -135,7 +135,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
     ) -> Response:
         """Jobs by namespace and name, a page at a time; `next` is the next page's `after`, if there is one."""
         scope = await visitor.scope(board.namespaces, namespace)
-        jobs = reads.list_jobs(desk.view, scope, phase, after, limit)
+        jobs = await board.list_jobs(scope, phase, after, limit)
         last = f"{jobs[-1].namespace}/{jobs[-1].name}" if len(jobs) == limit else None
         return data_response({"jobs": jobs, "next": last}, request)
 
@@ -143,7 +143,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
     async def list_sites(request: Request, visitor: Annotated[Visitor, Depends(guard)]) -> Response:
         """All sites with what they have, use and hold for plans."""
         await visitor.require("list", "sites")
-        return data_response({"sites": desk.timelines.sites()}, request)
+        return data_response({"sites": await desk.timelines.sites()}, request)
 
     return router
 

@@ -1,7 +1,6 @@
 """What the page shows of many jobs: an index that follows the watch, so that a look costs what it shows."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tranche.extender.turns import portions
 from tranche.extender.views import View, Watches
 from tranche.kube.names import ROLE_WORKER, pod_name
 from tranche.kube.objects import template_shape
@@ -21,6 +21,8 @@ from tranche.web.users import Scope
 OVER = ("Succeeded", "Failed")
 GROUPS = {"waiting": ("Waiting", "Suspended"), "running": ("Starting", "Running"), "finished": OVER}
 """Of the page, by phase."""
+MOST_ROWS = 2000
+"""Looked at in one turn of the loop."""
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -100,7 +102,7 @@ class Board:
         self._expected = expected
         self.rows: dict[str, Row] = {}
         self._groups: dict[str, dict[str, Row]] = {group: {} for group in GROUPS}
-        self._namespaces: Counter[str] = Counter()
+        self._namespaces: dict[str, dict[str, Row]] = {}
         self._places: dict[str, dict[str, dict[str, tuple[Bar, ...]]]] = {}
         """Site, node, job."""
         watches.jobs.subscribe(self._note_job)
@@ -115,30 +117,37 @@ class Board:
         """Where windows are."""
         return sorted(self._places)
 
-    def jobs(self, group: str, scope: Scope, find: str, limit: int) -> tuple[int, list[JobSummary]]:
+    async def jobs(self, group: str, scope: Scope, find: str, limit: int) -> tuple[int, list[JobSummary]]:
         """How many jobs of a group there are, and the first of them: by planned start, or the last finished first."""
-        rows: list[Row] = list(self._groups[group].values())
-        if find:
-            rows = [row for row in rows if find in row.key]
-        if not scope.everything:
-            rows = [row for row in rows if row.summary.namespace in scope.namespaces]
+        rows: list[Row] = []
+        async for some in portions(self._groups[group].values(), MOST_ROWS):
+            if not scope.everything:
+                some = [row for row in some if row.summary.namespace in scope.namespaces]
+            rows += [row for row in some if find in row.key]
         first = nlargest(limit, rows, key=_end) if group == "finished" else nsmallest(limit, rows, key=_start)
         return len(rows), [row.summary for row in first]
 
+    async def list_jobs(self, scope: Scope, phase: str, after: str, limit: int) -> list[JobSummary]:
+        """Jobs by namespace and name, at most `limit` of them, those after the key `after`; "" is any phase."""
+        found: list[JobSummary] = []
+        async for keys in portions(sorted(key for key in self.rows if key > after), MOST_ROWS):
+            told = (self.rows[key].summary for key in keys if key in self.rows)
+            found += [one for one in told if one.namespace in scope and phase in ("", one.phase)]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
     def own_sites(self, scope: Scope) -> list[str]:
         """Sites where windows are that he may see."""
-        return [
-            site
-            for site, nodes in sorted(self._places.items())
-            if any(key.partition("/")[0] in scope for jobs in nodes.values() for key in jobs)
-        ]
+        if scope.everything:
+            return self.sites
+        return sorted({site for row in self._own(scope) for site, _ in row.places})
 
     def own_nodes(self, site: str, scope: Scope) -> list[str]:
         """Nodes of a site where such windows are."""
-        nodes = self._places.get(site, {})
         if scope.everything:
-            return list(nodes)
-        return [node for node, jobs in nodes.items() if any(key.partition("/")[0] in scope for key in jobs)]
+            return list(self._places.get(site, ()))
+        return list({node for row in self._own(scope) for place, node in row.places if place == site})
 
     def lane(self, site: str, node: str, scope: Scope, planned: Iterable[Row], whole: bool) -> Lane:
         """One node with its windows, and the jobs that wait for it.
@@ -163,14 +172,18 @@ class Board:
             sorted(bars, key=lambda bar: (bar.start or _LATEST, bar.namespace, bar.job, bar.attempt)),
         )
 
-    def awaited(self, site: str) -> dict[str, list[Row]]:
-        """Jobs that wait and are expected to start at a site, by node."""
-        found: dict[str, list[Row]] = {}
-        for row in self._groups["waiting"].values():
-            expectation = self._expected(row.key)
-            if expectation is not None and expectation.site == site:
-                found.setdefault(expectation.node, []).append(row)
+    async def awaited(self) -> dict[str, dict[str, list[Row]]]:
+        """Jobs that wait, by the site and the node where they are expected to start."""
+        found: dict[str, dict[str, list[Row]]] = {}
+        async for rows in portions(self._groups["waiting"].values(), MOST_ROWS):
+            for row in rows:
+                expectation = self._expected(row.key)
+                if expectation is not None:
+                    found.setdefault(expectation.site, {}).setdefault(expectation.node, []).append(row)
         return found
+
+    def _own(self, scope: Scope) -> Iterator[Row]:
+        return (row for name in scope.namespaces for row in self._namespaces.get(name, {}).values())
 
     def _awaited(self, row: Row) -> Bar:
         told = row.summary
@@ -191,15 +204,16 @@ class Board:
             self._drop(before)
         if new is not None:
             row = self.rows[key] = self._row(new, before)
-            self._namespaces[row.summary.namespace] += 1
+            self._namespaces.setdefault(row.summary.namespace, {})[key] = row
             self._groups[_group(row.summary.phase)][key] = row
             for (site, node), bars in row.places.items():
                 self._places.setdefault(site, {}).setdefault(node, {})[key] = bars
 
     def _drop(self, row: Row) -> None:
         self._groups[_group(row.summary.phase)].pop(row.key, None)
-        self._namespaces[row.summary.namespace] -= 1
-        if not self._namespaces[row.summary.namespace]:
+        others = self._namespaces[row.summary.namespace]
+        del others[row.key]
+        if not others:
             del self._namespaces[row.summary.namespace]
         for site, node in row.places:
             nodes = self._places[site]

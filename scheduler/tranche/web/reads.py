@@ -9,7 +9,6 @@ import msgspec
 from tranche.extender.views import View
 from tranche.kube.names import CONDITION_PLANNED
 from tranche.kube.resources import Resource, TrainingJob
-from tranche.web.users import Scope
 
 Progress = Callable[[str], Any]
 """From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""
@@ -64,18 +63,6 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     """Of a gang that has one."""
     staging: list[dict[str, Any]]
     conditions: list[dict[str, Any]]
-
-
-def list_jobs(view: View, scope: Scope, phase: str = "", after: str = "", limit: int = 500) -> list[JobSummary]:
-    """Jobs by namespace and name, at most `limit` of them, those after the key `after`."""
-    found: list[JobSummary] = []
-    for key in sorted(key for key in view.jobs if key > after):
-        job = view.jobs[key]
-        if job.metadata.namespace in scope and phase in ("", phase_of(job)):
-            found.append(summary(job))
-            if len(found) == limit:
-                break
-    return found
 
 
 def read_job(view: View, namespace: str, name: str, progress: Progress = not_planning) -> JobDetail | None:

@@ -1,15 +1,17 @@
 """Sites and their nodes for the page: what is the same for all visitors is worked out once for a short while."""
 
+import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
 
 from tranche.extender.sites import SiteSummary, list_sites
+from tranche.extender.turns import portions
 from tranche.extender.views import View
-from tranche.kube.memberships import DEFAULT_SITE
 from tranche.web.boards import Board, Lane, Row, natural
 from tranche.web.users import Scope
 
@@ -37,12 +39,13 @@ class Timelines:
         self._board = board
         self._clock = clock
         self._known: dict[str, tuple[float, Any]] = {}
+        self._working = asyncio.Lock()
 
-    def sites(self) -> list[SiteSummary]:
+    async def sites(self) -> list[SiteSummary]:
         """All sites."""
-        return self._recent("sites", lambda: list_sites(self._view))
+        return await self._recent("sites", lambda: list_sites(self._view))
 
-    def timeline(self, site: str, scope: Scope, whole: bool, after: str, limit: int) -> Timeline:
+    async def timeline(self, site: str, scope: Scope, whole: bool, after: str, limit: int) -> Timeline:
         """Nodes of one site by name, a page at a time.
 
         Args:
@@ -52,35 +55,44 @@ class Timelines:
             after: Name of the last node of the page before; empty: the first page.
             limit: Nodes on a page.
         """
-        awaited = self._recent(f"awaited {site}", lambda: self._board.awaited(site))
-        names = self._nodes(site, scope, whole, awaited)
+        awaited = (await self._recent("awaited", self._board.awaited)).get(site, {})
+        listed = (await self._recent("nodes", self._by_site)).get(site, []) if whole else []
+        names = self._nodes(site, scope, whole, awaited, listed)
         begin = bisect_right(names, natural(after), key=natural) if after else 0
         chosen = names[begin : begin + limit]
-        lanes = [self._board.lane(site, node, scope, awaited.get(node, ()), whole) for node in chosen]
+        lanes: list[Lane] = []
+        async for some in portions(chosen, 16):
+            lanes += [self._board.lane(site, node, scope, awaited.get(node, ()), whole) for node in some]
         more = begin + limit < len(names)
         return Timeline(site, lanes, len(names), chosen[-1] if more else None)
 
-    def _nodes(self, site: str, scope: Scope, whole: bool, awaited: dict[str, list[Row]]) -> list[str]:
+    def _nodes(
+        self, site: str, scope: Scope, whole: bool, awaited: dict[str, list[Row]], names: list[str]
+    ) -> list[str]:
         own = set(self._board.own_nodes(site, scope))
         if not whole:
             own |= {node for node, rows in awaited.items() if any(row.summary.namespace in scope for row in rows)}
             return sorted(own, key=natural)
-        names: list[str] = self._recent("nodes", self._by_site).get(site, [])
         own -= set(names)  # what is left are windows without a node, of an unlimited site, and of nodes that are gone
         return sorted({*names, *own}, key=natural) if own else names
 
-    def _by_site(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {site: [] for site in self._view.sites or (DEFAULT_SITE,)}
-        for name in self._view.nodes:
-            site = self._view.site_of(name)
-            if site is not None:
-                found.setdefault(site, []).append(name)
-        return {site: sorted(names, key=natural) for site, names in found.items()}
+    async def _by_site(self) -> dict[str, list[str]]:
+        found: dict[str, list[tuple[list[Any], str]]] = {}
+        async for names in portions(self._view.nodes):
+            for name in names:
+                site = self._view.site_of(name)
+                if site is not None:
+                    found.setdefault(site, []).append((natural(name), name))
+        by_site: dict[str, list[str]] = {}
+        async for sites in portions(found.items(), 1):
+            by_site |= {site: [name for _, name in sorted(nodes, key=itemgetter(0))] for site, nodes in sites}
+        return by_site
 
-    def _recent(self, what: str, work_out: Callable[[], T]) -> T:
-        known = self._known.get(what)
-        now = self._clock()
-        if known is None or now >= known[0]:
-            known = self._known[what] = (now + FRESH_SECONDS, work_out())
+    async def _recent(self, what: str, work_out: Callable[[], Awaitable[T]]) -> T:
+        async with self._working:  # who comes meanwhile waits for the same answer
+            known = self._known.get(what)
+            now = self._clock()
+            if known is None or now >= known[0]:
+                known = self._known[what] = (now + FRESH_SECONDS, await work_out())
         found: T = known[1]
         return found

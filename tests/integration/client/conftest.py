@@ -12,12 +12,15 @@ from tranche.demo.stacks import Stack, apply_manifests
 from tranche_testcluster import Cluster, binaries
 from wholes import Whole
 
+LOGGED = ("large", "broken")
+"""Jobs whose pods print something."""
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
+    names = [f"{job}-worker-{index}-{attempt}" for job in LOGGED for index in (0, 1) for attempt in (1, 2, 3)]
+    with Cluster(pod_logs={f"default/{name}": f"{name} begins\nloss 0.50\nloss 0.25\n" for name in names}) as cluster:
         apply_manifests(cluster)
         cluster.add_site("edge-a", nodes=2, gpus=1)
         with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:

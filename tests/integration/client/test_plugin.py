@@ -80,8 +80,33 @@ def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole:
         assert {"Completed", "WindowOpened"} <= {event["reason"] for event in known["events"]}
         text = kubectl("tranche", "history", "large").stdout
         assert text.splitlines()[0].split() == ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
+        assert f"log of {last['pod']}:\n  {last['pod']} begins\n  loss 0.50\n  loss 0.25\n" in text
+        assert (told.get("log"), told["noLog"]) == (None, "gone with its pod")
+        assert f"no log of {told['pod']}: gone with its pod\n" in text
+        short = kubectl("tranche", "history", "large", "--log-lines", "1").stdout
+        assert f"log of {last['pod']}:\n  loss 0.25\n" in short
+        assert "log of" not in kubectl("tranche", "history", "large", "--log-lines", "0").stdout
     finally:
         whole.delete("large", "small")
+
+
+def test_history_shows_the_last_lines_of_a_failed_attempt_or_why_they_cannot_be_had(whole: Whole, kubectl: Run) -> None:
+    whole.submit("broken", seconds=0.5, exit_code=3)
+    try:
+        whole.until("a failure", lambda: whole.status("broken").get("progress", {}).get("failures"))
+        known = json.loads(kubectl("tranche", "history", "broken", "-o", "json").stdout)
+        first = known["attempts"][0]
+        assert (first["outcome"], first["exitCode"]) == ("Failed", 3)
+        assert first["log"] == [f"{first['pod']} begins", "loss 0.50", "loss 0.25"]
+        rules = ("--verb=get,list", "--resource=trainingjobs.tranche.dev,pods,events")
+        whole.cluster.kubectl("create", "serviceaccount", "reader")
+        whole.cluster.kubectl("create", "role", "reader", *rules)
+        whole.cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
+        reader = whole.cluster.service_account_kubeconfig("default", "reader")
+        refused = kubectl("tranche", "history", "broken", "-n", "default", kubeconfig=reader).stdout
+        assert f'no log of {first["pod"]}: pods "{first["pod"]}" is forbidden' in refused
+    finally:
+        whole.delete("broken")
 
 
 @pytest.mark.parametrize("command", ["why", "plan", "history"])

@@ -108,6 +108,29 @@ def test_the_timeline_shows_every_window_of_the_running_jobs(stage: Stage) -> No
         no_faults(window, stage)
 
 
+def test_jobs_are_told_apart_by_colour_and_the_line_of_now_strikes_no_label(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        window.page.wait_for_selector(".bar.expected a[href='#/jobs/default/waiting']")
+        painted, struck = window.page.evaluate(
+            """() => {
+            const painted = {}, struck = [];
+            for (const bar of document.querySelectorAll(".track .bar")) {
+                const link = bar.firstChild, track = bar.parentNode.getBoundingClientRect();
+                painted[link.textContent] = [...bar.classList].find((name) => /^c[0-5]$/.test(name));
+                const text = document.createRange();
+                text.selectNodeContents(link);
+                const [at, line] = [text.getBoundingClientRect(), getComputedStyle(bar.parentNode, "::after").left];
+                const now = track.left + parseFloat(line);
+                if (at.left <= now && now <= at.right) struck.push(link.textContent);
+            }
+            return [painted, struck]; }"""
+        )
+        assert set(painted) == {"resnet", "urgent", "waiting"}
+        assert len(set(painted.values())) == 3
+        assert struck == []
+
+
 def test_a_waiting_job_stands_there_with_the_sentence_of_its_status_and_where_it_will_start(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)

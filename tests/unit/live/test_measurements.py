@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from live_controllers import NOW, reported, resource, taken_over, written
+from tranche.kube.censuses import Census
 from tranche.kube.metrics import Metrics
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.live import Controller
@@ -85,15 +86,19 @@ def test_waiting_jobs_are_counted_by_what_the_last_written_plan_says() -> None:
     controller, job = started()
     crowd = resource("crowd", data={"chunks": 2})
     reported(controller, "jobs", crowd.key, crowd)
-    controller.metrics.set_jobs(controller.watches.jobs.store.values())
-    counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
-    assert counts["Unknown"] == 2, "nothing is written yet"
+    assert waiting(controller) == {"Unknown": 2}, "nothing is written yet"
     written(controller, "cats")
     written(controller, "crowd")
-    counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
-    assert {reason: count for reason, count in counts.items() if count} == {"Opened": 1, "Room": 1}
+    assert waiting(controller) == {"Opened": 1, "Room": 1}
     change(controller, job, phase="Running")
-    assert value(controller.metrics, "tranche_jobs_waiting", reason="Opened") == 0
+    assert waiting(controller) == {"Room": 1}
+
+
+def waiting(controller: Controller) -> dict[str, float]:
+    """By reason, of the jobs that are in the store."""
+    controller.metrics.set_jobs(Census(controller.watches.jobs.store.values()))
+    counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
+    return {reason: count for reason, count in counts.items() if count}
 
 
 def test_a_worker_that_ran_and_was_lost_counts_as_stopped_after_the_time_that_it_ran() -> None:
@@ -113,7 +118,7 @@ def test_planned_starts_are_cumulative_and_the_oldest_waiting_job_has_its_age() 
     starts: list[dict[str, Any]] = [
         {"plan": {**plan(99), "estimatedStart": after(start)}} for start in (60, 400, 10**6)
     ]
-    metrics.set_jobs([resource(f"j{i}", **status) for i, status in enumerate(starts)])
+    metrics.set_jobs(Census(resource(f"j{i}", **status) for i, status in enumerate(starts)))
     found = [value(metrics, "tranche_jobs_planned_start", within=within) for within in ("60", "900", "86400", "+Inf")]
     assert found == [1, 2, 2, 3]
     assert value(metrics, "tranche_jobs_oldest_waiting_seconds") == 50

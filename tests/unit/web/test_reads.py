@@ -1,3 +1,5 @@
+import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -5,7 +7,11 @@ import pytest
 
 from extender_objects import stranger, window, worker
 from page_visitors import Visited
+from tranche.extender.turns import PORTION
 from tranche.web.apps import Planning
+from tranche.web.boards import MOST_ROWS, Board
+from tranche.web.timelines import Timelines
+from tranche.web.users import Scope
 
 
 def test_jobs_are_listed_a_page_at_a_time() -> None:
@@ -193,3 +199,28 @@ def add_waiting(app: Visited, name: str, start: str | None, **plan: Any) -> None
     assert job.status.plan
     written = job.status.plan.model_validate({**job.status.plan.model_dump(), "estimatedStart": start, **plan})
     app.stores.jobs.put(job.key, job.model_copy(update={"status": job.status.model_copy(update={"plan": written})}))
+
+
+def test_a_look_at_thousands_of_nodes_and_jobs_lets_others_have_turns() -> None:
+    app = Visited(*(f"n{number}" for number in range(2 * PORTION)))
+    for number in range(MOST_ROWS + 1):
+        app.stores.add_job(f"job-{number}")
+    board = Board(app.stores.view, app.stores)
+    timelines = Timelines(app.stores.view, board, lambda: 0.0)
+    everything = Scope(everything=True)
+    looks: dict[str, Callable[[], Awaitable[object]]] = {
+        "sites": timelines.sites,
+        "timeline": lambda: timelines.timeline("cluster", everything, True, "", 100),
+        "group": lambda: board.jobs("waiting", everything, "", 50),
+        "jobs": lambda: board.list_jobs(everything, "Running", "", 50),
+    }
+
+    async def turns(look: Callable[[], Awaitable[object]]) -> int:
+        answer, taken = asyncio.ensure_future(look()), 0
+        while not answer.done():
+            await asyncio.sleep(0)
+            taken += 1
+        await answer
+        return taken
+
+    assert {name: asyncio.run(turns(look)) > 1 for name, look in looks.items()} == dict.fromkeys(looks, True)

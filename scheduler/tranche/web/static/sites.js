@@ -5,7 +5,7 @@ import { clock, moment, now, relative } from "./times.js";
 
 const PAGE = 16; // nodes at a time
 const SPANS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2419200, 31536000];
-const TICKS = [10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2419200];
+const TICKS = [10, 15, 30, 60, 120, 180, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2419200];
 const WORDS = { Running: "trains", Planned: "starts", Closing: "stops", Expected: "is expected to start here" };
 
 const columns = [
@@ -102,10 +102,14 @@ function drawBar(item, bar, span) {
   const who = bar.state === "Expected" ? "" : ` worker ${bar.index}, attempt ${bar.attempt},${bar.chunks ? ` chunks ${bar.chunks},` : ""}`;
   const words = `${bar.namespace}/${bar.job}${who} ${WORDS[bar.state] ?? bar.state}, ${bar.gpus} GPU${bar.gpus === 1 ? "" : "s"}, ${from} to ${to}`
     + ` (ends ${relative(new Date(bar.to))})`;
-  set(item, { class: `bar ${bar.state.toLowerCase()} c${hash(`${bar.namespace}/${bar.job}`) % 6}` });
+  set(item, { class: `bar ${bar.state.toLowerCase()} c${colour(`${bar.namespace}/${bar.job}`)}` });
   set(link, { href: jobLink(bar.namespace, bar.job).getAttribute("href"), text: bar.job, "aria-label": words, title: words });
   item.style.setProperty("--from", percent(bar.from, span));
   item.style.setProperty("--width", `${Math.max(0, Math.min(bar.to, span.to) - Math.max(bar.from, span.from)) / (span.to - span.from) * 100}%`);
+  const [first, last] = [Math.max(bar.from, span.from), Math.min(bar.to, span.to)];
+  const past = Math.min(1, Math.max(0, (now() - first) / Math.max(1, last - first)));
+  item.style.setProperty("--before", past < 0.5 ? `${past * 100}%` : "0%");
+  item.style.setProperty("--after", past < 0.5 ? "0%" : `${(1 - past) * 100}%`);
   item.style.setProperty("--row", bar.row);
   item.style.setProperty("--size", bar.size);
 }
@@ -161,4 +165,20 @@ function label(at, span) {
 const percent = (at, span) => `${Math.min(100, Math.max(0, (at - span.from) / (span.to - span.from) * 100))}%`;
 const keyOf = (bar) => `${bar.namespace}/${bar.job}/${bar.index}/${bar.attempt}/${bar.state === "Expected"}`;
 const hash = (text) => [...text].reduce((sum, char) => (sum * 31 + char.codePointAt(0)) >>> 0, 7);
+const HUES = 6;
+const colours = new Map(); // job: number of its colour
+
+// By the name, so that it is mostly the same everywhere; but of those that fewest jobs have, or neighbours would look alike.
+function colour(job) {
+  if (!colours.has(job)) {
+    if (colours.size > 500) colours.clear();
+    const used = Array.from({ length: HUES }, () => 0);
+    for (const one of colours.values()) used[one] += 1;
+    const least = Math.min(...used);
+    let chosen = hash(job) % HUES;
+    while (used[chosen] > least) chosen = (chosen + 1) % HUES;
+    colours.set(job, chosen);
+  }
+  return colours.get(job);
+}
 

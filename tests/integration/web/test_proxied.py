@@ -1,0 +1,121 @@
+"""The page through the API server's service proxy: what gets through of a visitor's token, and where its links lead."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="the development dependencies are older than this test")
+
+from browsers import opened, require_chromium, started
+from tranche.demo.stacks import Stack, apply_manifests, free_port
+from tranche.demo.visitors import create_visitor, visitor_token
+from tranche_testcluster import Cluster, binaries, spawn
+from tunnels import Tunnel
+from wholes import Whole
+
+NAME = "http:tranche-page:10265"
+PATH = f"/api/v1/namespaces/default/services/{NAME}/proxy"
+
+
+@dataclass
+class Proxied:
+    """A running tranche behind a Service, and `kubectl proxy` of an account that may use that Service only."""
+
+    whole: Whole
+    url: str
+    """Of kubectl proxy."""
+
+    def ask(self, path: str, who: str, **headers: str) -> tuple[int, Any]:
+        """Ask the API server itself with the token of an account, and with headers of ours."""
+        cluster = self.whole.cluster
+        bearer = cluster.kubectl("create", "token", who).strip()
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(
+            f"{cluster.url}{PATH}/{path}", headers={"Authorization": f"Bearer {bearer}", **more}
+        )
+        trusted = ssl.create_default_context(cafile=str(cluster.directory / "ca.crt"))
+        try:
+            with urllib.request.urlopen(request, context=trusted, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    folder = tmp_path_factory.mktemp("egress")
+    with Tunnel(folder) as tunnel, Cluster(extra_flags={"kube-apiserver": [tunnel.flag]}) as cluster:
+        apply_manifests(cluster)
+        create_visitor(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=2)
+        with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack:
+            tunnel.port = stack.page_port  # where the address of the pod below really leads
+            expose(cluster)
+            whole = Whole(cluster, stack)
+            whole.submit("steady", chunks=2, seconds=900.0)
+            whole.until_phase("steady", "Running")
+            path = "/api/v1/namespaces/default/endpoints/tranche-page"
+            whole.until("an address", lambda: cluster.request("GET", path)[1].get("subsets"))
+            port = free_port()
+            command = [str(binaries.ensure("kubectl")["kubectl"]), "proxy", f"--port={port}"]
+            kubeconfig = cluster.service_account_kubeconfig("default", "passer")
+            process = spawn([*command, f"--kubeconfig={kubeconfig}"], log=folder / "proxy.log")
+            try:
+                whole.until("kubectl proxy", lambda: "Starting to serve" in (folder / "proxy.log").read_text())
+                yield Proxied(whole, f"http://127.0.0.1:{port}{PATH}")
+            finally:
+                process.kill()
+                process.wait()
+
+
+def expose(cluster: Cluster) -> None:
+    """A pod where the scheduler would be, a Service as kubectl makes it, and an account that may pass."""
+    container = {"name": "scheduler", "image": "x", "ports": [{"containerPort": 10265}]}
+    metadata = {"name": "scheduler", "labels": {"app": "tranche-scheduler"}}
+    pod = {"metadata": metadata, "spec": {"nodeName": "edge-a-0", "containers": [container]}}
+    assert cluster.request("POST", "/api/v1/namespaces/default/pods", pod)[0] == 201
+    cluster.kubectl("expose", "pod", "scheduler", "--name=tranche-page", "--port=10265")
+    cluster.kubectl("create", "serviceaccount", "passer")
+    rule = ("--verb=get", "--resource=services/proxy", f"--resource-name={NAME}")
+    cluster.kubectl("create", "role", "pass", *rule)
+    cluster.kubectl("create", "rolebinding", "pass", "--role=pass", "--serviceaccount=default:passer")
+
+
+def test_the_api_server_keeps_authorization_for_itself_and_passes_the_header_of_the_page(proxied: Proxied) -> None:
+    status, told = proxied.ask("v1/overview", "passer")
+    assert (status, told["error"].split(",")[0]) == (401, "a token is needed")
+    token = visitor_token(proxied.whole.cluster)
+    status, told = proxied.ask("v1/overview", "passer", Tranche_Token=token)
+    assert (status, told["user"]) == (200, "system:serviceaccount:default:demo-viewer")
+    assert [job["name"] for job in told["running"]["jobs"]] == ["steady"]
+
+
+def test_who_may_see_the_jobs_may_still_not_use_the_proxy(proxied: Proxied) -> None:
+    status, told = proxied.ask("v1/overview", "demo-viewer")
+    assert (status, told["reason"]) == (403, "Forbidden")
+
+
+def test_under_kubectl_proxy_the_whole_page_works_and_asks_for_nothing_outside_its_service(proxied: Proxied) -> None:
+    require_chromium()
+    token = visitor_token(proxied.whole.cluster)
+    with started() as browser, opened(browser, proxied.url, token=token) as window:
+        asked: list[str] = []
+        window.page.on("request", lambda request: asked.append(request.url))
+        window.page.reload()
+        window.page.wait_for_selector(".lanes .bar a")
+        window.page.locator(".running tbody a", has_text="default/steady").click()
+        window.page.wait_for_selector(".job .sentence")
+        window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")
+        window.page.locator("header h1 a").click()
+        window.page.wait_for_selector(".running tbody a")
+        assert window.page.url.startswith(f"{proxied.url}/")
+        assert {url for url in asked if not url.startswith(f"{proxied.url}/")} == set()
+        assert {"page.css", "icon.svg"} <= {url.rpartition("/")[2] for url in asked}
+        assert window.faults() == []
