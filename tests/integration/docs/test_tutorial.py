@@ -13,8 +13,7 @@ COMMANDS = typed_by(TUTORIAL, "docs/tutorial.md")
 
 
 def test_the_tutorial_leads_to_finished_jobs(own: Cluster, shell: Shell) -> None:
-    path, install, *rest = COMMANDS
-    shell.run(path)
+    install, *rest = COMMANDS
     assert install.startswith("helm install ")
     assert "is installed in the namespace tranche-system" in shell.run(install)
     with Release(own):
