@@ -1,5 +1,6 @@
 """docs/installing.md, typed as it is written: installed, tested, upgraded, taken back, removed."""
 
+import re
 import subprocess
 import sys
 import time
@@ -51,7 +52,7 @@ def test_the_page_installs_upgrades_and_removes(own: Cluster, shell: Shell) -> N
     said = {}
     tests = [command for command in COMMANDS if command.startswith("helm test ")]
     assert COMMANDS[0].startswith("helm install ")
-    shell.run(COMMANDS[0])
+    printed = shell.run(COMMANDS[0])
     with Release(own) as release, ThreadPoolExecutor() as pool:
         kubelet = pool.submit(as_a_kubelet, own, release)
         for command in COMMANDS[1:KEEP_THE_JOBS]:
@@ -61,6 +62,11 @@ def test_the_page_installs_upgrades_and_removes(own: Cluster, shell: Shell) -> N
     assert own.request("GET", SYSTEM)[1]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
     shell.run("kubectl apply -f docs/samples/first.yaml")
+    notes = re.findall(r"^  (kubectl (?!apply).*)$", printed, re.M)
+    assert len(notes) == 4, "what helm prints to type next"
+    for command in notes:
+        said[command] = shell.run(command)
+    assert re.search(r"edge-a-0 +2\n", said[notes[-1]])
     shell.run(COMMANDS[KEEP_THE_JOBS])
     assert own.kubectl("get", "deployments", "-A", "-o", "name") == ""
     assert own.kubectl("get", "trainingjobs", "-o", "name") == "trainingjob.tranche.dev/first\n"
