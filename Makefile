@@ -16,9 +16,10 @@ setup: $(STAMP)  ## .venv with the commands tranche and tranche-operator
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "tranche needs Python 3.11, 3.12 or 3.13 (or: make PYTHON=/path/to/python)" >&2; exit 1; }
-	@echo "installing into $(VENV): the packages of requirements/dev.txt (pinned, with hashes) and this checkout"
+	@echo "installing into $(VENV): the packages of requirements/dev.txt (pinned, with hashes; 1 GB, a minute or two) and this checkout"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt || { \
+		echo "the packages could not be installed: is the package index reachable? For a mirror set PIP_INDEX_URL" >&2; exit 1; }
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 

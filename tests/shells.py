@@ -12,7 +12,10 @@ PROGRAMS = {"tranche": "tranche.cli.main", "kubectl-tranche": "tranche.cli.kubec
 
 
 class Shell:
-    """Runs command lines in the top folder of the checkout, against a cluster."""
+    """Runs command lines in the top folder of a checkout, against a cluster; it remembers what is exported.
+
+    On its PATH are kubectl and helm; our own programs are in .venv/bin, as after ``make setup``.
+    """
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.folder = folder
@@ -20,14 +23,12 @@ class Shell:
         tools.mkdir()
         for name, path in ensure("kubectl", "helm").items():
             (tools / name).symlink_to(path)
-        for name, module in PROGRAMS.items():
-            (tools / name).write_text(f"#!{sys.executable}\nfrom {module} import main\nmain()\n")
-            (tools / name).chmod(0o755)
         helm = {f"HELM_{name}_HOME": str(folder / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+        elsewhere = [one for one in os.environ["PATH"].split(os.pathsep) if Path(one) != Path(sys.executable).parent]
         self.environment = {
             **os.environ,
             **helm,
-            "PATH": f"{tools}:{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(tools), *elsewhere]),
             "PYTHONPATH": os.pathsep.join([str(ROOT / "scheduler"), str(ROOT / "operator")]),
             "KUBECONFIG": str(cluster.kubeconfig),
         }
@@ -35,12 +36,24 @@ class Shell:
         self.work.mkdir()
         for one in ("docs", "helm", "manifests"):
             (self.work / one).symlink_to(ROOT / one)
+        ours = self.work / ".venv" / "bin"
+        ours.mkdir(parents=True)
+        for name, module in PROGRAMS.items():
+            (ours / name).write_text(f"#!{sys.executable}\nfrom {module} import main\nmain()\n")
+            (ours / name).chmod(0o755)
+        self.variables = folder / "variables"
+        self.variables.touch()
 
-    def run(self, command: str, *, check: bool = True) -> str:
+    def run(self, command: str) -> str:
         """What it prints; fail with what it says if it fails."""
-        answer = subprocess.run(
-            ["/bin/sh", "-c", command],
+        answer = self.answer(command)
+        assert answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
+        return answer.stdout
+
+    def answer(self, command: str) -> "subprocess.CompletedProcess[str]":
+        """What comes of it, whatever that is."""
+        script = f". {self.variables}\nset -a\n{command}\ncode=$?\nexport -p > {self.variables}\nexit $code"
+        return subprocess.run(
+            ["/bin/sh", "-c", script],
             cwd=self.work, env=self.environment, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
-        assert not check or answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
-        return answer.stdout

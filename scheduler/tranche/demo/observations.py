@@ -51,14 +51,18 @@ class Snapshot:
 
 
 def observe(cluster: Cluster, namespace: str) -> Snapshot:
-    """Read all jobs of the namespace and all sites.
+    """Read all jobs of the namespace and all sites; an answer that does not come is asked for once more.
 
     Raises:
         ClusterError: if the API server refuses.
+        OSError: if it does not answer, twice.
     """
     items = []
     for path in (f"{API}/namespaces/{namespace}/trainingjobs", f"{API}/sites"):
-        status, answer = cluster.request("GET", path)
+        try:
+            status, answer = cluster.request("GET", path)
+        except OSError:  # the machine was asleep for a while
+            status, answer = cluster.request("GET", path)
         if status != 200:
             raise ClusterError(f"GET {path}: {status} {answer}")
         items.append(answer["items"])

@@ -1,9 +1,11 @@
 """The demo itself: bring up, submit as the log says, watch, compare, and say where to look next."""
 
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 
@@ -55,6 +57,8 @@ def run(console: Console, settings: DemoSettings) -> bool:
         return _run(console, settings)
     except (ClusterError, JournalError) as error:
         raise DemoError(str(error)) from error
+    except (ConnectionError, TimeoutError) as error:
+        raise DemoError(f"the API server does not answer ({error}): was the machine asleep?") from error
 
 
 def _run(console: Console, settings: DemoSettings) -> bool:
@@ -128,19 +132,26 @@ def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> 
         return
     console.print("\n[bold]The page[/], already logged in:")
     console.print(f"  {ours.page_url}/#token={visitor_token(cluster)}", highlight=False, soft_wrap=True)
+    console.print("\n[bold]Look around[/] in a second terminal (everything stops when this command does):")
+    for line in look_around(cluster, ours):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def look_around(cluster: Cluster, ours: Stack) -> list[str]:
+    """What to type in another shell; the first two lines give it the cluster, kubectl, and kubectl's plugin."""
     command = f"kubectl create token {VISITOR} --audience {AUDIENCE}"
-    console.print("\n[bold]Look around[/] (everything stops when this command does):")
-    for line in (
-        f"export KUBECONFIG={cluster.kubeconfig}",
-        f"export PATH=$PATH:{ensure('kubectl')['kubectl'].parent}",
+    programs = f"{Path(sys.executable).parent}:{ensure('kubectl')['kubectl'].parent}"
+    return [
+        f"export KUBECONFIG={quote(str(cluster.kubeconfig))}",
+        f"export PATH={quote(programs)}:$PATH",
         "kubectl get trainingjobs -o wide",
         "kubectl get sites",
+        "kubectl tranche queue",
         f"kubectl describe trainingjob {workloads.load(0)[0].name}",
         f"curl -H 'Authorization: Bearer '$({command}) {ours.page_url}/v1/jobs",
         f"curl {ours.url}/metrics",
-        f"less {ours.log('scheduler')} {ours.log('operator')}",
-    ):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
+        f"less {quote(str(ours.log('scheduler')))} {quote(str(ours.log('operator')))}",
+    ]
 
 
 def _wait_for_interrupt(console: Console) -> None:

@@ -200,3 +200,22 @@ def test_rules_and_dashboards_are_what_is_in_the_folders(helm: Run, tmp_path: Pa
     assert found["tranche-alerts"]["spec"] == groups
     assert found["tranche-dashboard-jct"]["data"] == {"jct.json": panel}
     assert found["tranche-dashboard-jct"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("setting", "annotation", "address"),
+    [
+        ((), "runbook", "docs/runbook.md"),
+        (("--set", "prometheusRule.runbookUrl=https://w.example/r.html"), "runbook_url", "https://w.example/r.html"),
+    ],
+)
+def test_every_alert_leads_to_its_section_of_the_runbook(
+    render: Render, setting: tuple[str, ...], annotation: str, address: str
+) -> None:
+    objects = render("--set", "prometheusRule.enabled=true", *setting)
+    (rules,) = [one["spec"]["groups"] for one in objects if one["kind"] == "PrometheusRule"]
+    alerts = [alert for group in rules for alert in group["rules"]]
+    assert len(alerts) > 10
+    for alert in alerts:
+        found = {name: text for name, text in alert["annotations"].items() if name.startswith("runbook")}
+        assert found == {annotation: f"{address}#{alert['alert'].lower()}"}

@@ -1,9 +1,10 @@
-"""From the previous release to this one with jobs running, and away again: the jobs finish, nothing is left."""
+"""From the previous release to this one with jobs running, back, and away again: the jobs finish, nothing is left."""
 
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,39 @@ def test_jobs_run_through_an_upgrade_and_a_removal_leaves_the_definitions_only(
     definitions = {("CustomResourceDefinition", "", f"{name}.tranche.dev") for name in ("sites", "trainingjobs")}
     assert everything(own) - before == definitions | {("APIService", "", "v1alpha1.tranche.dev")}
     assert before - everything(own) == set()
+
+
+def schemas(cluster: Cluster) -> dict[str, Any]:
+    """What the definitions say, by name."""
+    items = cluster.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")[1]["items"]
+    return {item["metadata"]["name"]: item["spec"]["versions"] for item in items}
+
+
+def test_jobs_run_through_a_rollback_which_takes_the_definitions_back(helm: Run, own: Cluster, previous: Path) -> None:
+    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
+    helm("install", target[0], str(previous / "helm" / "tranche"), *target[1:])
+    before = schemas(own)
+    helm("upgrade", target[0], "tranche", *target[1:])
+    assert schemas(own) != before
+    with Release(own) as new:
+        whole = Installed(own, new)
+        whole.submit("partly", chunks=8, seconds=15.0)  # six at a time
+        whole.until("a part is done", lambda: whole.status("partly").get("progress", {}).get("chunks", "0/8") >= "6/8")
+        whole.submit("next", chunks=2, seconds=20.0, parameterServers={"template": {"spec": SERVER}})
+        whole.until("both run", lambda: attempts(whole, "partly") and len(attempts(whole, "next")) == 3)
+        running = attempts(whole, "partly")
+        helm("rollback", target[0], "1", *target[1:])
+        assert schemas(own) == before
+        assert attempts(whole, "partly") == running, "the rollback has replaced pods"
+    with Release(own, sources=previous) as old:
+        whole = Installed(own, old)
+        whole.submit("later", seconds=1.0)
+        for job in ("partly", "next", "later"):
+            status = whole.until_phase(job, "Succeeded", 60.0)
+            assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
+        assert whole.status("partly")["progress"]["chunks"] == "8/8"
+        whole.delete("partly", "next", "later")
+    helm("uninstall", *target)
 
 
 def test_a_job_trains_on_while_tranche_is_away_and_is_counted_when_it_is_back(helm: Run, own: Cluster) -> None:

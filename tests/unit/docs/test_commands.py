@@ -1,6 +1,6 @@
-"""Every command that README and docs show exists, with every argument that is shown.
+"""Every command that README and docs show exists, with every argument that is shown; a test types it, or none can.
 
-Those of the tutorial, and of the pages on sites and recovery, are typed in tests/integration/docs.
+Which one, or why not: typed_commands.py. Those that need a cluster are typed in tests/integration/docs.
 """
 
 import importlib.util
@@ -14,21 +14,9 @@ import pytest
 
 from pages import CONSOLE, ROOT, SHELL, Block, blocks, pages, words, words_in_code
 from tranche_references.commands import PROGRAMS
+from typed_commands import NOT_HERE, TYPED, Typed, commands, every_command
 
 LANGUAGES = {"", SHELL, CONSOLE, "yaml", "python", "text", "mermaid", "promql", "json"}
-ELSEWHERE = {
-    "docker": "no Docker was there: tests/integration/helm/test_kind_demo.py records what the script would do",
-    "kind": "removes a cluster that the test could not make",
-    "pip": "installs from the package registry",
-    "apt-get": "needs root",
-    "kubectl": "tests/integration/docs types those of tutorial.md, sites.md and recovering.md; others: not yet",
-    "helm": "tests/integration/docs types that of tutorial.md; tests/integration/helm has the same verbs",
-    "curl": "tests/integration/web asks the same routes",
-    "cd": "the shell's",
-    "sed": "the shell's",
-    "export": "the shell's",
-    "git": "no address yet",
-}
 TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
 SETTINGS = set(re.findall(r"\b([A-Z_]{4,})\b", (ROOT / "Makefile").read_text(encoding="utf-8")))
 BLOCKS = [block for page in pages() for block in blocks(page)]
@@ -66,8 +54,6 @@ def check(command: list[str], workplace: Path) -> None:
         check_python(arguments)
     elif program == "pytest":
         assert all((ROOT / word).exists() for word in arguments if word.startswith("tests/"))
-    else:
-        assert program in ELSEWHERE, f"{program}: nothing tests it"
 
 
 def parse(path: str, arguments: list[str], workplace: Path) -> None:
@@ -120,6 +106,29 @@ def test_commands_stand_in_blocks_that_say_so() -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_test_types_every_command_or_it_is_said_why_not(page: Path) -> None:
+    assert [one.text for one in commands(page) if not one.typed_by and not one.why_not] == []
+
+
+@pytest.mark.parametrize("page", TYPED)
+def test_a_page_is_typed_by_its_test(page: str) -> None:
+    assert f'"{page}"' in (ROOT / TYPED[page]).read_text(encoding="utf-8")
+    assert any(one.typed_by == TYPED[page] for one in commands(ROOT / page))
+
+
+@pytest.mark.parametrize("pattern", NOT_HERE)
+def test_a_reason_is_that_of_some_command(pattern: str) -> None:
+    assert any(re.fullmatch(pattern, command.text) for command in every_command())
+
+
+def test_a_new_command_on_any_page_is_seen() -> None:
+    for page in ("docs/new.md", "CHANGELOG.md", "docs/decisions/0001-python-lock-files.md"):
+        assert not Typed(page, "kubectl get pods").typed_by
+        assert not Typed(page, "kubectl get pods").why_not
+    assert Typed("docs/sites.md", "kubectl get nowhere").typed_by, "and fails there"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_in_sentences_exist_with_their_options(page: Path, workplace: Path) -> None:
     for text in words_in_code(page):
         if not text.startswith(tuple(f"{name} " for name in HERE)):
@@ -154,7 +163,6 @@ def mentioned(text: str) -> None:
         ["tranche", "simulat"],
         ["python", "-m", "nowhere"],
         ["python", "benchmarks/planner_speed.py", "--nothing"],
-        ["unheard-of"],
     ],
 )
 def test_what_does_not_exist_is_found(command: list[str], workplace: Path) -> None:

@@ -9,22 +9,13 @@ from typing import Any
 
 import pytest
 
-from pages import ROOT, blocks, words
+from pages import ROOT
+from typed_commands import simulations
 
 ROWS = ROOT / "scheduler/tranche/demo/data/elasticflow_cluster06_rows_1650_1689.csv"
-PAGES = ("README.md", "docs/policies.md", "docs/shadow-mode.md")
 T0 = 1_800_000_000
 JOBS = 12
 """In the log, and in place of the number that a command asks for: else a test would take a minute."""
-
-
-def commands() -> list[list[str]]:
-    """Those of the blocks on the pages that start a simulation or list what there is."""
-    found = []
-    for page in PAGES:
-        for block in blocks(ROOT / page):
-            found += [command for line in block.commands for command in words(line)]
-    return [one for one in found if Path(one[0]).name == "tranche" and one[1] not in ("demo", "scheduler")]
 
 
 def smaller(arguments: list[str]) -> list[str]:
@@ -72,10 +63,10 @@ def export() -> str:
 
 
 def test_there_are_commands_to_try() -> None:
-    assert {one[1] for one in commands()} == {"simulate", "compare", "replay", "policies"}
+    assert {one[1] for one in simulations()} == {"simulate", "compare", "replay", "policies"}
 
 
-@pytest.mark.parametrize("command", commands(), ids=" ".join)
+@pytest.mark.parametrize("command", simulations(), ids=" ".join)
 def test_a_command_runs_as_it_is_written(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     for name, text in {"LOG.csv": log(), "jobs.json": jobs(), "export.json": export()}.items():

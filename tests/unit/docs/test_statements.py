@@ -60,6 +60,22 @@ def test_every_page_is_listed_for_who_reads_it_elsewhere() -> None:
         assert f"](reference/{page.name})" in listed, page.name
 
 
+def test_values_on_the_page_are_those_of_the_chart() -> None:
+    values = yaml.safe_load(text("helm/tranche/values.yaml"))
+    table = text("docs/installing.md").partition("| value | default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()]
+    assert len(rows) > 15
+    for names, default in rows:
+        paths = re.findall(r"`([^`]+)`", names)
+        for path in (f"{paths[0].rpartition('.')[0]}{one}" if one.startswith(".") else one for one in paths):
+            value = values
+            for name in path.split("."):
+                assert name in value, f"the chart has no {path}"
+                value = value[name]
+            if re.fullmatch(r"\S+", default):
+                assert yaml.safe_load(default.strip("`")) == value, path
+
+
 def decisions() -> list[Path]:
     return sorted((ROOT / "docs/decisions").glob("0*.md"))
 

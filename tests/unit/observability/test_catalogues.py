@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pages import anchors
 from tranche.kube.manifest_files import differences
 from tranche.kube.metrics import COMPLETION_BUCKETS
 from tranche_observability.__main__ import generated_files, main
@@ -81,7 +82,8 @@ def test_every_alert_has_known_metrics_a_severity_texts_and_a_section_of_the_run
     assert rule["annotations"]["summary"]
     assert rule["annotations"]["description"]
     name = rule["alert"]
-    assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+    assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
+    assert name.lower() in anchors(ROOT / "docs/runbook.md")
     section = (ROOT / "docs/runbook.md").read_text().partition(f"## {name}\n")[2].partition("\n## ")[0]
     assert all(f"**{part}**" in section for part in ("Means", "Confirm", "Do"))
 

@@ -1,0 +1,81 @@
+"""docs/installing.md, typed as it is written: installed, tested, upgraded, taken back, removed."""
+
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from releases import Release
+from shells import Shell
+from tranche_testcluster import Cluster
+from typed_commands import INSTALLING, typed_by
+
+PAGE = "docs/installing.md"
+COMMANDS = typed_by(INSTALLING, PAGE)
+SYSTEM = "/api/v1/namespaces/tranche-system"
+TEST_POD = f"{SYSTEM}/pods/tranche-test"
+KEEP_THE_JOBS, REMOVE_ALL = (i for i, command in enumerate(COMMANDS) if command.startswith("helm uninstall "))
+
+
+def until(cluster: Cluster, phase: str) -> dict[str, Any]:
+    """The pod of ``helm test`` when it is in a phase."""
+    deadline = time.monotonic() + 60
+    while True:
+        status, pod = cluster.request("GET", TEST_POD)
+        if status == 200 and pod["status"]["phase"] == phase:
+            return dict(pod)
+        assert time.monotonic() < deadline, pod
+        time.sleep(0.1)
+
+
+def as_a_kubelet(cluster: Cluster, release: Release) -> str:
+    """Run the container of ``helm test`` as a process, and tell how it ended; what it said."""
+    pod = until(cluster, "Running")
+    container = pod["spec"]["containers"][0]
+    program, *options = container["command"]
+    assert program == "python"
+    words = [release.address(word) if word.startswith("http") else word for word in container["args"]]
+    answer = subprocess.run(
+        [sys.executable, *options, *words], capture_output=True, text=True, check=False, timeout=100
+    )
+    phase = "Failed" if answer.returncode else "Succeeded"
+    status, told = cluster.request(
+        "PATCH", f"{TEST_POD}/status", {"status": {"phase": phase}}, "application/merge-patch+json"
+    )
+    assert status == 200, told
+    return answer.stdout + answer.stderr
+
+
+def test_the_page_installs_upgrades_and_removes(own: Cluster, shell: Shell) -> None:
+    said = {}
+    tests = [command for command in COMMANDS if command.startswith("helm test ")]
+    assert COMMANDS[0].startswith("helm install ")
+    printed = shell.run(COMMANDS[0])
+    with Release(own) as release, ThreadPoolExecutor() as pool:
+        kubelet = pool.submit(as_a_kubelet, own, release)
+        for command in COMMANDS[1:KEEP_THE_JOBS]:
+            said[command] = shell.run(command)
+        assert kubelet.result().count("http://127.0.0.1:") == 4
+    assert [said[command].count("Phase:          Succeeded") for command in tests] == [1]
+    assert own.request("GET", SYSTEM)[1]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+    shell.run("kubectl apply -f docs/samples/first.yaml")
+    notes = re.findall(r"^  (kubectl (?!apply).*)$", printed, re.M)
+    assert len(notes) == 4, "what helm prints to type next"
+    for command in notes:
+        said[command] = shell.run(command)
+    assert re.search(r"edge-a-0 +2\n", said[notes[-1]])
+    shell.run(COMMANDS[KEEP_THE_JOBS])
+    assert own.kubectl("get", "deployments", "-A", "-o", "name") == ""
+    assert own.kubectl("get", "trainingjobs", "-o", "name") == "trainingjob.tranche.dev/first\n"
+
+    shell.run(COMMANDS[0])
+    with Release(own):
+        for command in COMMANDS[KEEP_THE_JOBS + 1 : REMOVE_ALL]:
+            said[command] = shell.run(command)
+    for command in COMMANDS[REMOVE_ALL:]:
+        said[command] = shell.run(command)
+    assert own.kubectl("get", "crd", "-o", "name") == ""
+    assert own.request("GET", SYSTEM)[0] == 404

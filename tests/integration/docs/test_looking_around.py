@@ -1,0 +1,49 @@
+"""What ``make demo KEEP=1`` prints to type: it is typed, in a shell that has nothing."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from tranche.demo.runs import create_sites, look_around
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.visitors import create_visitor
+from tranche_testcluster import Cluster
+from wholes import Whole
+
+
+def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        create_sites(cluster)
+        create_visitor(cluster)
+        with Stack(cluster) as ours:
+            whole = Whole(cluster, ours)
+            lines = look_around(cluster, ours)
+            (described,) = [line for line in lines if line.startswith("kubectl describe trainingjob ")]
+            whole.submit(described.split()[-1])
+            whole.until_phase(described.split()[-1], "Succeeded")
+            said = typed(lines, tmp_path)
+    assert said["kubectl get trainingjobs -o wide"].count("Succeeded") == 1
+    assert said["kubectl get sites"].count("\n") == 5
+    assert "no TrainingJob runs or waits" in said["kubectl tranche queue"]
+    assert "Completed" in said[described]
+    jobs, metrics, logs = list(said.values())[-3:]
+    assert json.loads(jobs)["jobs"][0]["phase"] == "Succeeded"
+    assert "tranche_leader" in metrics
+    assert "took over" in logs
+
+
+def typed(lines: list[str], home: Path) -> dict[str, str]:
+    """What the lines say in a shell with a bare environment; its programs are those of the system."""
+    system = {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "PAGER": "cat"}
+    exports = [line for line in lines if line.startswith("export ")]
+    said = {}
+    for line in lines[len(exports) :]:
+        script = "\n".join(["set -e", *exports, line.replace("less ", "cat ")])
+        answer = subprocess.run(
+            ["/bin/sh", "-c", script], env=system, cwd=os.sep, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert answer.returncode == 0, f"{line}\n{answer.stderr}"
+        said[line] = answer.stdout
+    return said

@@ -1,0 +1,154 @@
+"""The commands of README and of the pages on what to do, typed as they are written with names filled in.
+
+Which page is typed where, and what nobody can type here: typed_commands.py.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from pages import Block, blocks, pages
+from releases import Release
+from shells import Shell
+from tranche_testcluster import Cluster
+from typed_commands import PAGES, typed_by
+
+FILLED = {
+    "YOUR.REGISTRY": "registry.example.com/ml",
+    "NAMESPACE": "default",
+    "NAME": "first",
+    "JOB": "first",
+    "FILE": "another.yaml",
+    "NODE": "edge-b-0",
+}
+KUBELETS = re.compile(r"\b(logs|port-forward)\b")
+"""What a kubelet answers; the simulated nodes have none, so these come as far as the node's address."""
+YAML = [block for page in pages() for block in blocks(page) if block.language == "yaml"]
+
+
+def filled(command: str) -> str:
+    return re.sub("|".join(map(re.escape, FILLED)), lambda match: FILLED[match[0]], command)
+
+
+def typed(shell: Shell, page: str) -> dict[str, str]:
+    """Type a page; what was said, by command as it stands there."""
+    said = {}
+    for command in typed_by(PAGES, page):
+        if KUBELETS.search(command):
+            answer = shell.answer(filled(command))
+            assert answer.returncode == 1
+            assert re.search(r"error dialing backend|:10250/containerLogs/tranche-system/", answer.stderr), (
+                answer.stderr
+            )
+        else:
+            said[command] = shell.run(filled(command))
+    return said
+
+
+@pytest.fixture(scope="module")
+def readme(own: Cluster, shell: Shell) -> Iterator[tuple[Release, dict[str, str]]]:
+    """Tranche as README installs it, with a job that is done; and what README's commands said."""
+    commands = typed_by(PAGES, "README.md")
+    (install,) = [command for command in commands if command.startswith("helm install ")]
+    said = {install: shell.run(filled(install))}
+    with Release(own) as release:
+        shell.run("export PATH=$PWD/.venv/bin:$PATH")  # what `make demo KEEP=1` says
+        said |= {command: shell.run(filled(command)) for command in commands if command != install}
+        yield release, said
+
+
+@pytest.fixture(scope="module")
+def release(readme: tuple[Release, dict[str, str]]) -> Release:
+    return readme[0]
+
+
+def test_readme(readme: tuple[Release, dict[str, str]]) -> None:
+    said = readme[1]
+    assert "is installed in the namespace tranche-system" in next(iter(said.values()))
+    head, row = said["kubectl get trainingjobs"].splitlines()
+    assert head.split() == [
+        "NAME", "PHASE", "DONE", "WORKERS", "SITES", "PLANNED-START", "PLANNED-COMPLETION", "PREEMPTIONS", "AGE",
+    ]  # fmt: skip
+    assert row.split()[:3] == ["first", "Succeeded", "4/4"]
+    assert said["kubectl tranche history first"].count("Succeeded") >= 2
+    assert "Completed" in said["kubectl describe tj NAME"]
+
+
+@pytest.mark.usefixtures("release")
+def test_references_explain_every_kind(shell: Shell) -> None:
+    assert "FIELDS:" in typed(shell, "docs/reference/site.md")["kubectl explain site.spec"]
+    assert "FIELDS:" in typed(shell, "docs/reference/trainingjob.md")["kubectl explain trainingjob.spec"]
+
+
+@pytest.mark.usefixtures("release")
+def test_the_plugin(shell: Shell) -> None:
+    shell.run("sed 's/name: first/name: another/' docs/samples/first.yaml > another.yaml")
+    said = typed(shell, "docs/kubectl-plugin.md")
+    assert "kubectl-tranche" in said["kubectl plugin list"]
+    assert said["kubectl tranche why JOB"] == "finished: 4 of 4 chunks done\n"
+    assert said["kubectl tranche history JOB"].count("Succeeded") >= 2
+    assert "planned completion" in said["kubectl tranche whatif -f FILE"]
+    kinds = {item["kind"] for item in json.loads(said["kubectl tranche export -A"])["items"]}
+    assert {"TrainingJob", "Node"} <= kinds
+
+
+@pytest.mark.usefixtures("release")
+@pytest.mark.parametrize("block", YAML, ids=lambda block: block.name)
+def test_yaml_is_taken_by_the_api_server_or_by_the_chart(shell: Shell, block: Block) -> None:
+    (shell.work / "block.yaml").write_text(block.text)
+    if all("apiVersion" in document for document in yaml.safe_load_all(block.text)):
+        said = shell.run("kubectl apply --dry-run=server --validate=strict -f block.yaml")
+        assert "(server dry run)" in said
+    else:
+        assert "kind: Deployment" in shell.run("helm template tranche helm/tranche --values block.yaml")
+
+
+def test_the_web_page_and_its_api(shell: Shell, release: Release) -> None:
+    FILLED["http://localhost:10265"] = release.page_url  # where the forwarded port would lead
+    said = typed(shell, "docs/web-page.md")
+    (answer,) = [json.loads(text) for command, text in said.items() if command.startswith("curl ")]
+    assert answer["jobs"] == [], "none waits"
+
+
+@pytest.mark.usefixtures("release")
+def test_what_is_to_be_replayed_is_exported(shell: Shell) -> None:
+    typed(shell, "docs/shadow-mode.md")
+    assert {item["kind"] for item in json.loads((shell.work / "export.json").read_text())["items"]} >= {"Pod", "Node"}
+
+
+@pytest.mark.usefixtures("release")
+def test_sites(shell: Shell) -> None:
+    shell.run(filled("kubectl label node NODE topology.kubernetes.io/zone-"))  # a node without a site
+    said = typed(shell, "docs/sites.md")
+    assert said["kubectl get sites"].count("\n") == 5
+    assert "edge-c" in said["kubectl delete site edge-c"]
+
+
+@pytest.mark.usefixtures("release")
+def test_the_runbook(shell: Shell) -> None:
+    said = typed(shell, "docs/runbook.md")
+    assert "tranche-scheduler" in said["kubectl -n tranche-system get pods,lease"]
+    assert said["kubectl get --raw /readyz"] == "ok"
+    assert "first" in said["kubectl get tj -A"]
+
+
+@pytest.mark.usefixtures("release")
+def test_recovery(shell: Shell) -> None:
+    said = typed(shell, "docs/recovering.md")
+    suspended = [text for command, text in said.items() if "suspend" in command]
+    assert [text.strip() for text in suspended] == ["trainingjob.tranche.dev/first patched"] * 2
+    deleted = [text for command, text in said.items() if "delete pod" in command]
+    assert all(text.startswith('pod "tranche-') for text in deleted)
+    assert len(deleted) == 2
+
+
+def test_a_policy_is_chosen(shell: Shell, release: Release) -> None:
+    said = typed(shell, "docs/policies.md")
+    assert any("has been upgraded" in text for text in said.values())
+    release.stop()
+    release.start()
+    policy = shell.run("kubectl -n tranche-system get lease tranche-scheduler -o yaml")
+    assert "chunk:aging=20" in policy

@@ -1,0 +1,94 @@
+"""Which test types which command of README and docs, and why nobody types the others.
+
+A command is a line of a block, or code in a sentence that begins with one of `TOOLS`. On the pages of `TYPED` a test
+takes all of them from the page as it is; what is left out has its reason in `NOT_HERE`, or is a mere `MENTION`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pages import ROOT, blocks, pages, words, words_in_code
+
+TOOLS = ("kubectl", "helm", "kind", "curl", "docker", "pip")
+"""What somebody would type who reads one of these in a sentence."""
+
+TUTORIAL = "tests/integration/docs/test_tutorial.py"
+INSTALLING = "tests/integration/docs/test_installing.py"
+PAGES = "tests/integration/docs/test_pages.py"
+SIMULATIONS = "tests/unit/docs/test_simulations.py"
+_HOW_TO = (
+    "README.md", "docs/sites.md", "docs/policies.md", "docs/kubectl-plugin.md", "docs/web-page.md",
+    "docs/shadow-mode.md", "docs/runbook.md", "docs/recovering.md", "docs/reference/site.md",
+    "docs/reference/trainingjob.md",
+)  # fmt: skip
+TYPED = {"docs/tutorial.md": TUTORIAL, "docs/installing.md": INSTALLING, **dict.fromkeys(_HOW_TO, PAGES)}
+"""By page below the top folder."""
+SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche (policies|replay)")
+"""On some pages of `TYPED`: typed without a cluster, with a log of a few jobs."""
+
+NOT_HERE = {
+    r"make (demo|test|kind-demo)( .*)?": "the whole demo, all tests, and Docker: each has tests of its own",
+    r"docker (build|push) .*": "there is no Docker here",
+    r"kind delete cluster --name tranche": "there is no kind cluster without Docker",
+    r"pip install \.": "fetches packages; tests/unit/packaging looks at the wheel",
+    r"kubectl patch pod POD .*": "takes the finalizer off a pod of a tranche that is gone for good",
+    r"python benchmarks/.*|tranche (compare|simulate) .*\.\./shared/.*": "minutes to hours, on logs of other people",
+}
+"""Commands of blocks that cannot run in a test, as patterns; tests/unit/docs holds that they exist."""
+
+MENTIONS = {
+    "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
+    "helm install", "helm upgrade", "helm uninstall", "kubectl tranche whatif",
+}  # fmt: skip
+"""Commands in sentences that stand for what they do."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A command of a page."""
+
+    page: str
+    """Below the top folder."""
+    text: str
+    inline: bool = False
+    """It stands in a sentence."""
+
+    @property
+    def why_not(self) -> str:
+        """The reason why no test types it; empty: one does."""
+        return next((why for pattern, why in NOT_HERE.items() if re.fullmatch(pattern, self.text)), "")
+
+    @property
+    def typed_by(self) -> str:
+        """The test that types it; empty: none."""
+        if self.why_not:
+            return ""
+        test = TYPED.get(self.page, "")
+        return SIMULATIONS if test == PAGES and SIMULATED.match(self.text) else test
+
+
+def commands(page: Path) -> Iterator[Typed]:
+    """All commands of a page: those of its blocks, then those of its sentences that no block has."""
+    name = str(page.relative_to(ROOT))
+    found = [line for block in blocks(page) for line in block.commands]
+    yield from (Typed(name, line) for line in found)
+    for text in dict.fromkeys(words_in_code(page)):
+        if text.startswith(tuple(f"{tool} " for tool in TOOLS)) and text not in MENTIONS and text not in found:
+            yield Typed(name, text, inline=True)
+
+
+def every_command() -> list[Typed]:
+    """Of README, CHANGELOG and docs."""
+    return [one for page in pages() for one in commands(page)]
+
+
+def typed_by(test: str, page: str) -> list[str]:
+    """The commands of a page that a test types, in order."""
+    return [one.text for one in commands(ROOT / page) if one.typed_by == test]
+
+
+def simulations() -> list[list[str]]:
+    """The simple commands that need no cluster."""
+    return [part for one in every_command() if one.typed_by == SIMULATIONS for part in words(one.text)]
