@@ -50,6 +50,19 @@ class Shell:
         assert answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
         return answer.stdout
 
+    def run_until(self, text: str, command: str) -> None:
+        """Run what does not end by itself, and end it when it has said this; fail if it ends before."""
+        with subprocess.Popen(
+            ["/bin/sh", "-c", f"exec {command}"],
+            cwd=self.work, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            said = ""
+            while text not in said and (line := process.stdout.readline()):
+                said += line
+            process.terminate()
+        assert text in said, f"{command}\n{said}"
+
     def answer(self, command: str) -> "subprocess.CompletedProcess[str]":
         """What comes of it, whatever that is."""
         script = f". {self.variables}\nset -a\n{command}\ncode=$?\nexport -p > {self.variables}\nexit $code"

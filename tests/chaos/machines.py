@@ -1,5 +1,6 @@
 """Faults of processes and nodes."""
 
+import contextlib
 import os
 import random
 import signal
@@ -42,7 +43,12 @@ def freeze_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo | 
     except ClusterError:  # killed by another fault just now
         return "freeze kube-scheduler: it is dead", None
     os.kill(pid, signal.SIGSTOP)
-    return "freeze kube-scheduler", lambda: os.kill(pid, signal.SIGCONT)
+
+    def thaw() -> None:
+        with contextlib.suppress(ProcessLookupError):  # killed by another fault meanwhile
+            os.kill(pid, signal.SIGCONT)
+
+    return "freeze kube-scheduler", thaw
 
 
 def _outage(component: str, number: int) -> Begin:
