@@ -13,9 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import log
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from numpy_ps import chunks
+from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
 from tranche.demo.stacks import free_port
 from tranche_worker import EXIT_FENCED, EXIT_TERMINATED
@@ -107,9 +109,11 @@ def test_a_server_whose_attempt_is_over_exits_without_saving(tmp_path: Path) -> 
         thread.start()
         variables = environment(tmp_path, 3, TRANCHE_API=f"http://127.0.0.1:{api.server_address[1]}")
         command = [sys.executable, "-m", "numpy_ps.server"]
-        ended = subprocess.run(command, env=variables, timeout=60, check=False)
-        api.shutdown()
-        thread.join()
+        try:
+            ended = subprocess.run(command, env=variables, timeout=60, check=False)
+        finally:
+            api.shutdown()
+            thread.join()
     assert ended.returncode == EXIT_FENCED
     assert list(tmp_path.iterdir()) == []
 
@@ -121,6 +125,30 @@ def applied(port: int) -> int:
             return int(json.loads(answer.headers[COUNTS]).get("0", 0))
     except OSError:
         return 0
+
+
+def test_a_batch_that_is_sent_twice_is_applied_once(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/exchange?slot=0&attempt=3&chunks=0&chunk=0&batch=0"
+    gradient = np.ones_like(Network().initial(0)).tobytes()
+
+    def push() -> tuple[int, bytes] | None:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, gradient), timeout=5) as answer:
+                return json.loads(answer.headers[COUNTS])["0"], answer.read()
+        except OSError:
+            return None
+
+    server = subprocess.Popen([sys.executable, "-m", "numpy_ps.server"], env=environment(tmp_path, 1, port))
+    try:
+        deadline = time.monotonic() + 60
+        while (first := push()) is None:
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.05)
+        assert (first[0], push()) == (1, first)
+    finally:
+        server.kill()
+        server.wait()
 
 
 def test_a_worker_that_is_stopped_says_what_it_has_done_and_an_older_one_is_refused(tmp_path: Path) -> None:
