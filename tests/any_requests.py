@@ -57,7 +57,9 @@ def _among(*known: str) -> Schema:
 
 _TEXT: Schema = {"type": "string", "maxLength": 8}
 _NODE = _among("n1", "n2", "absent")
-_QUANTITY: Schema = {"anyOf": [{"type": "integer"}, {"type": "number"}, _among("1", "100m", "1Gi", "1e9", "-1")]}
+_QUANTITY: Schema = {
+    "anyOf": [{"type": "integer"}, {"type": "number"}, _among("1", "100m", "1Gi", "1e9", "-1", "much")]
+}
 _ASKED: Schema = _object(
     requests=_object(**{"nvidia.com/gpu": _QUANTITY, "cpu": _QUANTITY}),
     limits={"type": "object", "additionalProperties": _QUANTITY},

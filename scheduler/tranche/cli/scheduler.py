@@ -147,9 +147,16 @@ def scheduler(log_level: str, **options: object) -> None:
             note = stack.enter_context(journal(chosen.journal)) if chosen.journal else None
             asyncio.run(_main(chosen, note))
     except* DeposedError as group:
-        raise click.ClickException(f"another scheduler has taken over: {group.exceptions[0]}") from None
+        raise click.ClickException(f"another scheduler has taken over: {_cause(group)}") from None
     except* (ApiError, JournalError, RecordError) as group:
-        raise click.ClickException(str(group.exceptions[0])) from None
+        raise click.ClickException(str(_cause(group))) from None
+
+
+def _cause(fault: BaseException) -> BaseException:
+    """The first of a group's faults; groups of tasks within tasks are groups of groups."""
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    return fault
 
 
 async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:

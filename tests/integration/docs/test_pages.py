@@ -26,6 +26,8 @@ FILLED = {
 }
 LOGS = re.compile(r"\blogs\b")
 """What a kubelet answers: that of a simulated node knows no log of these pods."""
+ENDLESS = {"port-forward": "Forwarding from 127.0.0.1:", "kubectl proxy": "Starting to serve on 127.0.0.1:"}
+"""What goes on until it is stopped, and what it says when it has begun."""
 YAML = [block for page in pages() for block in blocks(page) if block.language == "yaml"]
 
 
@@ -41,8 +43,8 @@ def typed(shell: Shell, page: str) -> dict[str, str]:
             answer = shell.answer(filled(command))
             assert answer.returncode == 1
             assert re.search(r"no logs found|/containerLogs/tranche-system/", answer.stderr), answer.stderr
-        elif "port-forward" in command:
-            shell.run_until("Forwarding from 127.0.0.1:", filled(command))
+        elif says := next((text for part, text in ENDLESS.items() if part in command), None):
+            shell.run_until(says, filled(command))
         else:
             said[command] = shell.run(filled(command))
     return said

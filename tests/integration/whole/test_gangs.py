@@ -24,6 +24,18 @@ def submit_gang(whole: Whole, name: str, members: int, seconds: float, believed:
     whole.submit(name, chunks=members, seconds=50 * seconds, zone="edge-a", **gang, **more)
 
 
+def submit_served(whole: Whole) -> None:
+    """A chunked job of one worker at edge-b, whose parameter server wants the port of `PORT` at edge-a-1."""
+    container = {"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}, **PORT}
+    spec = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": "edge-a-1"}}
+    whole.submit("served", seconds=60.0, zone="edge-b", parameterServers={"template": {"spec": spec}})
+    whole.until("its pods", lambda: len(whole.pods("served")) == 2)
+
+
+def pauses(plan: dict[str, Any]) -> bool:
+    return not plan.get("workers") and "found no place" in plan["explanation"]
+
+
 def test_no_member_takes_a_node_before_all_members_exist(whole: Whole, history: History) -> None:
     submit_gang(whole, "pair", 2, 3.0)
     whole.until_phase("pair", "Succeeded")
@@ -36,11 +48,12 @@ def test_a_gang_that_does_not_fit_costs_no_pods(whole: Whole) -> None:
     plan = whole.until("a plan", lambda: whole.status("three").get("plan"))
     assert not plan.get("workers")
     assert not whole.pods("three")
+    resources = {"requests": {"cpu": "20", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
     wide: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "60s"}
-    whole.submit("wide", chunks=2, seconds=50.0, gpus=5, **wide)  # ten GPUs are free, but not five and five
+    whole.submit("wide", chunks=2, seconds=50.0, zone="edge-b", container={"resources": resources}, **wide)
     plan = whole.until("a plan", lambda: whole.status("wide").get("plan"))
     assert not plan.get("workers")
-    assert not whole.pods("wide")
+    assert not whole.pods("wide"), "there are GPUs for both and CPU for one"
     whole.delete("three", "wide")
 
 
@@ -50,15 +63,21 @@ def test_a_gang_with_a_member_that_finds_no_place_lets_go_of_everything_and_anot
     assert whole.cluster.request("POST", PODS, guest)[0] == 201
     whole.until("the guest runs", lambda: whole.cluster.request("GET", f"{PODS}/guest")[1]["status"].get("phase"))
     try:
+        submit_served(whole)
         submit_gang(whole, "stuck", 2, 45.0, 50.0, container=PORT)
         whole.until("one member runs", lambda: whole.status("stuck").get("phase") == "Running")
         assert len(whole.pods("stuck")) == 2
         submit_gang(whole, "next", 2, 5.0)
         assert not whole.pods("next")
-        plan = whole.until("it gives up", lambda: not (p := whole.status("stuck")["plan"]).get("workers") and p, 60.0)
-        assert "found no place" in plan["explanation"]
+        whole.until("it gives up and pauses", lambda: pauses(whole.status("stuck")["plan"]), 60.0)
         assert whole.until_phase("next", "Succeeded")["plan"]["attempts"] == 2
         assert whole.status("stuck")["progress"]["failures"] == 0
+        whole.delete("stuck", "next")
+        plan = whole.status("served")["plan"]
+        assert not plan.get("parameterServers")
+        assert not plan.get("workers"), "without its server it would have held a GPU for nothing"
+        whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
+        whole.until("its server is tried again", lambda: whole.status("served").get("phase") == "Running", 10.0)
     finally:
         whole.cluster.request("DELETE", f"{PODS}/guest")
-        whole.delete("stuck", "next")
+        whole.delete("stuck", "next", "served")

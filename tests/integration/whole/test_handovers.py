@@ -36,3 +36,14 @@ def test_the_beneficiary_starts_when_the_victim_has_saved_long_before_its_grace_
     assert 0 < started - saved <= TURNAROUND_SECONDS
     assert whole.status("beside")["progress"]["preemptions"] == 0
     whole.delete("saving", "beside", "urgent")
+
+
+def test_nobody_is_stopped_who_would_lose_more_than_the_other_one_gains(whole: Whole) -> None:
+    whole.submit("costly", seconds=60.0, zone="edge-a", preemption={"restartOverhead": "10m"})
+    whole.submit("beside", seconds=120.0, zone="edge-a", preemption={"policy": "Never"})
+    whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("costly", "beside")} == {"Running"})
+    whole.submit("quick", seconds=1.0, zone="edge-a")
+    whole.until("a planned start", lambda: whole.status("quick").get("plan", {}).get("estimatedStart"))
+    assert not whole.pods("quick")
+    assert [window["state"] for window in whole.status("costly")["plan"]["workers"]] == ["Open"]
+    whole.delete("quick", "costly", "beside")

@@ -101,9 +101,48 @@ def test_a_report_of_the_own_pod_counts_and_every_other_one_is_refused(cats: Who
         "of a worker": (post(cats, token(cats, pods["worker"]), body)[0], 403),
         "for another job": (post(cats, token(cats, pods["ps"]), body, "dogs")[0], 403),
         "of an older attempt": (post(cats, token(cats, pods["ps"]), {**body, "attempt": 0})[0], 409),
+        "of another attempt": (post(cats, token(cats, pods["ps"]), {**body, "attempt": 99})[0], 409),
         "malformed": (post(cats, token(cats, pods["ps"]), {"attempt": "x"})[0], 422),
+        "of less than nothing": (post(cats, token(cats, pods["ps"]), {**body, "applied": {"0": -1}})[0], 422),
+        "of no chunk": (post(cats, token(cats, pods["ps"]), {**body, "applied": {"-1": 1}})[0], 422),
+        "before it began": (post(cats, token(cats, pods["ps"]), {**body, "batchSeconds": -1})[0], 422),
     }
     assert {what: got for what, (got, _) in refused.items()} == {what: due for what, (_, due) in refused.items()}
+
+
+def reviews(whole: Whole) -> float:
+    """How many tokens the API server has been asked about."""
+    lines = str(whole.cluster.request("GET", "/metrics")[1]).splitlines()
+    counters = [line for line in lines if line.startswith("apiserver_request_total{")]
+    return sum(float(line.rpartition(" ")[2]) for line in counters if 'resource="tokenreviews"' in line)
+
+
+def lone_pod(whole: Whole, like: dict[str, Any], number: int) -> str:
+    """A pod with the labels of that one, as another attempt; nobody owns it. Returns its token."""
+    name = like["metadata"]["name"].rpartition("-")[0] + f"-{number}"
+    labels = {**like["metadata"]["labels"], "tranche.dev/attempt": str(number)}
+    path = "/api/v1/namespaces/default/pods"
+    whole.cluster.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+    whole.until("the name is free", lambda: whole.cluster.request("GET", f"{path}/{name}")[0] == 404)
+    spec = {"nodeName": like["spec"]["nodeName"], "containers": [{"name": "c", "image": "x"}]}
+    status, made = whole.cluster.request("POST", path, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+    assert status == 201, made
+    return token(whole, made)
+
+
+def test_a_token_is_reviewed_once_and_worth_nothing_when_another_pod_has_its_pods_name(cats: Whole) -> None:
+    like, body = running(cats)["ps"], {"attempt": 99, "applied": {"0": 20}}
+    old = lone_pod(cats, like, 99)
+    cats.until("it is known", lambda: post(cats, old, body)[0] != 403)
+    before = reviews(cats)
+    assert {post(cats, old, body)[0] for _ in range(3)} == {204}, "it is no older attempt"
+    assert reviews(cats) == before
+    new = lone_pod(cats, like, 99)
+    cats.until("the other one is known", lambda: post(cats, new, body)[0] != 403)
+    assert post(cats, old, body)[0] == 403
+    assert reviews(cats) == before + 1, "of the other one's"
+    path = f"/api/v1/namespaces/default/pods/{like['metadata']['name'].rpartition('-')[0]}-99"
+    cats.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
 
 
 def test_a_lost_server_takes_the_ledger_back_to_its_checkpoint_also_across_a_restart(cats: Whole) -> None:

@@ -113,6 +113,15 @@ def test_a_window_opens_at_another_site_only_when_the_staging_pod_has_succeeded(
     whole.delete("staged")
 
 
+def test_a_parameter_server_starts_near_the_data(whole: Whole) -> None:
+    server = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
+    data = {"chunks": 1, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-b"}
+    whole.submit("near", seconds=60.0, data=data, parameterServers={"template": {"spec": server}})
+    plan = whole.until("a server", lambda: (p := whole.status("near").get("plan", {})).get("parameterServers") and p)
+    assert [one["site"] for one in plan["parameterServers"]] == ["edge-b"], "any site has room for it"
+    whole.delete("near")
+
+
 def test_scheduler_and_operator_may_be_killed_while_data_are_brought(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "killed", chunk_seconds=20.0)

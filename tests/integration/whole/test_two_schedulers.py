@@ -209,6 +209,19 @@ def test_a_leader_that_was_stopped_and_goes_on_is_refused_and_ends(whole: Whole,
     pair.restart(stopped)
 
 
+def test_a_stopped_leader_that_finds_no_newer_plan_ends_by_the_lease(whole: Whole, pair: Pair) -> None:
+    stopped = pair.leader()
+    process = pair.process(stopped)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        whole.until("another leader", lambda: pair.leader() not in (stopped, ""), 2 * FAILOVER_SECONDS)
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert process.wait(10) == 1
+    assert "another scheduler has taken over: the Lease" in whole.stack.log(stopped).read_text()
+    pair.restart(stopped)
+
+
 def test_a_leader_that_is_asked_to_end_hands_over_at_once(whole: Whole, pair: Pair) -> None:
     term, ended = pair.lease()["leaseTransitions"], pair.leader()
     began = time.monotonic()

@@ -6,14 +6,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import log
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tranche_worker import EXIT_FENCED
+from numpy_ps import chunks
+from numpy_ps.models import Network
+from numpy_ps.server import COUNTS
+from tranche.demo.stacks import free_port
+from tranche_worker import EXIT_FENCED, EXIT_TERMINATED
 from worker_trials import ROOT, Result, Trial, run
 
 SEED = 1
@@ -81,24 +88,91 @@ class _Over(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+def environment(folder: Path, attempt: int, port: int = 0, **more: str) -> dict[str, str]:
+    """Of a process of the job, as the operator would write it."""
+    variables = {
+        "TRANCHE_JOB": "ns/digits",
+        "TRANCHE_ATTEMPT": str(attempt),
+        "TRANCHE_CHUNK_COUNT": "6",
+        "TRANCHE_EPOCHS": "1000",
+        "TRANCHE_BATCHES": "13",
+        "TRANCHE_CHECKPOINT_DIR": str(folder),
+        "TF_CONFIG": json.dumps({"cluster": {"ps": [f"127.0.0.1:{port}"]}}),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "worker"), str(ROOT / "worker" / "examples")]),
+    }
+    return {**os.environ, **variables, **more}
+
+
 def test_a_server_whose_attempt_is_over_exits_without_saving(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Over) as api:
         thread = threading.Thread(target=api.serve_forever)
         thread.start()
-        variables = {
-            "TRANCHE_JOB": "ns/digits",
-            "TRANCHE_ATTEMPT": "3",
-            "TRANCHE_CHUNK_COUNT": "6",
-            "TRANCHE_EPOCHS": "1",
-            "TRANCHE_BATCHES": "1",
-            "TRANCHE_CHECKPOINT_DIR": str(tmp_path),
-            "TRANCHE_API": f"http://127.0.0.1:{api.server_address[1]}",
-            "TF_CONFIG": json.dumps({"cluster": {"ps": ["127.0.0.1:0"]}}),
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "worker"), str(ROOT / "worker" / "examples")]),
-        }
+        variables = environment(tmp_path, 3, TRANCHE_API=f"http://127.0.0.1:{api.server_address[1]}")
         command = [sys.executable, "-m", "numpy_ps.server"]
-        ended = subprocess.run(command, env={**os.environ, **variables}, timeout=60, check=False)
-        api.shutdown()
-        thread.join()
+        try:
+            ended = subprocess.run(command, env=variables, timeout=60, check=False)
+        finally:
+            api.shutdown()
+            thread.join()
     assert ended.returncode == EXIT_FENCED
     assert list(tmp_path.iterdir()) == []
+
+
+def applied(port: int) -> int:
+    """Batches of chunk 0 that the server at this port has applied; 0 while it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/state", timeout=5) as answer:
+            return int(json.loads(answer.headers[COUNTS]).get("0", 0))
+    except OSError:
+        return 0
+
+
+def test_a_batch_that_is_sent_twice_is_applied_once(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/exchange?slot=0&attempt=3&chunks=0&chunk=0&batch=0"
+    gradient = np.ones_like(Network().initial(0)).tobytes()
+
+    def push() -> tuple[int, bytes] | None:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, gradient), timeout=5) as answer:
+                return json.loads(answer.headers[COUNTS])["0"], answer.read()
+        except OSError:
+            return None
+
+    server = subprocess.Popen([sys.executable, "-m", "numpy_ps.server"], env=environment(tmp_path, 1, port))
+    try:
+        deadline = time.monotonic() + 60
+        while (first := push()) is None:
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.05)
+        assert (first[0], push()) == (1, first)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_worker_that_is_stopped_says_what_it_has_done_and_an_older_one_is_refused(tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "termination-log"
+    chunks.stage(tmp_path / "data", 6)
+
+    def start(*command: str, attempt: int) -> "subprocess.Popen[bytes]":
+        mine = {"TRANCHE_CHUNKS": "0", "TRANCHE_TERMINATION_LOG": str(log)}
+        variables = environment(tmp_path, attempt, port, **mine)
+        return subprocess.Popen([sys.executable, "-m", *command], env=variables)
+
+    server = start("numpy_ps.server", attempt=1)
+    worker = start("numpy_ps.worker", str(tmp_path / "data"), attempt=3)
+    try:
+        deadline = time.monotonic() + 60
+        while applied(port) < 20:
+            assert time.monotonic() < deadline, "nothing is trained"
+            time.sleep(0.05)
+        worker.terminate()
+        assert worker.wait(20) == EXIT_TERMINATED
+        assert json.loads(log.read_text()) == {"0": applied(port)}
+        worker = start("numpy_ps.worker", str(tmp_path / "data"), attempt=2)
+        assert worker.wait(20) == EXIT_FENCED
+    finally:
+        for process in (worker, server):
+            process.kill()
+            process.wait()

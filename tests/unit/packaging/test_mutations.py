@@ -1,0 +1,13 @@
+"""Every sentence of docs/enactment.md can still be tried: its code, its tests and its row are there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_each_sentence_of_enactment_has_its_code_its_tests_and_its_row() -> None:
+    command = [sys.executable, "benchmarks/mutations.py", "--check"]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr.splitlines()) == (0, [])
