@@ -25,7 +25,7 @@ from wholes import Whole
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
 PORT_FLAGS = ("--port", "--report-port", "--page-port", "--metrics-port", "--health-port")
-HOST_FLAGS = ("--host", "--report-host", "--metrics-host")
+HOST_FLAGS = ("--host", "--page-host", "--report-host", "--metrics-host")
 MODULES = {"tranche": "tranche", "tranche-operator": "tranche_operator"}
 HOST = "127.0.0.1"
 

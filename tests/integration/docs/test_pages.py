@@ -23,6 +23,8 @@ FILLED = {
     "JOB": "first",
     "FILE": "another.yaml",
     "NODE": "edge-b-0",
+    "kubectl proxy": "kubectl proxy --port=0",  # the usual one may be taken
+    "deployment/tranche-scheduler 10265": "deployment/tranche-scheduler :10265",
 }
 LOGS = re.compile(r"\blogs\b")
 """What a kubelet answers: that of a simulated node knows no log of these pods."""
