@@ -30,6 +30,7 @@ class Whole:
         seconds: float = 1.0,
         gpus: int = 1,
         zone: str | None = None,
+        node: str | None = None,
         exit_code: int = 0,
         checkpoint_seconds: float = 0.3,
         namespace: str = "default",
@@ -48,6 +49,8 @@ class Whole:
         pod["terminationGracePeriodSeconds"] = 5
         if zone:
             pod["nodeSelector"] = {"topology.kubernetes.io/zone": zone}
+        if node:
+            pod["nodeSelector"] = {"kubernetes.io/hostname": node}
         template = {"metadata": {"annotations": annotations}, "spec": pod}
         body = {
             "apiVersion": "tranche.dev/v1alpha1",

@@ -48,7 +48,7 @@ def test_it_stops_within_two_seconds_when_asked_to(lab: Lab, process: Process) -
 
 
 def test_what_happened_while_it_was_away_is_made_up_for(lab: Lab, process: Process) -> None:
-    for name in ("cats", "dogs", "owls"):
+    for name in ("cats", "dogs", "owls", "hens"):
         lab.create(name)
         lab.plan(window(0, 1), window(1, 2), name=name)
         lab.has_pods(f"{name}-worker-0-1", f"{name}-worker-1-2", job=name)
@@ -57,10 +57,13 @@ def test_what_happened_while_it_was_away_is_made_up_for(lab: Lab, process: Proce
     lab.plan(window(1, 2), window(0, 1, "Closing"), window(2, 3), name="cats")
     lab.ask("DELETE", lab.path("dogs"))
     lab.plan(window(0, 1), name="owls", progress={"done": "0-3"})
+    lab.plan(window(1, 2), name="hens")
     process.start()
     eventually(lambda: "deletionTimestamp" in lab.pods("cats")["cats-worker-0-1"]["metadata"])
     eventually(lambda: "cats-worker-2-3" in lab.pods("cats"))
     lab.has_pods(job="dogs")
+    eventually(lambda: "deletionTimestamp" in lab.pods("hens")["hens-worker-0-1"]["metadata"])
+    assert "deletionTimestamp" not in lab.pods("hens")["hens-worker-1-2"]["metadata"]
     eventually(lambda: lab.status("owls").get("phase") == "Succeeded")
 
 

@@ -95,8 +95,13 @@ def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
     status = sited.until_phase("drained", "Succeeded", 60.0)
     assert [a["reason"] for a in status["progress"]["attempts"]] == ["Preempted", "Succeeded"]
     assert status["progress"]["attempts"][1]["node"] != node
+    sited.submit("only-there", node=node)
+    said = "no node takes a worker"
+    sited.until("that is said", lambda: said in sited.status("only-there").get("plan", {}).get("explanation", ""))
+    assert windows(sited, "only-there") == []
     sited.cluster.kubectl("uncordon", node)
-    sited.delete("drained")
+    sited.until_phase("only-there", "Succeeded")
+    sited.delete("drained", "only-there")
 
 
 def test_chunks_of_a_deleted_node_are_trained_elsewhere(sited: Whole) -> None:

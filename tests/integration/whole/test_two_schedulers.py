@@ -70,6 +70,14 @@ def history(whole: Whole) -> Iterator[History]:
         yield made
 
 
+def ask(port: int, verb: str, pod: dict[str, Any]) -> Any:
+    """What an extender says to kube-scheduler's question."""
+    body = json.dumps({"Pod": pod, "NodeNames": ["edge-a-0", "edge-a-1", "edge-b-0"]}).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/{verb}", body)
+    with urllib.request.urlopen(request, timeout=5) as reply:
+        return json.load(reply)
+
+
 class Arrivals:
     """Small jobs at a steady pace."""
 
@@ -153,22 +161,41 @@ def test_who_does_not_lead_writes_nothing_and_answers_from_the_same_plans(whole:
     whole.submit("asked", seconds=6.0, zone="edge-b")
     whole.until_phase("asked", "Running")
     (pod,) = whole.pods("asked")
-    nodes = ["edge-a-0", "edge-a-1", "edge-b-0"]
     answers, jobs = [], []
     for replica, port in pair.ports.items():
-        for verb in ("filter", "prioritize"):
-            body = json.dumps({"Pod": pod, "NodeNames": nodes}).encode()
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/{verb}", body)
-            with urllib.request.urlopen(request, timeout=5) as reply:
-                answers.append(json.load(reply))
+        answers.append([ask(port, verb, pod) for verb in ("filter", "prioritize")])
         jobs.append(whole.read("jobs/default/asked", replica)["windows"])
-    assert answers[:2] == answers[2:]
-    assert answers[0]["NodeNames"] == ["edge-b-0"]
+    assert answers[0] == answers[1]
+    assert answers[0][0]["NodeNames"] == ["edge-b-0"]
     assert jobs[0] == jobs[1]
     assert jobs[0]
     whole.until_phase("asked", "Succeeded")
     assert (pair.leader(), pair.lease()["leaseTransitions"]) == (leader, term)
     whole.delete("asked")
+
+
+def test_who_does_not_lead_keeps_room_for_pods_that_are_planned_and_not_there_yet(whole: Whole, pair: Pair) -> None:
+    """A less important pod that wants all GPUs of a node is refused by both, until the planned window is over."""
+    stranger = {
+        "metadata": {"name": "stranger", "namespace": "default", "uid": "1"},
+        "spec": {"priority": -1000, "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "8"}}}]},
+    }
+
+    def offered() -> list[bool]:
+        return ["edge-b-0" in ask(port, "filter", stranger)["NodeNames"] for port in pair.ports.values()]
+
+    assert offered() == [True, True]
+    operator = whole.stack.processes["operator"]
+    operator.send_signal(signal.SIGSTOP)  # no pod will be there to tell of the window
+    try:
+        whole.submit("planned", zone="edge-b")
+        whole.until("both keep room", lambda: offered() == [False, False])
+        assert not whole.pods("planned")
+    finally:
+        operator.send_signal(signal.SIGCONT)
+    whole.until_phase("planned", "Succeeded")
+    whole.until("both offer it", lambda: offered() == [True, True])
+    whole.delete("planned")
 
 
 def test_when_the_leader_is_killed_within_a_preemption_the_other_one_takes_over_in_time(
