@@ -18,7 +18,7 @@ from tranche.cli.shadows import run_shadow
 from tranche.extender.apps import create_app, create_metrics_app
 from tranche.extender.binds import add_bind
 from tranche.extender.reports import create_report_app
-from tranche.extender.servers import serve
+from tranche.extender.servers import ListenError, serve
 from tranche.extender.tokens import TokenReviewer
 from tranche.extender.views import View
 from tranche.kube.clients import ApiClient, ApiError
@@ -148,7 +148,7 @@ def scheduler(log_level: str, **options: object) -> None:
             asyncio.run(_main(chosen, note))
     except* DeposedError as group:
         raise click.ClickException(f"another scheduler has taken over: {_cause(group)}") from None
-    except* (ApiError, JournalError, RecordError) as group:
+    except* (ApiError, JournalError, ListenError, RecordError) as group:
         raise click.ClickException(str(_cause(group))) from None
 
 

@@ -4,6 +4,8 @@ Each of our processes has the token of its own ServiceAccount, so a verb that ma
 as it would be in production.
 """
 
+import contextlib
+import secrets
 import socket
 import subprocess
 import sys
@@ -25,6 +27,7 @@ SYSTEM_NAMESPACE = "tranche-system"
 READY_SECONDS = 30.0
 RESOURCES = ("trainingjobs", "sites")
 STOP_SECONDS = 5.0
+FIRST_PORT, PORTS, TRIES = 10_300, 9_000, 100
 KUBE_SCHEDULER = "tranche-kube-scheduler"
 """Name of our kube-scheduler as a component of the cluster."""
 
@@ -195,7 +198,16 @@ def _answers(url: str) -> bool:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on now.
+
+    It is none of those that the system gives to outgoing connections: a program that is started again finds it free.
+
+    Raises:
+        ClusterError: if none is found.
+    """
+    for _ in range(TRIES):
+        port = FIRST_PORT + secrets.randbelow(PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ClusterError(f"no free port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1}")

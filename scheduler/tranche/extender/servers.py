@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,10 @@ KEEP_ALIVE_SECONDS = 120
 """Longer than the 90 s for which kube-scheduler keeps idle connections: it must be the one that closes them."""
 GRACE_SECONDS = 5
 """For requests under way when we stop."""
+
+
+class ListenError(OSError):
+    """An address that cannot be used."""
 
 
 class _Server(uvicorn.Server):
@@ -31,7 +36,7 @@ async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int]
         listening: Called with the port once connections are accepted.
 
     Raises:
-        OSError: if the address cannot be used.
+        ListenError: if the address cannot be used.
     """
     with listen(host, port) as listener:
         config = uvicorn.Config(
@@ -61,8 +66,14 @@ def listen(host: str, port: int) -> socket.socket:
 
     With Nagle's algorithm the body of an answer, which uvicorn writes apart from its headers, would wait 40 ms for the
     acknowledgement of the headers. asyncio turns it off only for sockets that it opened itself.
+
+    Raises:
+        ListenError: if the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family)
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -3,7 +3,6 @@
 import json
 import logging
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from histories import History
+from tranche.demo.stacks import free_port
 from wholes import API, Whole
 
 logger = logging.getLogger(__name__)
@@ -51,12 +51,6 @@ class Pair:
         self.process(name).wait(10)
         self.whole.stack.processes.pop(name)
         self.whole.stack.start_scheduler(name, self.ports[name])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

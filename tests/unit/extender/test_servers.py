@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from extender_objects import Stores
 from tranche.extender.apps import create_app
-from tranche.extender.servers import listen, serve
+from tranche.extender.servers import ListenError, listen, serve
 from tranche.kube.metrics import Metrics
 
 
@@ -92,7 +92,8 @@ def test_a_client_that_hangs_up_within_its_body_does_no_harm(caplog: pytest.LogC
 
 
 def test_a_port_in_use_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+    said = r"cannot listen on 127.0.0.1:\d+: Address already in use"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError, match=said):
         asyncio.run(serve(FastAPI(), "127.0.0.1", taken.getsockname()[1]))
 
 
