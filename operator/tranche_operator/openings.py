@@ -43,12 +43,17 @@ def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
             return []
 
 
+def needs_site(entry: Entry) -> bool:
+    """Whether its pod cannot be made without knowing the Site: no node of it is named."""
+    return isinstance(entry, PlannedStaging) or entry.node is None
+
+
 def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry], settings: Settings) -> list[Action]:
     """Create the missing pods."""
     actions: list[Action] = []
     for name, entry in missing.items():
         site = observed.sites.get(entry.site)
-        if site is None and (isinstance(entry, PlannedStaging) or entry.node is None):
+        if site is None and needs_site(entry):
             message = f"pod {name} waits: it is planned at site {entry.site}, and there is no such Site"
             actions.append(EmitEvent("Warning", "SiteMissing", message))
         elif isinstance(entry, PlannedWindow):

@@ -15,7 +15,7 @@ from tranche.kube.structs import Metadata
 from tranche_operator import paths
 from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed, PodView, ServiceState, Wait
-from tranche_operator.openings import missing_pods
+from tranche_operator.openings import missing_pods, needs_site
 from tranche_operator.plans import entries_of
 from tranche_operator.views import OwnedPod, read_pods, view
 
@@ -27,7 +27,7 @@ SERVICE_SECONDS = 60.0
 SITE_SECONDS = 30.0
 """A Site that is changed is read again after so long at the latest."""
 NO_SITE_SECONDS = 3.0
-"""A Site that was not there is asked for again after so long at the earliest."""
+"""A Site that was not there, and that no pod waits for, is asked for again after so long at the earliest."""
 
 
 class Reader:
@@ -55,8 +55,11 @@ class Reader:
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
-        opening = sorted({entry.site for entry in missing_pods(observed, job, entries).values()})
-        service, specs = await asyncio.gather(self._service(job), asyncio.gather(*map(self._site, opening)))
+        opening: dict[str, bool] = {}
+        for entry in missing_pods(observed, job, entries).values():
+            opening[entry.site] = opening.get(entry.site, False) or needs_site(entry)
+        asked = (self._site(name, needed=needed) for name, needed in opening.items())
+        service, specs = await asyncio.gather(self._service(job), asyncio.gather(*asked))
         sites = dict(zip(opening, specs, strict=True))
         return Observed(
             key,
@@ -154,10 +157,10 @@ class Reader:
             return ServiceState.FOREIGN
         return ServiceState.OWN if owner == job.metadata.uid else ServiceState.STALE
 
-    async def _site(self, name: str) -> SiteSpec | None:
+    async def _site(self, name: str, *, needed: bool) -> SiteSpec | None:
         """A site; one that was read is not asked for again for a while."""
         known, until = self._memory.sites.get(name, (None, float("-inf")))
-        if time.monotonic() < until:
+        if time.monotonic() < until and not (known is None and needed):
             return known
         found = None
         try:
