@@ -84,7 +84,7 @@ class Operator:
 
     def _note_pod(self, key: str, pod: PodView, gone: bool) -> None:
         known = self._memory.pods
-        if known.drop(pod.uid) if gone else known.note(key, pod):
+        if known.drop(pod) if gone else known.note(key, pod):
             self._runner.add(key)
 
     async def _follow(self) -> None:

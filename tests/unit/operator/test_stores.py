@@ -79,7 +79,7 @@ def test_a_pod_that_is_to_end_is_not_ended_again_and_its_end_is_no_news_but_its_
     pods.expect_end("nobody")
     assert [pod.terminating for pod in pods.of(KEY)] == [True]
     assert not pods.note(KEY, seen(spec=bound, metadata=ending))
-    assert pods.drop("p")
+    assert pods.drop(seen(version=20))
     assert pods.of(KEY) == ()
 
 
@@ -87,10 +87,12 @@ def test_no_late_answer_and_no_list_brings_back_what_is_gone() -> None:
     clock = Clock()
     pods = KnownPods(clock)
     pods.note(KEY, seen())
-    pods.drop("p")
-    assert not pods.note(KEY, seen(version=99))
-    pods.sync([(KEY, seen(version=99))], began=clock.now)
+    pods.drop(seen(version=99))
+    assert not pods.note(KEY, seen(version=98))
+    pods.sync([(KEY, seen(version=98))], began=clock.now)
     assert pods.of(KEY) == ()
+    assert pods.note(KEY, seen(version=100)), "it had only lost its label, and has it again"
+    pods.drop(seen(version=101))
     clock.now += GONE_SECONDS + 1
     pods.sync([], began=clock.now)
     assert pods.note(KEY, seen(version=99)), "not remembered for ever"
