@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from tranche.kube.clients import ApiClient, ApiError, Unreachable
 from tranche.kube.names import FINALIZER_LEDGER, OPERATOR_MANAGER
 from tranche.kube.resources import API_VERSION, TrainingJob
@@ -42,7 +40,7 @@ from tranche_operator.openings import ungate
 from tranche_operator.plans import entries_of
 from tranche_operator.pods import GANG_GATE
 from tranche_operator.settings import Settings
-from tranche_operator.views import OwnedPod, job_key, view
+from tranche_operator.views import read_pod
 
 logger = logging.getLogger(__name__)
 
@@ -206,8 +204,7 @@ class Applier:
         answer = await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
         if answer is None:
             return False
-        pod = msgspec.convert(answer, OwnedPod)
-        self._memory.pods.note(job_key(pod.metadata), view(pod))
+        self._memory.pods.note(*read_pod(answer))
         return True
 
     async def _evict(self, run: _Pass, action: EvictPod) -> None:

@@ -17,7 +17,7 @@ from tranche_operator import paths
 from tranche_operator.actions import CheckTemplate, CreatePod, Manifest
 from tranche_operator.observations import PodView, TemplateVerdict
 from tranche_operator.statuses import Finding, Truth
-from tranche_operator.views import OwnedPod, view
+from tranche_operator.views import read_pod
 
 FIRST_BATCH, LARGEST_BATCH = 4, 32
 _MALFORMED = frozenset({400, 413, 422})
@@ -100,7 +100,7 @@ async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creati
     try:
         made = await _post(client, job, action.manifest)
         creation.created.append(action)
-        creation.pods.append(view(msgspec.convert(made, OwnedPod)))
+        creation.pods.append(read_pod(made)[1])
     except ApiError as error:
         try:
             refusal = await _explain(client, job, name, error)

@@ -11,14 +11,13 @@ from typing import Any
 
 import aiohttp
 import kopf
-import msgspec
 
 from tranche.kube.credentials import Credentials
 from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import GROUP, VERSION
 from tranche_operator.observations import PodView
 from tranche_operator.sieves import Sieve
-from tranche_operator.views import OwnedPod, job_key, view
+from tranche_operator.views import read_pod
 
 CONVENTION = f"operator.{GROUP}"
 """Prefix of what Kopf would write on objects; none of our handlers makes it do so."""
@@ -98,8 +97,7 @@ def make_registry(
 
     @kopf.on.event("", "v1", "pods", labels={LABEL_JOB: kopf.PRESENT}, registry=registry)
     async def note_pod(event: kopf.RawEvent, **_: Any) -> None:
-        pod = msgspec.convert(event["object"], OwnedPod)
-        on_pod(job_key(pod.metadata), view(pod), event["type"] == "DELETED")
+        on_pod(*read_pod(event["object"]), event["type"] == "DELETED")
         if event["type"] is None:
             list_again()
 

@@ -60,6 +60,16 @@ def job_key(metadata: Metadata) -> str:
     return f"{metadata.namespace}/{metadata.labels.get(LABEL_JOB, '')}"
 
 
+def read_pod(raw: object) -> tuple[str, PodView]:
+    """A pod that was decoded from JSON: the key of its job, and what reconcile needs to know.
+
+    Raises:
+        msgspec.ValidationError: if it is none.
+    """
+    pod = msgspec.convert(raw, OwnedPod)
+    return job_key(pod.metadata), view(pod)
+
+
 def view(pod: OwnedPod) -> PodView:
     """What reconcile needs to know."""
     metadata, who = pod.metadata, identity(pod)

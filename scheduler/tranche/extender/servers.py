@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 from collections.abc import Callable, Iterator
 
@@ -74,6 +73,6 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ListenError(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
+        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -14,6 +14,7 @@ from tranche.estimate import link_between
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
+    from tranche.policies import ClusterState
 
 One = TypeVar("One")
 MOST = 200
@@ -50,13 +51,9 @@ class Memory:
 def memory_of(planner: Planner) -> Memory:
     """What the planner knows now."""
     cluster = planner.cluster
-    promises = {
-        ends: link_between(cluster.network, cluster.sites, *ends).bits_per_second
-        for ends in cluster.uploads.corrections
-    }
     return Memory(
         links=[
-            LinkMemory(*ends, promises[ends], _digits(exp(learnt)))
+            LinkMemory(*ends, _promised(cluster, *ends), _digits(exp(learnt)))
             for ends, learnt in _largest(cluster.uploads.corrections.items())
         ],
         nodes={
@@ -72,8 +69,7 @@ def recall(planner: Planner, memory: Memory) -> None:
     """Begin with what an earlier planner knew of the sites and nodes that are there; before its jobs are taken over."""
     cluster = planner.cluster
     for one in memory.links:
-        promised = link_between(cluster.network, cluster.sites, one.origin, one.target).bits_per_second
-        if promised == one.promised and one.factor > 0:
+        if _promised(cluster, one.origin, one.target) == one.promised and one.factor > 0:
             cluster.uploads.corrections[one.origin, one.target] = log(one.factor)
     for name, factor in memory.nodes.items() if planner.policy.learns else ():
         node = cluster.nodes.get(name)
@@ -81,6 +77,10 @@ def recall(planner: Planner, memory: Memory) -> None:
             cluster.lessons.recall_node(name, factor)
             node.learn(factor)
     cluster.restarts.start_seconds, cluster.restarts.save_seconds = memory.start_seconds, memory.save_seconds
+
+
+def _promised(cluster: ClusterState, origin: str, target: str) -> float:
+    return link_between(cluster.network, cluster.sites, origin, target).bits_per_second
 
 
 def _largest(learnt: Iterable[tuple[One, float]]) -> list[tuple[One, float]]:
