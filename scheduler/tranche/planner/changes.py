@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tranche.planner import (
     arrivals,
+    farewells,
     gangs,
     ledgers,
     lessons,
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 def apply(planner: Planner, event: Event, now: float) -> None:
     """Note one fact; a Tick is only its time."""
     refusals.expire(planner, now)
+    if farewells.puts_off(planner, event, now):
+        return
+    for end in farewells.due(planner, event, now):
+        _worker(planner, end, now)
     match event:
         case JobSubmitted() | JobChanged() | JobRemoved():
             _job(planner, event, now)

@@ -16,6 +16,7 @@ from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
 from tranche.planner.events import Event, JobSubmitted, Tick
 from tranche.planner.explanations import explain
+from tranche.planner.farewells import Farewell
 from tranche.planner.instructions import (
     CloseParameterServer,
     CloseWindow,
@@ -70,6 +71,8 @@ class PlannerSettings:
     rejection_backoff_seconds: float = 30.0
     """Pause after the API server refused a job's pod; doubles with each refusal."""
     longest_backoff_seconds: float = 360.0
+    farewell_seconds: float = 5.0
+    """How long GPUs of a gang's members that are done wait at most for the other members before they are given away."""
     share_weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """What tenants (namespaces) are entitled to where recent shares count, relative to others; 1 if not given."""
 
@@ -107,6 +110,8 @@ class Planner:
         self.rejections: dict[str, int] = {}
         self.avoiding: dict[str, set[str]] = {}
         """Jobs whose pods a node has refused, by node."""
+        self.farewells: dict[str, Farewell] = {}
+        """Gangs of which some members are done and others are not yet."""
         self.timers = Timers()
         self._cause: Event = Tick()
         self._now = 0.0

@@ -12,6 +12,9 @@ from tranche.policies.runs import Entry, Pace, Run
 from tranche.policies.servers import Server
 from tranche.policies.stagings import Staging
 
+MOMENT_SECONDS = 1e-5
+"""Shorter than anything that matters, longer than the steps of a clock that counts seconds since 1970 (2.4e-7)."""
+
 
 @dataclass(slots=True, eq=False)
 class JobState:
@@ -300,9 +303,14 @@ class JobState:
         return sum(run.started is not None for run in self.runs.values())
 
     def reaches(self, gpu_seconds: float, now: float) -> float | None:
-        """When the attained service will be so much if the windows that train now go on; None if none does."""
+        """When the attained service will be so much if the windows that train now go on; None if none does.
+
+        A moment from now at the earliest: a time that rounds to now would be waited for for ever.
+        """
         training = self.training_workers * max(1, self.job.gpus)
-        return now + max(0.0, gpu_seconds - self.attained_gpu_seconds(now)) / training if training else None
+        if not training:
+            return None
+        return now + max(MOMENT_SECONDS, (gpu_seconds - self.attained_gpu_seconds(now)) / training)
 
     def density(self, seconds_per_batch: float) -> float:
         """γ = (1/D) / (g·E·B/n) of a chunk at such a speed, times the job's weight (JSAC'22, section IV)."""

@@ -120,3 +120,19 @@ def test_a_gang_that_found_too_little_to_take_tries_again_when_a_job_before_it_h
     out = made.handle(WorkerEnded(small.key, 1, "Succeeded", 10.0), 10.0)
     assert {one.job for one in of_type(CloseWindow, out)} == {large.key}
     assert attempts(made, whole.key) == [1, 2, 3, 4]
+
+
+def test_a_gang_that_overruns_what_was_told_is_looked_at_now_and_then_and_not_for_ever_in_one_moment() -> None:
+    made = planner("chunk", [node("n1", gpus=16)])
+    one = gang("one", members=16, seconds=0.5)
+    begin = now = 1_795_360_907.0396225  # so far from 0 that times are 2.4e-7 s apart
+    made.handle(JobSubmitted(one), now)
+    for attempt in attempts(made, one.key):
+        now += 0.0123
+        made.handle(WorkerStarted(one.key, attempt, now), now)
+    for _ in range(60):
+        wakeup = made.next_wakeup()
+        assert wakeup is not None
+        now = max(now, wakeup)
+        made.handle(Tick(), now)
+    assert now > begin + 1000.0, "each time it is believed to take twice as long"

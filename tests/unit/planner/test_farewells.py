@@ -1,0 +1,144 @@
+"""What the members of a gang leave is given away when the last of them is done, and after a while in any case."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import job, node, of_type, planner
+from tranche.model import Job
+from tranche.planner import (
+    CloseWindow,
+    JobChanged,
+    JobRemoved,
+    JobSubmitted,
+    NodeRemoved,
+    OpenWindow,
+    Planner,
+    Tick,
+    WorkerBound,
+    WorkerEnded,
+    WorkerStarted,
+)
+
+PATIENCE = 5.0
+POLICIES = ["chunk", "srsf", "las", "tiresias"]
+
+
+def gang(name: str, members: int, seconds: float, submitted: float = 0.0) -> Job:
+    return job(name, submitted, chunks=members, rigid=True, min_workers=members, seconds=seconds)
+
+
+def crowded(policy: str) -> tuple[Planner, Job, Job, Job]:
+    """Four GPUs, a gang that trains on all of them; one for all and one for half of them wait, in this order."""
+    made = planner(policy, [node("n1", gpus=4)], farewell_seconds=PATIENCE)
+    first, whole, half = gang("first", 4, 10.0), gang("whole", 4, 20.0, 1.0), gang("half", 2, 3000.0, 2.0)
+    made.handle(JobSubmitted(first), 0.0)
+    for attempt in (1, 2, 3, 4):
+        made.handle(WorkerStarted(first.key, attempt, 0.0), 0.0)
+    for waiting in (whole, half):
+        assert not of_type(OpenWindow, made.handle(JobSubmitted(waiting), waiting.submitted))
+    return made, first, whole, half
+
+
+def done(made: Planner, one: Job, attempt: int, now: float) -> list[str]:
+    """A member is done; of whom windows open."""
+    return opened(made, WorkerEnded(one.key, attempt, "Succeeded", now), now)
+
+
+def opened(made: Planner, event: object, now: float) -> list[str]:
+    instructions = made.handle(event, now)  # type: ignore[arg-type]
+    assert not of_type(CloseWindow, instructions)
+    return sorted({one.job for one in of_type(OpenWindow, instructions)})
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_half_a_gang_leaves_is_not_given_to_a_smaller_one_while_the_other_half_follows(policy: str) -> None:
+    made, first, whole, _ = crowded(policy)
+    for attempt, now in ((1, 10.0), (3, 10.1), (2, 10.2)):
+        assert not done(made, first, attempt, now)
+    assert done(made, first, 4, 10.3) == [whole.key]
+    assert made.progress_of(first.key).done == frozenset({0, 1, 2, 3})
+
+
+def test_a_member_that_stays_does_not_keep_what_the_others_have_left() -> None:
+    made, first, _, half = crowded("chunk")
+    for attempt, now in ((1, 10.0), (2, 10.1), (3, 12.0)):
+        assert not done(made, first, attempt, now)
+    wakeup = made.next_wakeup()
+    assert wakeup is not None
+    assert wakeup <= 10.0 + PATIENCE
+    assert not opened(made, Tick(), 10.0 + PATIENCE - 0.1)
+    assert opened(made, Tick(), 10.0 + PATIENCE) == [half.key]
+    assert made.progress_of(first.key).done == frozenset({0, 1, 2})
+
+
+def test_a_member_that_fails_stops_the_others_at_once_and_those_that_were_done_resume_with_them() -> None:
+    made, first, *_ = crowded("chunk")
+    done(made, first, 1, 10.0)
+    out = made.handle(WorkerEnded(first.key, 2, "Failed", 10.1, None, 1), 10.1)
+    assert sorted(one.window.attempt for one in of_type(CloseWindow, out)) == [3, 4]
+    for attempt in (3, 4):
+        made.handle(WorkerEnded(first.key, attempt, "Preempted", 10.5, {attempt - 1: 99.0}, 143), 10.5)
+    assert not made.progress_of(first.key).done
+
+
+def test_what_is_decided_about_the_job_counts_after_the_members_that_were_done_before() -> None:
+    made, first, *_ = crowded("chunk")
+    done(made, first, 1, 10.0)
+    done(made, first, 2, 10.1)
+    out = made.handle(JobChanged(replace(first, generation=2, suspended=True)), 10.2)
+    assert sorted(one.window.attempt for one in of_type(CloseWindow, out)) == [3, 4]
+    assert made.progress_of(first.key).done == frozenset({0, 1})
+
+
+def test_a_job_that_is_deleted_while_its_members_end_leaves_its_room_at_once() -> None:
+    made, first, whole, _ = crowded("chunk")
+    done(made, first, 1, 10.0)
+    out = made.handle(JobRemoved(first.key), 10.1)
+    assert {one.job for one in of_type(OpenWindow, out)} == {whole.key}
+    assert not opened(made, Tick(), 10.0 + PATIENCE)
+
+
+def test_what_is_told_of_running_members_and_of_others_decides_nothing() -> None:
+    made, first, _, half = crowded("chunk")
+    done(made, first, 1, 10.0)
+    done(made, first, 2, 10.1)
+    assert not opened(made, WorkerBound(first.key, 3, "n1"), 10.2)
+    assert not opened(made, JobSubmitted(gang("late", 2, 4000.0, 10.2)), 10.2)
+    done(made, first, 3, 10.3)
+    assert half.key not in done(made, first, 4, 10.4)
+
+
+def test_an_end_that_is_told_twice_counts_once() -> None:
+    made, first, whole, _ = crowded("chunk")
+    for attempt in (1, 1, 2, 2, 3):
+        assert not done(made, first, attempt, 10.0)
+    assert done(made, first, 4, 10.1) == [whole.key]
+    assert not done(made, first, 4, 10.2)
+
+
+def test_members_that_were_done_are_done_though_their_node_goes_before_the_others_are() -> None:
+    made = planner("chunk", [node("n1", gpus=2), node("n2", gpus=2)])
+    first = gang("first", 4, 10.0)
+    made.handle(JobSubmitted(first), 0.0)
+    runs = made.cluster.jobs[first.key].runs
+    for attempt in runs:
+        made.handle(WorkerStarted(first.key, attempt, 0.0), 0.0)
+    there = [attempt for attempt, run in runs.items() if run.window.node == "n1"]
+    for attempt in there:
+        made.handle(WorkerEnded(first.key, attempt, "Succeeded", 10.0), 10.0)
+    made.handle(NodeRemoved("n1"), 10.1)
+    for attempt in list(runs):
+        made.handle(WorkerEnded(first.key, attempt, "Succeeded", 10.2), 10.2)
+    assert made.progress_of(first.key).done == frozenset({0, 1, 2, 3})
+
+
+def test_members_that_have_not_started_are_not_waited_for() -> None:
+    made = planner("chunk", [node("n1", gpus=4)])
+    first, half = gang("first", 4, 10.0), gang("half", 2, 3000.0)
+    made.handle(JobSubmitted(first), 0.0)
+    for attempt in (1, 2, 3):
+        made.handle(WorkerStarted(first.key, attempt, 0.0), 0.0)
+    made.handle(JobSubmitted(half), 1.0)
+    assert not done(made, first, 1, 10.0)
+    assert done(made, first, 2, 10.1) == [half.key]
