@@ -134,9 +134,9 @@ Action = (
 ORDER: tuple[type[Action], ...] = (
     EvictPod,
     DeletePod,
-    CreateService,
     CreatePod,
     UngatePod,
+    CreateService,
     CheckTemplate,
     WriteStatus,
     ReleasePod,
@@ -145,7 +145,10 @@ ORDER: tuple[type[Action], ...] = (
     DeleteJob,
     RequeueAfter,
 )
-"""What makes room comes first, then what uses it; what nobody waits for comes last."""
+"""What makes room comes first, then what uses it; what nobody waits for comes last.
+
+A pod's name is looked up when its containers run, so the Service has the time that they take to start.
+"""
 
 
 def in_order(actions: list[Action]) -> list[Action]:

@@ -7,6 +7,7 @@ and an event; any other failure is raised when all other actions have been tried
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -102,8 +103,20 @@ class Applier:
         settings: Settings,
         clock: Callable[[], datetime],
         count: Callable[[str, str], None] = lambda role, result: None,
+        may_guard: Callable[[str], bool] = lambda namespace: True,
     ) -> None:
-        """Nothing is done yet; `count` is told of every pod: its role, and created, evicted, deleted or refused."""
+        """Nothing is done yet.
+
+        Args:
+            client: Of the API server.
+            memory: What is to be remembered of jobs.
+            recorder: Of events.
+            settings: The operator's settings.
+            clock: Time zone aware.
+            count: Told of every pod: its role, and created, evicted, deleted or refused.
+            may_guard: Whether pods of a namespace may have a disruption budget.
+        """
+        self._may_guard = may_guard
         self._count = count
         self._client = client
         self._memory = memory
@@ -208,6 +221,21 @@ class Applier:
         return True
 
     async def _evict(self, run: _Pass, action: EvictPod) -> None:
+        """Stop a pod; by the Eviction API, which takes much longer, where a disruption budget may have a say."""
+        if self._may_guard(run.namespace):
+            stopped = await self._ask_budgets(run, action)
+        else:
+            path = paths.pod(run.namespace, action.name)
+            stopped = await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
+        if stopped:
+            grace = action.grace_seconds
+            self._memory.pods.expect_end(action.uid)
+            logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
+            self._count(role_of(run.name, action.name), "evicted")
+            message = f"pod {action.name} is stopped within {grace} s: {action.why}"
+            run.told.append(EmitEvent("Normal", "Preempting", message, action.name))
+
+    async def _ask_budgets(self, run: _Pass, action: EvictPod) -> bool:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -215,7 +243,7 @@ class Applier:
             "deleteOptions": {"gracePeriodSeconds": action.grace_seconds, "preconditions": {"uid": action.uid}},
         }
         try:
-            evicted = await self._send(run, "POST", f"{paths.pod(run.namespace, action.name)}/eviction", body)
+            answer = await self._send(run, "POST", f"{paths.pod(run.namespace, action.name)}/eviction", body)
         except ApiError as error:
             if error.status != 429 or "DisruptionBudget" not in error.causes:
                 raise
@@ -227,14 +255,8 @@ class Applier:
             text = f"pod {action.name} cannot be stopped: {message}"
             run.told.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
             run.wish(0.0)
-            return
-        if evicted is not None:
-            self._memory.pods.expect_end(action.uid)
-            grace = action.grace_seconds
-            logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
-            self._count(role_of(run.name, action.name), "evicted")
-            message = f"pod {action.name} is stopped within {grace} s: {action.why}"
-            run.told.append(EmitEvent("Normal", "Preempting", message, action.name))
+            return False
+        return answer is not None
 
     async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
         if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
@@ -246,7 +268,7 @@ class Applier:
         if await self._delete(run, paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
             logger.info("%s: deleted the job, ttlSecondsAfterFinished has passed", run.key)
 
-    async def _delete(self, run: _Pass, path: str, uid: str, **options: str) -> bool:
+    async def _delete(self, run: _Pass, path: str, uid: str, **options: str | int) -> bool:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, **options}
         return await self._send(run, "DELETE", path, body) is not None
 
@@ -257,10 +279,13 @@ class Applier:
             await self._client.request("POST", path, body=action.manifest, params=params)
         except ApiError as error:
             if error.status == 409:
+                self._memory.services[run.key] = run.job.metadata.uid, float("-inf")
+                run.wish(0.0)
                 return
             if error.status in (403, 422):
                 run.told.append(EmitEvent("Warning", "ServiceRejected", error.message))
             raise
+        self._memory.services[run.key] = run.job.metadata.uid, time.monotonic()
         logger.info("%s: created service %s", run.key, run.name)
 
     async def _create_pods(self, run: _Pass, actions: list[CreatePod], *, staging: bool) -> None:

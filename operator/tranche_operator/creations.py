@@ -19,7 +19,7 @@ from tranche_operator.observations import PodView, TemplateVerdict
 from tranche_operator.statuses import Finding, Truth
 from tranche_operator.views import read_pod
 
-FIRST_BATCH, LARGEST_BATCH = 4, 32
+FIRST_BATCH, LARGEST_BATCH = 16, 32
 _MALFORMED = frozenset({400, 413, 422})
 _REFUSED = _MALFORMED | {403}
 """Statuses of a create that say no to this pod; a repetition helps only when something else has changed."""
@@ -58,7 +58,7 @@ class Creation:
 
 
 async def create_pods(client: ApiClient, job: TrainingJob, actions: Sequence[CreatePod]) -> Creation:
-    """Create pods in batches of 4, 8, 16, …: an exhausted quota costs a few requests, not one a pod."""
+    """Create pods in batches of 16, 32, 32, …: an exhausted quota costs a few requests, not one a pod."""
     creation = Creation()
     position, size = 0, FIRST_BATCH
     while position < len(actions) and creation.refusal is None and creation.error is None:

@@ -1,4 +1,4 @@
-"""Kopf: watches jobs and their pods, and does nothing but say whose news there are.
+"""Kopf: watches jobs, and does nothing but say whose news there are.
 
 No index (its start-up is quadratic), no handler that needs a finalizer or an annotation, no Kubernetes events of Kopf's
 own. Kopf runs in a thread with an event loop of its own, its documented way of being embedded: when it stops or fails,
@@ -13,11 +13,8 @@ import aiohttp
 import kopf
 
 from tranche.kube.credentials import Credentials
-from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import GROUP, VERSION
-from tranche_operator.observations import PodView
 from tranche_operator.sieves import Sieve
-from tranche_operator.views import read_pod
 
 CONVENTION = f"operator.{GROUP}"
 """Prefix of what Kopf would write on objects; none of our handlers makes it do so."""
@@ -52,7 +49,6 @@ def make_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True  # needs no access to namespaces and CRDs
-    settings.watching.label_selectors["", "v1", "pods"] = LABEL_JOB
     settings.queueing.exit_timeout = 0.2
     settings.queueing.idle_timeout = 1.0
     settings.networking.request_timeout = 30.0
@@ -67,7 +63,6 @@ def make_settings() -> kopf.OperatorSettings:
 def make_registry(
     kubeconfig: str | None,
     on_news: Callable[[str], None],
-    on_pod: Callable[[str, PodView, bool], None],
     on_listing: Callable[[], None],
 ) -> kopf.OperatorRegistry:
     """The handlers.
@@ -75,14 +70,9 @@ def make_registry(
     Args:
         kubeconfig: As for `Credentials.load`.
         on_news: Called with the key of a job that has changed.
-        on_pod: Called with the key of a pod's job, what it looks like, and whether it is gone.
         on_listing: Called when a watch begins anew with a list: events may have been missed.
     """
     registry, sieve = kopf.OperatorRegistry(), Sieve()
-
-    def list_again() -> None:
-        sieve.clear()
-        on_listing()
 
     @kopf.on.login(registry=registry, backoff=LOGIN_RETRY_SECONDS)
     async def login(**_: Any) -> kopf.AiohttpSession:
@@ -91,15 +81,10 @@ def make_registry(
     @kopf.on.event(GROUP, VERSION, "trainingjobs", registry=registry)
     async def note_job(event: kopf.RawEvent, namespace: str | None, name: str, **_: Any) -> None:
         if event["type"] is None:
-            list_again()
+            sieve.clear()
+            on_listing()
         elif sieve.is_news(event["object"], gone=event["type"] == "DELETED"):
             on_news(f"{namespace}/{name}")
-
-    @kopf.on.event("", "v1", "pods", labels={LABEL_JOB: kopf.PRESENT}, registry=registry)
-    async def note_pod(event: kopf.RawEvent, **_: Any) -> None:
-        on_pod(*read_pod(event["object"]), event["type"] == "DELETED")
-        if event["type"] is None:
-            list_again()
 
     return registry
 

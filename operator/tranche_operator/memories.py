@@ -26,7 +26,7 @@ class Memory:
     sites: dict[str, tuple[SiteSpec | None, float]] = field(default_factory=dict)
     """Sites by their names, None: not declared, and until when that is believed on the monotonic clock."""
     services: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """UID of the job whose Service was seen, and when on the monotonic clock."""
+    """UID of the job for which a Service was seen or met, and since when, on the monotonic clock, it is its own."""
     waits: dict[str, Wait] = field(default_factory=dict)
     unwritten: dict[str, datetime] = field(default_factory=dict)
     """Until when a status that need not be written at once may wait."""

@@ -14,6 +14,7 @@ from tranche_operator.events import EventRecorder
 from tranche_operator.leisures import Leisure
 from tranche_operator.memories import Memory
 from tranche_operator.metrics import OperatorMetrics
+from tranche_operator.mirrors import Budgets, mirror_pods
 from tranche_operator.observations import PodView
 from tranche_operator.queues import Runner
 from tranche_operator.readings import Reader
@@ -54,7 +55,17 @@ class Operator:
         reader = Reader(client, memory)
         self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
         client.observe = self.metrics.observe_api_request
-        applier = Applier(client, memory, EventRecorder(client, _now), settings, _now, self.metrics.count_pod)
+        self._budgets = Budgets(client, namespace)
+        self._pods = mirror_pods(client, namespace, self._note_pod)
+        applier = Applier(
+            client,
+            memory,
+            EventRecorder(client, _now),
+            settings,
+            _now,
+            self.metrics.count_pod,
+            self._budgets.may_guard,
+        )
         self._leisure = Leisure(
             applier.apply, self._look_again, settings.leisure, time.monotonic, lambda: self._runner.busy
         )
@@ -67,7 +78,7 @@ class Operator:
             expected=(ApiError, ValueError),
         )
         self._resync = Resync(reader, memory, self._runner.add, settings, _now, namespace)
-        self._watches = Watches(kubeconfig, namespace, self._runner.add, self._note_pod, self._resync.request)
+        self._watches = Watches(kubeconfig, namespace, self._runner.add, self._resync.request)
         self._obstacle = "starting"
 
     @property
@@ -84,14 +95,19 @@ class Operator:
 
     def _note_pod(self, key: str, pod: PodView, gone: bool) -> None:
         known = self._memory.pods
-        if known.drop(pod) if gone else known.note(key, pod):
+        if known.drop(pod.uid) if gone else known.note(key, pod, watched=True):
             self._runner.add(key)
 
     async def _follow(self) -> None:
         while True:
             await self._wait_until_served()
             try:
-                await run_for_ever(resync=self._resync.serve(), kopf=self._watches.serve())
+                await run_for_ever(
+                    resync=self._resync.serve(),
+                    kopf=self._watches.serve(),
+                    pods=self._pods.run(),
+                    budgets=self._budgets.reflector.run(),
+                )
             except* Exception as group:
                 reasons = "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions)
                 logger.warning("the watches have failed and start again: %s", reasons)

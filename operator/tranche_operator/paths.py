@@ -32,6 +32,12 @@ def pod(namespace: str, name: str) -> str:
     return f"{pods(namespace)}/{name}"
 
 
+def budgets(namespace: str | None) -> str:
+    """The disruption budgets of a namespace; None: of all."""
+    place = f"namespaces/{namespace}/" if namespace else ""
+    return f"/apis/policy/v1/{place}poddisruptionbudgets"
+
+
 def services(namespace: str) -> str:
     """The Services of a namespace."""
     return f"/api/v1/namespaces/{namespace}/services"

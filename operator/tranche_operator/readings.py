@@ -135,9 +135,11 @@ class Reader:
         return tuple(view(pod) for pod in read_pods(raw).items)
 
     async def _service(self, job: TrainingJob) -> ServiceState:
-        """The job's Service; one that was seen is not asked for again for a while."""
+        """The job's Service: absent as long as none was met, and one that was seen is not asked for for a while."""
         uid, at = self._memory.services.get(job.key, ("", 0.0))
-        if uid == job.metadata.uid and time.monotonic() - at < SERVICE_SECONDS:
+        if uid != job.metadata.uid:
+            return ServiceState.ABSENT
+        if time.monotonic() - at < SERVICE_SECONDS:
             return ServiceState.OWN
         found = await self._read_service(job)
         if found is ServiceState.OWN:

@@ -36,7 +36,7 @@ class Settings:
     """How long a phase Waiting or Starting, or the numbers of pods, must have lasted before they are written again."""
     leisure: float = 1.0
     """Before pods that are over and counted are let go and deleted: what takes their place has precedence."""
-    workers: int = 8
+    workers: int = 16
     """Jobs reconciled at the same time; each has one request under way at most, except while it creates pods."""
     settle: float = 0.02
     """Pause between an event and the reconcile: a burst of events of one job becomes one reconcile."""

@@ -34,17 +34,22 @@ class KnownPods:
     """By UID."""
     _jobs: dict[str, dict[str, _Known]] = field(default_factory=dict)
     """The same by job, then UID."""
-    _gone: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """UIDs, since when, in that order, and the version with which they went."""
+    _gone: dict[str, float] = field(default_factory=dict)
+    """UIDs and since when, in that order."""
 
     def of(self, key: str) -> tuple[PodView, ...]:
         """The pods that carry the label of this job."""
         return tuple(known.pod for known in self._jobs.get(key, {}).values())
 
-    def note(self, key: str, pod: PodView) -> bool:
-        """Take in what a pod looked like; returns whether that is news: newer, and different to reconcile."""
+    def note(self, key: str, pod: PodView, *, watched: bool = False) -> bool:
+        """Take in what a pod looked like; returns whether that is news: newer, and different to reconcile.
+
+        What the watch tells of a pod that was gone is true, it has its label again; an answer may only be late.
+        """
         before = self._pods.get(pod.uid)
-        if self._is_gone(pod) or (before is not None and before.pod.version >= pod.version):
+        if watched:
+            self._gone.pop(pod.uid, None)
+        if pod.uid in self._gone or (before is not None and before.pod.version >= pod.version):
             return False
         self._put(key, pod)
         return before is None or before.key != key or before.pod != pod
@@ -55,10 +60,11 @@ class KnownPods:
         if known is not None:
             known.pod = replace(known.pod, terminating=True)
 
-    def drop(self, pod: PodView) -> bool:
-        """A pod is gone, or has lost the label; returns whether that is news, as it always is."""
-        self._gone[pod.uid] = self.clock(), pod.version
-        self._remove(pod.uid)
+    def drop(self, uid: str) -> bool:
+        """The watch says that a pod is gone, or has lost the label; returns whether that is news, as it always is."""
+        self._gone.pop(uid, None)
+        self._gone[uid] = self.clock()
+        self._remove(uid)
         return True
 
     def sync(self, listed: Iterable[tuple[str, PodView]], began: float) -> None:
@@ -69,20 +75,17 @@ class KnownPods:
             began: When the list was asked for, on `clock`: what was noted since is newer.
         """
         now = self.clock()
-        while self._gone and next(iter(self._gone.values()))[0] < now - GONE_SECONDS:
+        while self._gone and next(iter(self._gone.values())) < now - GONE_SECONDS:
             self._gone.pop(next(iter(self._gone)))
         seen = set()
         for key, pod in listed:
             seen.add(pod.uid)
             before = self._pods.get(pod.uid)
-            if not self._is_gone(pod) and (before is None or before.at <= began):
+            if self._gone.get(pod.uid, float("-inf")) < began and (before is None or before.at <= began):
                 self._put(key, pod)
         for uid in [uid for uid, known in self._pods.items() if known.at <= began and uid not in seen]:
             self._remove(uid)
         self.complete = True
-
-    def _is_gone(self, pod: PodView) -> bool:
-        return pod.uid in self._gone and pod.version <= self._gone[pod.uid][1]
 
     def _put(self, key: str, pod: PodView) -> None:
         self._remove(pod.uid)

@@ -9,21 +9,19 @@ from typing import Any
 import kopf
 
 from tranche_operator.handlers import make_registry, make_settings
-from tranche_operator.observations import PodView
 
 STOP_SECONDS = 1.2
 """How long Kopf may take to stop; its thread dies with the process anyway."""
 
 
 class Watches:
-    """Kopf's watches of jobs and pods."""
+    """Kopf's watch of jobs."""
 
     def __init__(
         self,
         kubeconfig: str | None,
         namespace: str | None,
         on_news: Callable[[str], None],
-        on_pod: Callable[[str, PodView, bool], None],
         on_listing: Callable[[], None],
     ) -> None:
         """Set up; nothing runs before `serve`.
@@ -32,13 +30,11 @@ class Watches:
             kubeconfig: As for `Credentials.load`.
             namespace: The only one to watch; None: all.
             on_news: Called, in the event loop of `serve`, with the key of a job of which there are news.
-            on_pod: Called there with the key of a pod's job, what it looks like, and whether it is gone.
             on_listing: Called there when a watch begins anew with a list.
         """
         self._kubeconfig = kubeconfig
         self._namespace = namespace
         self._on_news = on_news
-        self._on_pod = on_pod
         self._on_listing = on_listing
 
     async def serve(self) -> None:
@@ -61,7 +57,6 @@ class Watches:
         registry = make_registry(
             self._kubeconfig,
             on_news=lambda key: _call(home, self._on_news, key),
-            on_pod=lambda key, pod, gone: _call(home, self._on_pod, key, pod, gone),
             on_listing=lambda: _call(home, self._on_listing),
         )
         before = asyncio.all_tasks()

@@ -25,7 +25,7 @@ ALLOWED = {
         "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",
         "update trainingjobs.tranche.dev/finalizers", "get sites.tranche.dev",
         "watch pods", "create pods", "patch pods", "delete pods",
-        "create pods/eviction", "get services", "create services",
+        "create pods/eviction", "watch poddisruptionbudgets.policy", "get services", "create services",
         "create events", "patch events",
     ],
 }  # fmt: skip
@@ -39,7 +39,7 @@ REFUSED = {
     "tranche-operator": [
         "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev", "watch nodes",
         "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services",
-        "patch services", "delete services",
+        "delete poddisruptionbudgets.policy", "patch services", "delete services",
         "create pods/exec", "create pods/binding", "create tokenreviews.authentication.k8s.io", "list namespaces",
         "list customresourcedefinitions.apiextensions.k8s.io", "get leases.coordination.k8s.io -n tranche-system",
         "create deployments.apps", "deletecollection pods",

@@ -86,6 +86,21 @@ def test_a_disruption_budget_delays_an_eviction(lab: Lab) -> None:
     eventually(lambda: "deletionTimestamp" in lab.pods()["cats-worker-0-1"]["metadata"], 30)
 
 
+def test_where_there_is_a_budget_for_others_an_eviction_asks_for_it(lab: Lab) -> None:
+    budgets = f"/apis/policy/v1/namespaces/{lab.namespace}/poddisruptionbudgets"
+    others = {"matchLabels": {"app": "shop"}}
+    lab.ask("POST", budgets, {"metadata": {"name": "shop"}, "spec": {"minAvailable": 1, "selector": others}})
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    lab.plan(window(0, 1, "Closing"))
+    stopped = eventually(lambda: lab.pods()["cats-worker-0-1"]["metadata"].get("deletionTimestamp") and lab.pods())
+    conditions = stopped["cats-worker-0-1"]["status"]["conditions"]
+    (disrupted,) = [condition for condition in conditions if condition["type"] == "DisruptionTarget"]
+    assert disrupted["reason"] == "EvictionByEvictionAPI"
+
+
 def test_a_name_that_somebody_elses_pod_has_is_told(lab: Lab) -> None:
     taken = {"metadata": {"name": "cats-worker-0-1"}, "spec": TEMPLATE["spec"]}
     lab.ask("POST", lab.core("pods"), taken)

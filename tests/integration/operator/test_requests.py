@@ -242,17 +242,23 @@ class TestServices:
         seen = observe(lab)
         assert seen.job is not None
         assert seen.service is ServiceState.ABSENT
-        assert apply(lab, CreateService(manifests.service(seen.job)), seen=seen) is None
-        assert apply(lab, CreateService(manifests.service(seen.job)), seen=seen) is None
-        assert observe(lab).service is ServiceState.OWN
+        memory = Memory()
+        create = CreateService(manifests.service(seen.job))
+        assert apply(lab, create, seen=seen, memory=memory) is None
+        assert observe(lab, memory).service is ServiceState.OWN
+        memory = Memory()  # another process
+        assert observe(lab, memory).service is ServiceState.ABSENT, "as far as anybody knows"
+        assert apply(lab, create, seen=seen, memory=memory) == 0.0, "look again"
+        assert observe(lab, memory).service is ServiceState.OWN
+        memory.services[seen.key] = seen.job.metadata.uid, float("-inf")
         other = lab.create("dogs")["metadata"]
         reference = "/metadata/ownerReferences/0"
         owner = [{"op": "replace", "path": f"{reference}/{field}", "value": other[field]} for field in ("name", "uid")]
         lab.ask("PATCH", lab.core("services", "cats"), owner, "application/json-patch+json")
-        assert observe(lab).service is ServiceState.STALE
+        assert observe(lab, memory).service is ServiceState.STALE
         nobody = [{"op": "remove", "path": "/metadata/ownerReferences"}]
         lab.ask("PATCH", lab.core("services", "cats"), nobody, "application/json-patch+json")
-        assert observe(lab).service is ServiceState.FOREIGN
+        assert observe(lab, memory).service is ServiceState.FOREIGN
 
 
 class TestReading:

@@ -36,10 +36,11 @@ class TestOpenWindows:
         assert not created(actions)
         assert not named(EvictPod, actions)
 
-    def test_the_service_comes_first_then_parameter_servers_then_workers_by_index(self) -> None:
+    def test_parameter_servers_come_first_then_workers_by_index_and_the_service_while_they_start(self) -> None:
         job = job_with(window(2, 5), window(0, 6), servers=2, planned_servers=[server(1, 2), server(0, 1)])
         actions = decide(observed(job, service=ServiceState.ABSENT))
-        assert isinstance(actions[0], CreateService)
+        kinds = [type(action) for action in actions if isinstance(action, CreatePod | CreateService)]
+        assert kinds == [CreatePod] * 4 + [CreateService]
         assert created(actions) == ["cats-ps-0-1", "cats-ps-1-2", "cats-worker-0-6", "cats-worker-2-5"]
 
     def test_a_pod_that_is_over_and_not_yet_counted_is_left_alone(self) -> None:
@@ -121,7 +122,7 @@ class TestClosing:
         ranks = [ORDER.index(type(action)) for action in actions]
         assert ranks == sorted(ranks)
         kinds = [type(action) for action in actions]
-        assert kinds[:3] == [EvictPod, CreateService, CreatePod]
+        assert kinds[:3] == [EvictPod, CreatePod, CreateService]
         assert kinds.index(ReleasePod) > kinds.index(WriteStatus)
 
 

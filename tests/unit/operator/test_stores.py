@@ -79,7 +79,7 @@ def test_a_pod_that_is_to_end_is_not_ended_again_and_its_end_is_no_news_but_its_
     pods.expect_end("nobody")
     assert [pod.terminating for pod in pods.of(KEY)] == [True]
     assert not pods.note(KEY, seen(spec=bound, metadata=ending))
-    assert pods.drop(seen(version=20))
+    assert pods.drop("p")
     assert pods.of(KEY) == ()
 
 
@@ -87,12 +87,17 @@ def test_no_late_answer_and_no_list_brings_back_what_is_gone() -> None:
     clock = Clock()
     pods = KnownPods(clock)
     pods.note(KEY, seen())
-    pods.drop(seen(version=99))
-    assert not pods.note(KEY, seen(version=98))
+    pods.drop("p")
+    assert not pods.note(KEY, seen(version=100)), "the answer to its release"
     pods.sync([(KEY, seen(version=98))], began=clock.now)
     assert pods.of(KEY) == ()
-    assert pods.note(KEY, seen(version=100)), "it had only lost its label, and has it again"
-    pods.drop(seen(version=101))
+    clock.now += 1.0
+    pods.sync([(KEY, seen(version=101))], began=clock.now - 0.5)
+    assert len(pods.of(KEY)) == 1, "it had only lost its label, and a later list shows it"
+    pods.drop("p")
+    assert pods.note(KEY, seen(version=102), watched=True), "the same"
+    assert pods.note(KEY, seen(version=103, status={"phase": "Running"})), "answers count again"
+    pods.drop("p")
     clock.now += GONE_SECONDS + 1
     pods.sync([], began=clock.now)
     assert pods.note(KEY, seen(version=99)), "not remembered for ever"

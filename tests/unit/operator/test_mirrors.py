@@ -1,0 +1,50 @@
+"""What lists and watches show of pods and disruption budgets, from a small API server over real HTTP."""
+
+from pathlib import Path
+
+from fake_api_servers import FakeApi, run
+from tranche.kube.clients import ApiClient
+from tranche_operator.mirrors import Budgets, mirror_pods
+from tranche_operator.observations import PodView
+
+
+def test_a_namespace_may_have_budgets_until_it_is_known_to_have_none(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        async with ApiClient.connect(config) as client:
+            budgets = Budgets(client, None)
+            assert budgets.may_guard("ns"), "nothing is known"
+            api.put("shop")
+            api.put("web")
+            await budgets.reflector.read()
+            assert (budgets.may_guard("ns"), budgets.may_guard("other")) == (True, False)
+            api.remove("shop")
+            api.put("web", minAvailable=2)
+            await budgets.reflector.read()
+            assert budgets.may_guard("ns")
+            api.remove("web")
+            await budgets.reflector.read()
+            assert not budgets.may_guard("ns")
+
+    run(tmp_path, scenario)
+
+
+def test_pods_are_told_with_the_key_of_their_job_and_whether_they_are_gone(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        told: list[tuple[str, str, int, bool]] = []
+
+        def note(key: str, pod: PodView, gone: bool) -> None:
+            told.append((key, pod.name, pod.version, gone))
+
+        async with ApiClient.connect(config) as client:
+            pods = mirror_pods(client, "ns", note)
+            api.put("p")
+            api.objects["p"]["metadata"]["labels"] = {"tranche.dev/job": "cats"}
+            await pods.read()
+            await pods.read()
+            assert told == [("ns/cats", "p", 1, False)]
+            assert api.requests[0]["labelSelector"] == "tranche.dev/job"
+            api.remove("p")
+            await pods.read()
+            assert told[1:] == [("ns/cats", "p", 1, True)]
+
+    run(tmp_path, scenario)
