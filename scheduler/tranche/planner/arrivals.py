@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
 from tranche.planner import changes, ledgers, lessons, releases, stagings
-from tranche.policies import BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
+from tranche.policies import ARRIVED, BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
 
 if TYPE_CHECKING:
     from tranche.planner.events import JobSubmitted
@@ -97,7 +97,7 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
             if planner.queue is None:
                 state.data_sites[chunk] = site
             else:
-                state.copy(chunk, site, now)
+                state.copy(chunk, site, ARRIVED)
     if state.job.staged:
         stagings.restore(planner, state, plan.staging, now)
 

@@ -85,7 +85,7 @@ def _told(planner: Planner, event: ChunkStaged | ProgressReported | StagingEnded
     elif isinstance(event, StagingEnded):
         stagings.ended(planner, event, now)
     elif (copied := planner.cluster.jobs.get(event.job)) is not None:
-        transfers.staged(planner, copied, event.chunk, event.site, event.seconds, now)
+        transfers.staged(planner, copied, event.chunk, event.site, event.seconds)
 
 
 # ---- windows

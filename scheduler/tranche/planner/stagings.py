@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tranche.model import PlannedStaging
 from tranche.planner.events import StagingEnded
 from tranche.planner.instructions import StageData
-from tranche.policies import JobState, Staging
+from tranche.policies import ARRIVED, JobState, Staging
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -68,7 +68,7 @@ def ended(planner: Planner, event: StagingEnded, now: float) -> None:
         staging.failures = 0
         planner.cluster.copy_measured(state, staging.site, event.seconds / len(chunks))
         for chunk in chunks:
-            arrive(state, chunk, staging.site, now)
+            arrive(state, chunk, staging.site)
     else:
         staging.wanted = (*chunks, *staging.wanted)
         staging.failures += event.outcome == "Failed"
@@ -78,10 +78,10 @@ def ended(planner: Planner, event: StagingEnded, now: float) -> None:
     planner.publish(event.job)
 
 
-def arrive(state: JobState, chunk: int, site: str, now: float) -> None:
+def arrive(state: JobState, chunk: int, site: str) -> None:
     """The data of a chunk are there."""
     state.coming.pop((site, chunk), None)
-    state.copy(chunk, site, now)
+    state.copy(chunk, site, ARRIVED)
 
 
 def halt(state: JobState) -> None:

@@ -162,9 +162,9 @@ def _copy(planner: Planner, queue: JobQueue, state: JobState, chunks: Iterable[i
     queue.stale[state.job.key] = None
 
 
-def staged(planner: Planner, state: JobState, chunk: int, site: str, seconds: float, now: float) -> None:
+def staged(planner: Planner, state: JobState, chunk: int, site: str, seconds: float) -> None:
     """The data of a chunk have come to a site, after so many seconds on the link."""
     planner.cluster.copy_measured(state, site, seconds)
-    arrive(state, chunk, site, now)
+    arrive(state, chunk, site)
     planner.touch(state)
     planner.publish(state.job.key)

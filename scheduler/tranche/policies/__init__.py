@@ -2,7 +2,7 @@
 
 from tranche.policies.hosts import Hosts
 from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
-from tranche.policies.jobs import JobState
+from tranche.policies.jobs import ARRIVED, JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
@@ -13,6 +13,7 @@ from tranche.policies.stagings import Staging, expected_copies
 from tranche.policies.states import ClusterState
 
 __all__ = [
+    "ARRIVED",
     "LIVE_POLICIES",
     "NOBODY",
     "POLICIES",

@@ -14,6 +14,8 @@ from tranche.policies.stagings import Staging
 
 MOMENT_SECONDS = 1e-5
 """Shorter than anything that matters, longer than the steps of a clock that counts seconds since 1970 (2.4e-7)."""
+ARRIVED = -inf
+"""Since when a copy of data has been there that has come: for good, also if the clock is set back."""
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +118,7 @@ class JobState:
         if self._by_site is None or self._by_site_until <= now:
             waiting, by_site, until = self.waiting, {}, inf
             for site, copies in self.copies.items():
+                copies.update({chunk: ARRIVED for chunk, at in copies.items() if at <= now})
                 if site != self.job.data_site:
                     by_site[site] = [chunk for chunk in waiting if copies.get(chunk, inf) <= now]
                     until = min([until, *(at for at in copies.values() if at > now)])

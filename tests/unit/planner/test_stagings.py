@@ -16,6 +16,7 @@ from tranche.planner import (
     StageData,
     StagingEnded,
     Tick,
+    WorkerEnded,
     WorkerStarted,
 )
 from tranche.planner.stagings import demand
@@ -70,6 +71,17 @@ def test_a_job_without_staging_pods_is_believed_to_have_its_copies_after_delta()
     submit(p, staged=False)
     assert p.cluster.jobs[KEY].stagings == {}
     assert sites_opened(p, at=DELTA) == ["there"]
+
+
+@pytest.mark.parametrize("staged", [True, False])
+def test_data_that_have_come_are_there_also_when_the_clock_is_set_back(staged: bool) -> None:
+    p = cluster()
+    submit(p, staged=staged)
+    came = StagingEnded(KEY, 2, "Succeeded", 9 * DELTA) if staged else Tick()
+    assert sites_opened(p, came, at=100 * DELTA) == ["there"]
+    (there,) = (attempt for attempt, run in p.cluster.jobs[KEY].runs.items() if run.home.site == "there")
+    p.handle(WorkerStarted(KEY, there, 100 * DELTA), 100 * DELTA)
+    assert sites_opened(p, WorkerEnded(KEY, there, "Succeeded", DELTA / 2), at=DELTA / 2) == ["there"]
 
 
 def test_one_pod_at_a_time_brings_data_to_a_site_and_what_is_asked_for_meanwhile_comes_next() -> None:
