@@ -18,7 +18,7 @@ class ReleasePod:
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Stop a pod by the Eviction API, so that disruption budgets hold and the pod is marked as preempted."""
+    """Stop a pod within its grace period, as far as disruption budgets allow."""
 
     name: str
     uid: str
