@@ -26,6 +26,14 @@ ARRIVALS = st.lists(
 )
 """Seconds since the job before, chunks, and seconds of the whole job: there are many ties."""
 
+CHEAPER = [(30, 4, 60), (30, 2, 120), (30, 2, 120), (30, 4, 1200), (30, 2, 60), (30, 1, 60), (30, 1, 1200)]
+"""The last job tries in vain to stop a worker that has not begun; the worker begins sooner than was believed."""
+CHEAPER_LATER = [
+    *[(30, 2, 600), (30, 2, 600), (30, 2, 60), (30, 4, 600), (60, 2, 60), (60, 3, 600), (120, 1, 60)],
+    *[(30, 1, 60), (30, 1, 60), (60, 1, 60), (60, 1, 60), (60, 1, 60), (60, 1, 600)],
+]
+"""The same with a worker of a job that was stopped before."""
+
 
 def timestamp(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -145,6 +153,8 @@ async def both(arrivals: list[tuple[int, int, int]]) -> tuple[dict[str, object],
 @settings(max_examples=60, deadline=None)
 @given(ARRIVALS)
 @example([(120, 1, 600), (60, 1, 1200), (60, 1, 1200), (30, 4, 60), (120, 3, 60)])  # nobody is stopped who was not
+@example(CHEAPER)
+@example(CHEAPER_LATER)
 def test_who_takes_over_plans_what_the_one_before_has_planned(arrivals: list[tuple[int, int, int]]) -> None:
     first, second = asyncio.run(both(arrivals))
     assert first == second

@@ -46,6 +46,7 @@ from tranche.planner.events import (
 )
 from tranche.planner.quotas import quota_changed, quotas_differ
 from tranche.policies import Hosts, JobState, Run
+from tranche.policies.las import NEARLY
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -142,6 +143,7 @@ def _worker(
                 _moved(planner, state, run, name)
         case WorkerStarted(at=at):
             if run.started is None:
+                end, cost = run.window.end, state.restart_seconds
                 run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
                 state.windows_changed()
                 lessons.note_start(state, run)
@@ -151,12 +153,20 @@ def _worker(
                     planner.queue.stale[event.job] = None  # its rank falls from now on
                 rest = state.left_of(run) * run.batch_seconds
                 run.window = replace(run.window, start=at, end=at + rest)
+                if run.window.end > end + NEARLY or state.restart_seconds < cost:
+                    _weigh_anew(planner, state)
                 refusals.has_started(planner, state)  # nothing to publish: the pod itself says that it runs
         case WorkerEnded():
             _ended(planner, state, run, event, now)
         case WorkerUnschedulable():
             refusals.found_no_place(planner, state, run, event.message, now)
             unbind(planner, state, run.window.chunks)
+
+
+def _weigh_anew(planner: Planner, state: JobState) -> None:
+    """Stopping the job's workers may pay now for whom it did not: it costs less, or they need longer, than believed."""
+    if planner.queue is not None:
+        planner.queue.fall({run.home.site for run in state.runs.values()})
 
 
 def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
@@ -195,7 +205,10 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
 
 def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
     """Enter the end of a window into the ledger, and strike it from the books."""
+    cost = state.restart_seconds
     lessons.note_stop(state, run, event)
+    if state.restart_seconds < cost:
+        _weigh_anew(planner, state)
     batches = ledgers.count_end(state, run, event)
     lessons.learn(planner, state, run, event, batches)
     detach(planner, state, run)

@@ -93,9 +93,11 @@ class JobQueue:
         self.preempting: set[int] | None = None
         """Classes (by identity) about whose first something has changed; None: all. See `may_preempt`."""
         self._fallen: set[str] = set()
-        """Sites where a running job has fallen in rank since the last decision."""
+        """Those of `fall` since the last decision."""
         self._ranked = -inf
-        """When all falling ranks were last worked out."""
+        """When all falling ranks were last worked out …"""
+        self._costs = (0.0, 0.0)
+        """… and what starting and saving took on average then, in seconds."""
 
     def waiting(self) -> list[JobState]:
         """All who wait, in order."""
@@ -167,6 +169,7 @@ class JobQueue:
         everywhere = self._ranked == now or not self.policy.sited or now >= self._ranked + RANKED_SECONDS
         if everywhere:
             self._ranked = now
+            self._look_at_costs()
             for one in self._all():
                 self._rank_anew(one, now)
         fallen = {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
@@ -206,7 +209,10 @@ class JobQueue:
         return heap
 
     def fall(self, sites: Collection[str]) -> None:
-        """Jobs that run at these sites ("": anywhere) rank further behind, and may have to make way for anybody."""
+        """Jobs that run at these sites ("": anywhere) may have to make way for anybody.
+
+        They rank further behind, or stopping them costs less, or spares others a longer wait, than was believed.
+        """
         if "" in sites or not self.policy.sited:
             self.grown.add("")
             self._ranked = -inf
@@ -221,10 +227,18 @@ class JobQueue:
         for state in list(one.falling.values()):
             self._enter(state, self.policy.standing(state, self.cluster, now), one.site)
 
+    def _look_at_costs(self) -> None:
+        """Stopping anybody may pay now for whom it did not, if it costs less than was believed of all jobs."""
+        known, before = self.cluster.restarts, self._costs
+        self._costs = (known.start_seconds or 0.0, known.save_seconds or 0.0)
+        if self._costs[0] < before[0] or self._costs[1] < before[1]:
+            self.grown.add("")
+
     def may_preempt(self, one: DemandClass, state: JobState) -> bool:
         """Whether the first of a class could preempt somebody now.
 
         Who has tried in vain, and about whom nothing has changed since, would not: who started since ranks before it.
+        That stopping somebody may pay more than was believed `fall` tells.
         What has become free changes nothing for who needs one slot, and takes that; who needs several may lack less.
         """
         changed = self.preempting is None or id(one) in self.preempting or one.tried is not state

@@ -2,9 +2,9 @@
 
 import pytest
 
-from builders import job, node, of_type, planner
+from builders import job, node, of_type, planner, worker
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.memories import memory_of, recall
+from tranche.planner.memories import Memory, memory_of, recall
 from tranche.policies import JobState
 
 
@@ -63,6 +63,59 @@ def test_nobody_is_stopped_for_less_than_it_costs(seconds: float, stopped: bool)
     start(p, untold("running", seconds=100.0), seconds)
     out = p.handle(untold("waiting", 70.0, seconds=20.0), 70.0)
     assert bool(of_type(CloseWindow, out)) is stopped
+
+
+@pytest.mark.parametrize(
+    ("chunks", "seconds", "stopped"), [(1, 50.0, True), (1, 80.0, False), (2, 130.0, True), (2, 145.0, False)]
+)
+def test_who_tried_in_vain_tries_again_when_a_start_has_cost_less_than_was_believed(
+    chunks: int, seconds: float, stopped: bool
+) -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    recall(p, Memory(start_seconds=50.0))
+    p.handle(untold("running", chunks=chunks, max_workers=1), 0.0)
+    assert not of_type(CloseWindow, p.handle(untold("waiting", 1.0, seconds=seconds), 1.0))
+    out = p.handle(WorkerStarted("default/running", 1, 2.0), 2.0)
+    assert [one.job for one in of_type(CloseWindow, out)] == ["default/running"] * stopped
+
+
+@pytest.mark.parametrize(("began", "stopped"), [(25.0, True), (2.0, False)])
+def test_who_tried_in_vain_tries_again_when_a_worker_has_begun_later_than_was_believed(
+    began: float, stopped: bool
+) -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    p.handle(JobSubmitted(job("running", chunks=3, max_workers=1)), 0.0)
+    assert not of_type(CloseWindow, p.handle(JobSubmitted(job("waiting", 20.0, seconds=160.0)), 20.0))
+    out = p.handle(WorkerStarted("default/running", 1, began), 25.0)
+    assert [one.job for one in of_type(CloseWindow, out)] == ["default/running"] * stopped
+
+
+@pytest.mark.parametrize(("saved", "stopped"), [(2.0, 1), (25.0, 0)])
+def test_who_tried_in_vain_tries_again_when_a_worker_has_saved_faster_than_was_believed(
+    saved: float, stopped: int
+) -> None:
+    p = planner("chunk:aging=0", [node("n1", gpus=2)])
+    recall(p, Memory(save_seconds=40.0))
+    p.handle(untold("running", chunks=2), 0.0)
+    p.handle_all([WorkerStarted("default/running", attempt, 0.0) for attempt in (1, 2)], 0.0)
+    (closed,) = of_type(CloseWindow, p.handle(untold("small", 10.0, seconds=1.0), 10.0))
+    assert not of_type(CloseWindow, p.handle(untold("waiting", 10.0, seconds=120.0), 10.0))
+    at, progress = 10.0 + saved, dict.fromkeys(closed.window.chunks, 10.0 + saved)
+    out = p.handle(WorkerEnded("default/running", closed.window.attempt, "Preempted", at, progress), at)
+    assert [one.job for one in of_type(CloseWindow, out)] == ["default/running"] * stopped
+
+
+def test_who_tried_in_vain_tries_again_within_half_a_minute_when_other_jobs_have_saved_faster() -> None:
+    p = planner("chunk:aging=0", [node("n1"), node("n2", "edge-b", gpus=2)])
+    recall(p, Memory(save_seconds=60.0))
+    start(p, untold("running", seconds=180.0), 0.0)
+    start(p, untold("other", seconds=1000.0, worker=worker(gpus=2), priority=1), 0.0)
+    assert not of_type(CloseWindow, p.handle(untold("waiting", 10.0, seconds=55.0, data_site="edge-a"), 10.0))
+    urgent = untold("urgent", 20.0, seconds=10.0, worker=worker(gpus=2), priority=2)
+    assert [one.job for one in of_type(CloseWindow, p.handle(urgent, 20.0))] == ["default/other"]
+    p.handle(WorkerEnded("default/other", 1, "Preempted", 20.0, {0: 2.0}), 20.0)
+    assert p.cluster.jobs["default/running"].restart_seconds == 45.0, "what all took, for its worker has not saved yet"
+    assert [one.job for one in of_type(CloseWindow, p.handle(Tick(), 30.0))] == ["default/running"]
 
 
 def test_a_planner_that_takes_over_knows_what_the_first_has_measured_and_goes_on_learning() -> None:
