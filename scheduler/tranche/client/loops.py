@@ -6,6 +6,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LAST_TURNS = 3
+"""Turns of the loop in which connections that were closed let go of their sockets."""
 
 
 class LoopThread:
@@ -28,6 +30,12 @@ class LoopThread:
     def stop(self) -> None:
         """Stop the thread; harmless when done already."""
         if self._thread.is_alive():
+            self.call(_turns(LAST_TURNS))
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)

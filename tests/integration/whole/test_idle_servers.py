@@ -99,7 +99,7 @@ def test_a_suspended_job_stops_its_workers_first_and_its_server_when_they_have_s
     assert going(whole, "hens") == ["ps"], "the workers had gone before"
     assert [state for _, state in planned(whole, "hens")] == ["Closing"]
     whole.until_phase("hens", "Suspended")
-    assert planned(whole, "hens") == []
+    whole.until("its end is counted", lambda: planned(whole, "hens") == [])
     suspend(whole, "hens", suspended=False)
     new = whole.until("another server starts", lambda: list(servers(whole, "hens")))
     assert [int(name.rpartition("-")[2]) > int(old.rpartition("-")[2]) for name in new] == [True]
