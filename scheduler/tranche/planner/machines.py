@@ -111,7 +111,6 @@ class Planner:
         self.avoiding: dict[str, set[str]] = {}
         """Jobs whose pods a node has refused, by node."""
         self.farewells: dict[str, Farewell] = {}
-        """Gangs of which some members are done and others are not yet."""
         self.timers = Timers()
         self._cause: Event = Tick()
         self._now = 0.0
@@ -296,8 +295,6 @@ class Planner:
         self.touch(state)
         self.publish(state.job.key)
         self._out.append(CloseWindow(state.job.key, run.window, self._cause))
-
-    # ---- deciding
 
     def count_share(self, state: JobState, windows: int) -> None:
         """So many more windows of the job's tenant are open."""
