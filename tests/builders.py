@@ -33,6 +33,11 @@ def job(name: str, submitted: float = 0.0, *, chunks: int = 1, seconds: float = 
     return Job(**{**fields, **changes})
 
 
+def gang(name: str, submitted: float = 0.0, members: int = 2, **changes: Any) -> Job:
+    """A job whose members, of one GPU each, train together."""
+    return job(name, submitted, **{"chunks": members, "rigid": True, "min_workers": members, **changes})
+
+
 def planner(policy: str, nodes: list[Node], sites: list[Site] | None = None, **settings: Any) -> Planner:
     """A planner that knows the cluster and checks its invariants."""
     made = Planner(get_policy(policy), PlannerSettings(**{"validate": True, **settings}))

@@ -166,7 +166,7 @@ def _worker(
 def _weigh_anew(planner: Planner, state: JobState) -> None:
     """Stopping the job's workers may pay now for whom it did not: it costs less, or they need longer, than believed."""
     if planner.queue is not None:
-        planner.queue.fall({run.home.site for run in state.runs.values()})
+        planner.queue.fall(state)
 
 
 def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:

@@ -10,13 +10,12 @@ from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
 from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
-from tranche.planner import arrivals, changes, invariants, ledgers, releases, stagings
+from tranche.planner import arrivals, changes, farewells, invariants, ledgers, releases, stagings
 from tranche.planner.constraints import binding_constraint
 from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
 from tranche.planner.events import Event, JobSubmitted, Tick
 from tranche.planner.explanations import explain
-from tranche.planner.farewells import Farewell
 from tranche.planner.instructions import (
     CloseParameterServer,
     CloseWindow,
@@ -110,7 +109,7 @@ class Planner:
         self.rejections: dict[str, int] = {}
         self.avoiding: dict[str, set[str]] = {}
         """Jobs whose pods a node has refused, by node."""
-        self.farewells: dict[str, Farewell] = {}
+        self.farewells: dict[str, farewells.Farewell] = {}
         self.timers = Timers()
         self._cause: Event = Tick()
         self._now = 0.0
@@ -257,7 +256,7 @@ class Planner:
         """The job's windows may have to make way for somebody for whom they had not before."""
         self.room_grew(None)
         if self.queue is not None:
-            self.queue.fall({run.home.site for run in state.runs.values()})
+            self.queue.fall(state)
 
     def quota_grew(self, namespace: str) -> None:
         """Less counts against the quotas of a namespace: those whom they held back may start, at any site."""
@@ -302,6 +301,8 @@ class Planner:
             request = state.job.worker.requests
             held = request if windows > 0 else Resources() - request
             self.cluster.shares.change(state.job.tenant, held, self._now)
+
+    # ---- deciding
 
     def _begin(self, now: float) -> None:
         self._out, self.changed, self._now = [], {}, now

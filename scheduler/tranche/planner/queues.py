@@ -125,7 +125,7 @@ class JobQueue:
         revision = self.policy.revision(self.cluster)
         if revision != self._revision:
             self._revision = revision
-            self.fall(("",))
+            self._fall(("",))
             waiting = () if self.policy.grouped else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
@@ -208,11 +208,15 @@ class JobQueue:
         self.preempting = before
         return heap
 
-    def fall(self, sites: Collection[str]) -> None:
-        """Jobs that run at these sites ("": anywhere) may have to make way for anybody.
+    def fall(self, state: JobState) -> None:
+        """The job may have to make way for anybody where it runs.
 
-        They rank further behind, or stopping them costs less, or spares others a longer wait, than was believed.
+        It ranks further behind, or stopping it costs less, or spares others a longer wait, than was believed.
         """
+        self._fall({run.home.site for run in state.runs.values()})
+
+    def _fall(self, sites: Collection[str]) -> None:
+        """The same of jobs that run at these sites ("": anywhere)."""
         if "" in sites or not self.policy.sited:
             self.grown.add("")
             self._ranked = -inf
@@ -324,7 +328,7 @@ class JobQueue:
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
-            self.fall({run.home.site for run in state.runs.values()})
+            self.fall(state)
         if policy.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import job, node, of_type, planner
+from builders import gang, node, of_type, planner
 from tranche.model import Job
 from tranche.planner import (
     CloseWindow,
@@ -24,14 +24,11 @@ PATIENCE = 5.0
 POLICIES = ["chunk", "srsf", "las", "tiresias"]
 
 
-def gang(name: str, members: int, seconds: float, submitted: float = 0.0) -> Job:
-    return job(name, submitted, chunks=members, rigid=True, min_workers=members, seconds=seconds)
-
-
 def crowded(policy: str) -> tuple[Planner, Job, Job, Job]:
     """Four GPUs, a gang that trains on all of them; one for all and one for half of them wait, in this order."""
     made = planner(policy, [node("n1", gpus=4)], farewell_seconds=PATIENCE)
-    first, whole, half = gang("first", 4, 10.0), gang("whole", 4, 20.0, 1.0), gang("half", 2, 3000.0, 2.0)
+    first = gang("first", members=4, seconds=10.0)
+    whole, half = gang("whole", 1.0, members=4, seconds=20.0), gang("half", 2.0, seconds=3000.0)
     made.handle(JobSubmitted(first), 0.0)
     for attempt in (1, 2, 3, 4):
         made.handle(WorkerStarted(first.key, attempt, 0.0), 0.0)
@@ -104,7 +101,7 @@ def test_what_is_told_of_running_members_and_of_others_decides_nothing() -> None
     done(made, first, 1, 10.0)
     done(made, first, 2, 10.1)
     assert not opened(made, WorkerBound(first.key, 3, "n1"), 10.2)
-    assert not opened(made, JobSubmitted(gang("late", 2, 4000.0, 10.2)), 10.2)
+    assert not opened(made, JobSubmitted(gang("late", 10.2, seconds=4000.0)), 10.2)
     done(made, first, 3, 10.3)
     assert half.key not in done(made, first, 4, 10.4)
 
@@ -119,7 +116,7 @@ def test_an_end_that_is_told_twice_counts_once() -> None:
 
 def test_members_that_were_done_are_done_though_their_node_goes_before_the_others_are() -> None:
     made = planner("chunk", [node("n1", gpus=2), node("n2", gpus=2)])
-    first = gang("first", 4, 10.0)
+    first = gang("first", members=4, seconds=10.0)
     made.handle(JobSubmitted(first), 0.0)
     runs = made.cluster.jobs[first.key].runs
     for attempt in runs:
@@ -135,7 +132,7 @@ def test_members_that_were_done_are_done_though_their_node_goes_before_the_other
 
 def test_members_that_have_not_started_are_not_waited_for() -> None:
     made = planner("chunk", [node("n1", gpus=4)])
-    first, half = gang("first", 4, 10.0), gang("half", 2, 3000.0)
+    first, half = gang("first", members=4, seconds=10.0), gang("half", seconds=3000.0)
     made.handle(JobSubmitted(first), 0.0)
     for attempt in (1, 2, 3):
         made.handle(WorkerStarted(first.key, attempt, 0.0), 0.0)

@@ -1,7 +1,6 @@
 """Gangs start whole, and when they cannot, they let go of everything and wait longer each time."""
 
-from builders import job, node, of_type, planner
-from tranche.model import Job
+from builders import gang, node, of_type, planner
 from tranche.planner import (
     CloseWindow,
     Instruction,
@@ -13,11 +12,6 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-
-
-def gang(name: str, submitted: float = 0.0, members: int = 2, **changes: object) -> Job:
-    fields = {"chunks": members, "rigid": True, "min_workers": members, "seconds": 100.0, **changes}
-    return job(name, submitted, **fields)  # type: ignore[arg-type]
 
 
 def attempts(made: Planner, key: str) -> list[int]:
