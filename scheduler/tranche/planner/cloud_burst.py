@@ -10,8 +10,8 @@ gradient crosses a link. A gang goes as a whole or not at all.
 
 A chunk that is to train at an unlimited site starts there as soon as its data are there. Until then each review
 compares again, so it may still start on a node that has become free; bytes that were copied meanwhile are in vain.
-Reviews take place when a job arrives and, because conditions change with every chunk that ends, again after a
-hundredth of the shortest expected completion, but at least 30 s.
+Reviews take place when a job arrives and, because conditions change with every chunk that ends, again after 3 % of the
+shortest expected time to completion, but at least 30 s: reviews after 1 % gave the same JCT.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 REVIEW_SECONDS = 30.0
 """Shortest time between two reviews in which no job arrives."""
-REVIEW_SHARE = 0.01
+REVIEW_SHARE = 0.03
 """Time between two reviews, as a share of the shortest expected time to completion."""
 REVIEWED_JOBS = 1000
 """Waiting jobs, the first in rank first, that a review looks at."""
