@@ -25,6 +25,9 @@ from tranche.model import Job, Node
 from tranche.policies import get_policy
 from tranche.simulation import SimulationResult, simulate
 
+SLOT_SECONDS = 0.25
+"""Of the linear program."""
+
 
 def augmented(jobs: list[Job], nodes: list[Node], epsilon: float, policy: str = "chunk-faithful") -> SimulationResult:
     """Run the jobs under a policy on workers of speed 1 + ε.
@@ -47,7 +50,7 @@ def weighted_flow_seconds(result: SimulationResult) -> float:
 
 
 def relaxed_flow_seconds(jobs: list[Job], nodes: list[Node], *, processing: bool = True) -> tuple[float, float]:
-    """Bounds of OPT_LP⁺ from below and above, in seconds, from time slots of one second.
+    """Bounds of OPT_LP⁺ from below and above, in seconds, from slots of `SLOT_SECONDS`.
 
     Charging a slot by its start is too little; charging it by its middle is exact for a y that is constant in each
     slot. Chunks of one job are alike, and so are workers of one speed, so each kind has one variable a slot.
@@ -57,35 +60,39 @@ def relaxed_flow_seconds(jobs: list[Job], nodes: list[Node], *, processing: bool
         nodes: Of one worker each.
         processing: With the term "+ 1"; else the fractional flow alone.
     """
-    kinds = sorted(Counter(host.speed for host in nodes).items())
-    lengths = [one.batches_per_chunk_total * one.step_seconds for one in jobs]
-    begin = int(min(one.submitted for one in jobs))
-    work = sum(one.chunks * length for one, length in zip(jobs, lengths, strict=True))
-    slots = int(max(one.submitted for one in jobs) + work / kinds[0][0]) + 1
+    kinds = Counter(host.speed for host in nodes)
+    work = sum(one.chunks * one.batches_per_chunk_total * one.step_seconds for one in jobs)
+    slots = slot_of(max(one.submitted for one in jobs) + work / min(kinds)) + 1
+    capacity: dict[tuple[float, int], list[int]] = {(speed, slot): [] for speed in kinds for slot in range(slots)}
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
-    capacity: dict[tuple[float, int], list[int]] = {(speed, t): [] for speed, _ in kinds for t in range(begin, slots)}
     columns = 0
-    for one, length in zip(jobs, lengths, strict=True):
+    for one in jobs:
         first, shares = columns, []
-        for speed, count in kinds:
-            for t in range(int(one.submitted), slots):
-                solver.addVar(0.0, float(count))
-                seconds = (t - one.submitted) * speed / length + processing
-                solver.changeColCost(columns, seconds / one.chunks)
-                capacity[speed, t].append(columns)
-                shares.append(speed / length)
+        for speed, count in kinds.items():
+            seconds = one.batches_per_chunk_total * one.step_seconds / speed
+            for slot in range(slot_of(one.submitted), slots):
+                solver.addVar(0.0, count * SLOT_SECONDS)
+                flow = (slot * SLOT_SECONDS - one.submitted) / seconds
+                solver.changeColCost(columns, (flow + processing) / one.chunks)
+                capacity[speed, slot].append(columns)
+                shares.append(1 / seconds)
                 columns += 1
         used = np.arange(first, columns, dtype=np.int32)
         solver.addRow(float(one.chunks), highspy.kHighsInf, len(used), used, np.array(shares))
     for (speed, _), sharing in capacity.items():
-        most = float(dict(kinds)[speed])
-        solver.addRow(-highspy.kHighsInf, most, len(sharing), np.array(sharing, dtype=np.int32), np.ones(len(sharing)))
+        used = np.array(sharing, dtype=np.int32)
+        solver.addRow(-highspy.kHighsInf, kinds[speed] * SLOT_SECONDS, len(used), used, np.ones(len(used)))
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         raise ValueError("the linear program was not solved")
     least = float(solver.getObjectiveValue())
-    return least, least + len(jobs) / 2
+    return least, least + len(jobs) * SLOT_SECONDS / 2
+
+
+def slot_of(seconds: float) -> int:
+    """The slot that begins then, or contains that moment."""
+    return int(seconds / SLOT_SECONDS)
 
 
 def least_flow_seconds(jobs: list[Job], nodes: list[Node]) -> float:
@@ -153,17 +160,13 @@ def drawn_relaxed(draw: random.Random) -> tuple[list[Job], list[Node]]:
 
 
 def drawn_exact(draw: random.Random) -> tuple[list[Job], list[Node]]:
-    """An instance for the exhaustive search: two or three chunks, two workers."""
-    total = draw.randint(2, 3)
-    sizes = draw.choice([[1] * total, [total], [1, total - 1]])
-    slow = draw.random() < 0.5
-    jobs = [
-        job(
-            f"j{i}",
-            float(draw.randint(0, 6)),
-            chunks=size,
-            seconds=float(draw.choice([2, 4]) if slow else draw.randint(1, 4)),
-        )
-        for i, size in enumerate(sizes)
-    ]
-    return jobs, [node("n0"), node("n1", speed=2.0 if slow else 1.0)]
+    """An instance for the exhaustive search: two to five chunks, one or two workers, whole seconds on each."""
+    unequal = draw.random() < 0.5
+    jobs: list[Job] = []
+    left = draw.randint(2, 5)
+    while left:
+        chunks = draw.randint(1, min(left, 3))
+        seconds = draw.choice([2, 4]) if unequal else draw.randint(1, 4)
+        jobs.append(job(f"j{len(jobs)}", float(draw.randint(0, 6)), chunks=chunks, seconds=float(seconds)))
+        left -= chunks
+    return jobs, [node("n0"), node("n1", speed=2.0 if unequal else 1.0)][: draw.randint(1, 2)]

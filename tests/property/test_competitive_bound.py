@@ -25,6 +25,8 @@ from tranche.model import Job, Node
 
 EPSILONS = st.sampled_from([0.1, 0.5, 1.0, 2.0])
 SEEDS = st.integers(0, 2**32)
+MEASURED = 1.4
+"""F over OPT at equal speed. No theorem says so: drawn instances reach 1.2, and worse dispatch rules exceed 1.4."""
 
 
 def completed(jobs: list[Job], nodes: list[Node], epsilon: float) -> float:
@@ -50,7 +52,7 @@ def test_flow_at_higher_speed_keeps_the_bound_of_the_optimum(seed: int, epsilon:
     jobs, nodes = drawn_exact(random.Random(seed))
     optimum = least_flow_seconds(jobs, nodes)
     assert relaxed_flow_seconds(jobs, nodes)[0] <= 2 * optimum * (1 + 1e-9)
-    assert optimum <= weighted_flow_seconds(augmented(jobs, nodes, 0.0)) * (1 + 1e-9)
+    assert optimum * (1 - 1e-9) <= weighted_flow_seconds(augmented(jobs, nodes, 0.0)) <= MEASURED * optimum
     assert completed(jobs, nodes, epsilon) <= 2 * (1 + 1 / epsilon) * optimum
 
 
