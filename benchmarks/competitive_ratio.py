@@ -3,7 +3,7 @@
 Run with ``PYTHONPATH=tests python benchmarks/competitive_ratio.py``. Each ratio divides the weighted flow
 F = Σ (1/D_j)(C_jd − r_j) at speed 1 + ε by an optimum at speed 1: OPT_LP⁺ of a linear program (at most three jobs, 1 to
 10 workers; solved from below, so the ratio is at most too large) and OPT of an exhaustive search (two to five chunks,
-one or two workers). The last table simulates drawn jobs of the preset jsac-cloud, with Poisson arrivals, at speed 1 + ε.
+one or two workers). The last table simulates drawn jobs of the preset jsac-cloud at speed 1 + ε; arrivals are Poisson.
 """
 
 import argparse
