@@ -134,6 +134,7 @@ def _facts(
         "speed_sigma": options.speed_sigma,
         "link_sigma": options.link_sigma,
         "unsized": options.unsized,
+        "speed_factor": options.speed_factor,
         "comparisons": [_comparison_facts(comparison) for comparison in comparisons],
         "simulations": [_cell_facts(outcome) for outcome in result.outcomes],
         "failures": [{"simulation": failure.name, "reason": failure.reason} for failure in result.failures],

@@ -142,6 +142,7 @@ def _facts(
         "speed_sigma": options.speed_sigma,
         "link_sigma": options.link_sigma,
         "unsized": options.unsized,
+        "speed_factor": options.speed_factor,
         "lower_bound_seconds": outcome.bound_seconds,
         "never_fit": [job_name(key) for key in result.unfinished],
         "reasons": dict(outcome.reasons),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from tranche.cli.errors import InputError, input_errors
-from tranche.cli.numbers import SECONDS, SHARE, SIGMA, SIZE, Finite
+from tranche.cli.numbers import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
 
 if TYPE_CHECKING:
     from tranche.kube.exports import Export
@@ -49,6 +49,7 @@ class WorkloadOptions:
     speed_sigma: float
     link_sigma: float
     unsized: float
+    speed_factor: float
 
     @classmethod
     def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
@@ -127,6 +128,13 @@ _OPTIONS = (
     click.option(
         "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs whose duration nobody tells."
     ),
+    click.option(
+        "--speed-factor",
+        default=1.0,
+        show_default=True,
+        type=FACTOR,
+        help="1 + ε: workers at all sites are so many times as fast; arrivals and uploads stay.",
+    ),
 )
 
 
@@ -152,6 +160,7 @@ def setting(options: WorkloadOptions) -> Setting:
         estimate_sigma=options.estimate_sigma,
         link_sigma=options.link_sigma,
         unsized=options.unsized,
+        speed_factor=options.speed_factor,
     )
     source = options.trace or options.arrivals
     return Setting(recipe, str(source), cluster_name, mode, load, skipped)

@@ -63,6 +63,13 @@ def test_json_has_the_stable_keys_and_says_what_the_figures_depend_on(log: Path)
     assert 0 < found["lower_bound_seconds"] <= found["average_jct_seconds"]
 
 
+def test_speed_factor_shortens_work_and_leaves_arrivals(log: Path) -> None:
+    found = answered(log, "--gpus", 4, "--policy", "fifo", "--speed-factor", 2)
+    assert found["speed_factor"] == 2.0
+    assert found["average_jct_seconds"] == pytest.approx((50 + 65 + 255 + 60) / 4)
+    assert "'--speed-factor'" in refused(log, "--gpus", 4, "--policy", "fifo", "--speed-factor", 0)
+
+
 def test_the_printed_command_gives_the_same_result(log: Path) -> None:
     first = answered(log, "--gpus", 4, "--policy", "srsf", "--restart-seconds", 2.5, "--load", 0.7, "--quiet")
     assert first["command"] == f"tranche simulate {log} --gpus 4 --restart-seconds 2.5 --policy srsf --load 0.7"
