@@ -37,7 +37,7 @@ Figure = Literal["average_jct_seconds", "p99_jct_seconds"]
 class Setting:
     """What is simulated, but policies, logs and seeds."""
 
-    preset: str = "jsac"
+    preset: str = "jsac-edge"
     chunk_scale: float = 1.0
     speed_sigma: float = 0.0
     loads: tuple[float, ...] = LOADS

@@ -127,6 +127,7 @@ def _facts(
         "baseline": baseline,
         "trace": chosen.trace,
         "cluster": chosen.cluster,
+        "options": chosen.options,
         "mode": chosen.mode,
         "period_seconds": options.period,
         "restart_seconds": options.restart_seconds,

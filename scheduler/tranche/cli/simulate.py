@@ -135,6 +135,7 @@ def _facts(
         "load": outcome.load,
         "trace": chosen.trace,
         "cluster": chosen.cluster,
+        "options": chosen.options,
         "capacity_gpus": result.capacity_gpus,
         "period_seconds": options.period,
         "restart_seconds": options.restart_seconds,
@@ -172,7 +173,7 @@ def setting_caption(facts: dict[str, Any]) -> str:
     """What every figure depends on, in a line."""
     period = facts["period_seconds"]
     parts = [
-        facts["cluster"],
+        facts["cluster"] + (f" ({facts['options']})" if facts["options"] else ""),
         "jobs as recorded" if facts["mode"] == "recorded" else f"{facts['mode']} jobs",
         f"decisions every {period:g} s" if period else "decisions at every event",
         f"restart cost {facts['restart_seconds']:g} s",
