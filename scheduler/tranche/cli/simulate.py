@@ -53,7 +53,7 @@ def simulate(
     """
     options = WorkloadOptions.taken(values)
     chosen = setting(options)
-    output = output_of(context)
+    output = output_of(context, load=chosen.load)
     with progress_bar("jobs", quiet=output.quiet) as on_progress, input_errors():
         record = output.out is not None
         result, outcome = _run(chosen, policy, seed, load, on_progress, strict=strict_fit, record=record)

@@ -2,7 +2,7 @@
 
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -84,7 +84,8 @@ class WorkloadOptions:
         said = {name: getattr(self, name) for name in self.given() if name != "delay_scale"}
         for name in ("edge_delay_scale", "cloud_delay_scale"):
             said[name] = both * said.get(name, 1.0)
-        return JsacOptions(**said)
+        drawn = JsacOptions(**said)
+        return replace(drawn, delay=drawn.delay_of(self.preset or ""))
 
     @classmethod
     def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
@@ -240,16 +241,16 @@ def setting(options: WorkloadOptions) -> Setting:
         unsized=options.unsized,
     )
     source = options.trace or options.arrivals
-    return Setting(recipe, str(source), cluster_name, mode, load, _text(options, cluster_name), skipped)
+    return Setting(recipe, str(source), cluster_name, mode, load, _text(options), skipped)
 
 
-def _text(options: WorkloadOptions, cluster: str) -> str:
+def _text(options: WorkloadOptions) -> str:
     """What was drawn how: the choices that change figures most in any case, and the others if they were made."""
     if options.arrivals is None:
         said = {name: getattr(options, name) for name in options.given()}
     else:
         drawn = options.drawn()
-        said = {"delay": drawn.delay_of(cluster), "draw": drawn.draw}
+        said = {"delay": drawn.delay, "draw": drawn.draw}
         said |= {name: getattr(drawn, name) for name in drawn.changed()}
         said |= {} if options.chunk_scale is None else {"chunk_scale": options.chunk_scale}
     return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in said.items())
@@ -295,11 +296,11 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
         (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} concern drawn jobs: add --arrivals"),
         (
             bool(concerns_jobs := _flags(options, of_cluster=False)) and options.arrivals is None,
-            f"{concerns_jobs} concern drawn jobs: add --preset and --arrivals",
+            f"{concerns_jobs} drawn jobs: add --preset and --arrivals",
         ),
         (
             bool(concerns_cluster := _flags(options, of_cluster=True)) and not jsac,
-            f"{concerns_cluster} concern the presets jsac-…: add --preset jsac-cloud or another of them",
+            f"{concerns_cluster} the presets jsac-…: add --preset jsac-cloud or another of them",
         ),
         (options.arrivals is not None and options.mode == "gang", "drawn jobs are elastic: leave --mode gang out"),
         (
@@ -326,10 +327,11 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
 
 
 def _flags(options: WorkloadOptions, *, of_cluster: bool) -> str:
-    """The options of the presets that were given, as they are written: of the cluster, or of drawn jobs."""
+    """The start of a sentence: the options of presets that were given and concern the cluster, or drawn jobs."""
     alone = CLUSTER_OPTIONS - {"ps_hosts"}
     named = [name for name in options.given() if (name in alone) == of_cluster or (name == "ps_hosts" and of_cluster)]
-    return " and ".join(f"--{name.replace('_', '-')}" for name in named)
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in named)
+    return f"{flags} concern{'' if len(named) > 1 else 's'}" if named else ""
 
 
 def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluster, str]":

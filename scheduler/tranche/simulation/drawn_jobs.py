@@ -34,6 +34,8 @@ GRADIENT_BYTES, BANDWIDTH = (30e6, 575e6), (100e6, 5e9)
 """q in bytes, b in bit/s [P2]."""
 EDGE_HOURS, CLOUD_HOURS = (1.0, 4.0), (10.0, 15.0)
 """Δ of one chunk: to an edge site, and to the cloud [P2]."""
+LEAST_DELAY_SECONDS = 0.001
+"""Δ whatever its scale [I]: a site without the data needs a copy."""
 CPUS, MEMORY_GB = (1, 4), (3, 6)
 """Of a worker and of a parameter server [C2]."""
 PS_HOST_LABEL = "tranche.dev/ps-host"
@@ -164,7 +166,8 @@ def _with_data(job: Job, number: int, seed: int, home: str, cluster: ClusterSpec
 def _upload_seconds(site: Site, number: int, seed: int, options: JsacOptions) -> float:
     """Δ of one chunk from outside to the site."""
     low, high = CLOUD_HOURS if site.tier is Tier.CLOUD else EDGE_HOURS
-    return 3600 * (low + (high - low) * uniform(seed, "delay", number, site.name)) * _delay_scale(site, options)
+    seconds = 3600 * (low + (high - low) * uniform(seed, "delay", number, site.name))
+    return max(LEAST_DELAY_SECONDS, seconds * _delay_scale(site, options))
 
 
 def _scaled_links(job: Job, cluster: ClusterSpec, options: JsacOptions) -> Mapping[str, float]:
@@ -176,7 +179,8 @@ def _scaled_links(job: Job, cluster: ClusterSpec, options: JsacOptions) -> Mappi
     if not all(link.dedicated for one in by_name.values() for to, link in one.links.items() if to != one.name):
         raise ValueError(f"cluster {cluster.name}: uploads share links, so Δ can be scaled only with delay=outside")
     prior = NetworkPrior()
-    return {one.name: transfer_seconds(prior, by_name, job, one.name) * _delay_scale(one, options) for one in scaled}
+    seconds = {one.name: transfer_seconds(prior, by_name, job, one.name) * _delay_scale(one, options) for one in scaled}
+    return {name: max(LEAST_DELAY_SECONDS, value) for name, value in seconds.items()}
 
 
 def _delay_scale(site: Site, options: JsacOptions) -> float:
