@@ -21,7 +21,7 @@ SIMULATIONS = "tests/unit/docs/test_simulations.py"
 _HOW_TO = (
     "README.md", "docs/sites.md", "docs/policies.md", "docs/kubectl-plugin.md", "docs/web-page.md",
     "docs/shadow-mode.md", "docs/runbook.md", "docs/recovering.md", "docs/reference/site.md",
-    "docs/reference/trainingjob.md",
+    "docs/reference/trainingjob.md", "docs/reference/presets.md",
 )  # fmt: skip
 TYPED = {"docs/tutorial.md": TUTORIAL, "docs/installing.md": INSTALLING, **dict.fromkeys(_HOW_TO, PAGES)}
 """By page below the top folder."""

@@ -1,7 +1,7 @@
 """Options of the presets after JSAC'22: one value that their clusters and their jobs share.
 
-Source of the setting: Wang et al., IEEE JSAC 40(8), 2022; docs/presets.md lists every parameter with its provenance.
-The options are ours [I], and so are all values but those that the comments mark otherwise.
+Source of the setting: Wang et al., IEEE JSAC 40(8), 2022; docs/reference/presets.md lists every parameter with its
+provenance. The options are ours [I], and so are their values unless a comment says otherwise.
 """
 
 from dataclasses import dataclass, fields
