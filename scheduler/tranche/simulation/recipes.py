@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from tranche.model import Job
 from tranche.simulation.bootstraps import resample
 from tranche.simulation.clusters import ClusterSpec
+from tranche.simulation.jsac_options import USUAL, JsacOptions
 from tranche.simulation.presets import jsac_jobs, preset_cluster
 from tranche.simulation.readers import Trace, TraceError, TraceRow, read_trace
 from tranche.simulation.scenarios import Scenario
@@ -136,20 +137,29 @@ class LoggedJobs:
 
 @dataclass(frozen=True, slots=True)
 class DrawnJobs:
-    """Jobs of the paper's setting, drawn; only the times between arrivals are a log's."""
+    """Jobs of the setting of JSAC'22, drawn; only the times between arrivals are a log's."""
 
     log: Log
     count: int
     chunk_scale: float = 1.0
     draws: bool = True
+    options: JsacOptions = USUAL
+    """The same as the cluster's."""
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
         """Jobs drawn from the seed."""
         if load is None:
             raise ValueError("drawn jobs need a load")
         arrivals = sorted(row.submit_seconds for row in self.log.rows())
-        scale = self.chunk_scale
-        return jsac_jobs(arrivals, jobs=self.count, load=load, chunk_scale=scale, seed=seed, cluster=cluster)
+        return jsac_jobs(
+            arrivals,
+            jobs=self.count,
+            load=load,
+            chunk_scale=self.chunk_scale,
+            seed=seed,
+            cluster=cluster,
+            options=self.options,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +200,11 @@ class PresetCluster:
     """A named setting, drawn from the seed where it has something to draw."""
 
     name: str
+    options: JsacOptions = USUAL
 
     def spec(self, seed: int) -> ClusterSpec:
         """Sites, nodes and failures."""
-        return preset_cluster(self.name, seed)
+        return preset_cluster(self.name, seed, self.options)
 
 
 @dataclass(frozen=True, slots=True)
