@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
-from tranche.planner import changes, ledgers, lessons, releases, stagings
+from tranche.planner import changes, ledgers, lessons, releases, site_uses, stagings
 from tranche.policies import ARRIVED, BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
         for placed in placements:
             began = state.job.submitted if known else now
             ready_at = planner.cluster.begin_copies(state, placed.home.site, 1, began)[0]
+            if not known:
+                site_uses.copied(planner.cluster, state, (placed.chunk,), placed.home.site)
             entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds)
             planner.cluster.bind(entry)
             planner.cluster.dispatched += 1
