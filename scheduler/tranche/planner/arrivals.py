@@ -87,7 +87,7 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
             continue
         state.attempts = max(state.attempts, window.attempt)
         pace = planner.cluster.batch_seconds(state, window.site)
-        run = Run(window, Home(window.site, window.node), now, pace, adopted=True)
+        run = Run(window, Home(window.site, window.node), now, pace, adopted=True, held_from=window.start)
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)

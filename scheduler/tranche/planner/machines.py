@@ -228,6 +228,7 @@ class Planner:
     def stage(self, state: JobState, chunks: tuple[int, ...], site: str) -> None:
         """Have data of chunks copied to a site."""
         site_uses.copied(self.cluster, state, chunks, site)
+        self.publish(state.job.key)
         self.instruct(StageData(state.job.key, chunks, site, self._cause))
 
     def instruct(self, instruction: Instruction) -> None:

@@ -127,6 +127,6 @@ def _both(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsage,
 
 def _held_since(run: Run) -> float:
     """When the window opened; of one that an earlier planner opened, what its plan says of that."""
-    if run.window.renewed or (run.adopted and 0 < run.window.start < run.opened):
+    if run.window.renewed:
         return run.window.start
-    return run.opened
+    return run.held_from if run.adopted and 0 < run.held_from < run.opened else run.opened
