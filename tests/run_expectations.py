@@ -167,7 +167,7 @@ class Facts:
             arrived[target] += chunks
         return {labels(site=site, tier="Edge"): arrived[site] * size for site in GPUS}
 
-    def used(self, field: str) -> Values:
+    def used_by_site(self, field: str) -> Values:
         """Of status.progress.sites, over all jobs."""
         found = Counter[str]()
         for job in self.last.values():

@@ -47,8 +47,8 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
         start_seconds=state.restarts.start_seconds,
         save_seconds=state.restarts.save_seconds,
         restart_seconds=state.restart_seconds,
-        checkpoint=state.checkpoint,
         sites=site_uses.progress_of(state),
+        checkpoint=state.checkpoint,
     )
 
 

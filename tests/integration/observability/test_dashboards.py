@@ -165,11 +165,11 @@ def queueing_quantile(shown: Shown) -> None:
 def gpu_hours(shown: Shown) -> None:
     """Statuses say it in whole seconds; the seconds of training are those that they sum up as attained."""
     rounding = 0.5 * len(shown.facts.last)
-    expected = shown.facts.used("gpuSeconds")
+    expected = shown.facts.used_by_site("gpuSeconds")
     assert set(expected) == {labels(site=site, tier="Edge") for site in GPUS}
     for key, value in shown.values().items():
         assert 3600 * value == pytest.approx(expected.get(key, 0.0), rel=shown.scrape_error, abs=rounding), key
-    trained = sum(shown.facts.used("trainedGpuSeconds").values())
+    trained = sum(shown.facts.used_by_site("trainedGpuSeconds").values())
     assert trained == pytest.approx(shown.facts.total("attainedSeconds"), abs=2 * rounding)
 
 
@@ -301,7 +301,7 @@ EXPECTED: dict[tuple[str, str], Check] = {
     ("sites", "Copies in bytes"): lambda shown: shown.assert_counts(shown.facts.copied(BYTES)),
     ("sites", "GPU-hours by site"): gpu_hours,
     ("sites", "Bytes copied by site"): lambda shown: shown.assert_counts(shown.facts.copied_to(BYTES)),
-    ("sites", "Bytes copied in vain by site"): lambda shown: shown.assert_counts(shown.facts.used("inVainBytes")),
+    ("sites", "Bytes copied in vain by site"): lambda shown: shown.assert_counts(shown.facts.used_by_site("inVainBytes")),
     ("sites", "Links: time still busy"): busy_links,
     ("preemption", "Workers stopped"): stops,
     ("preemption", "Work lost"): lost_work,
