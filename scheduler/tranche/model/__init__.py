@@ -15,6 +15,7 @@ from tranche.model.plans import (
     JobProgress,
     PlannedServer,
     PlannedStaging,
+    SiteProgress,
     Window,
     WindowState,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Requirement",
     "Resources",
     "Site",
+    "SiteProgress",
     "Taint",
     "Tier",
     "Timings",
