@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from statistics import mean
 from types import MappingProxyType
 
+from tranche.model import ChunkWindow
+
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
@@ -84,6 +86,8 @@ class SimulationResult:
     """Every worker pod, if the run was asked to record them."""
     events: int = 0
     """Instants at which the planner decided."""
+    chunks: Mapping[str, tuple[ChunkWindow, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the window of each chunk with its executed windows, if the run was asked to record them."""
 
     @property
     def average_jct_seconds(self) -> float:
