@@ -55,7 +55,8 @@ class ChunkWindow:
     end: float | None = None
     """When the chunk will be done by the present plan."""
     cost: float | None = None
-    """Q of equation (5) of JSAC'22 at dispatch, in seconds; None under policies that work none out."""
+    """At dispatch, in seconds: Q of equation (5) of JSAC'22 under `chunk-faithful`; under other policies that bind its
+    part for the chunk itself (data, wait and work); None under policies that do not, and after a restart."""
     planned_start: float | None = None
     """t* of Alg. 4: when it was planned to start, as seen at dispatch."""
     planned_end: float | None = None

@@ -111,9 +111,9 @@ def _of_entry(entry: Entry, row: ChunkWindow | None, item: Item | None) -> Chunk
         entry.home.slots,
         start,
         item.end if item is not None else None,
-        getattr(entry, "cost", None),
-        getattr(entry, "planned_start", None),
-        getattr(entry, "planned_end", None),
+        entry.cost,
+        entry.planned_start,
+        entry.planned_end,
     )
 
 

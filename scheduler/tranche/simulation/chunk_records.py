@@ -54,8 +54,7 @@ class ChunkRecords:
             entry = state.entries.get(chunk)
             row = ChunkWindow(chunk, ChunkState.DONE)
             if entry is not None:
-                cost, start, end = (getattr(entry, name, None) for name in ("cost", "planned_start", "planned_end"))
-                row = replace(row, cost=cost, planned_start=start, planned_end=end)
+                row = replace(row, cost=entry.cost, planned_start=entry.planned_start, planned_end=entry.planned_end)
             known[chunk] = row
 
     def ended(self, key: str, window: Window, trained: Iterable[Stretch], outcome: str) -> None:
