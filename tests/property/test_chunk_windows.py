@@ -143,3 +143,13 @@ def test_without_arrivals_the_forecast_of_chunks_comes_true(jobs: list[Job], gpu
             assert before.state is not ChunkState.WAITING
             assert (before.end, before.start) == pytest.approx((after.end, after.executed[0].start), rel=1e-9)
             assert (before.site, before.node) == (after.executed[0].site, after.executed[0].node)
+
+
+@given(jobs=workloads(), gpus=NODES, cloud=st.booleans())
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_on_an_idle_cluster_windows_are_as_planned_at_dispatch(jobs: list[Job], gpus: list[int], cloud: bool) -> None:
+    result = finished(prepared("chunk-faithful", jobs[:1], gpus, cloud=cloud))
+    for row in result.chunks[jobs[0].key]:
+        assert row.cost is not None
+        [run] = row.executed
+        assert (run.start, run.end) == pytest.approx((row.planned_start, row.planned_end), rel=1e-9)
