@@ -22,7 +22,7 @@ from tranche.model import ChunkState, ChunkWindow
 from tranche.planner.estimates import Estimate
 from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.queues import preemptible
-from tranche.policies import Entry, JobState, Run
+from tranche.policies import Entry, JobState, Policy, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -45,7 +45,7 @@ def chunk_windows(planner: Planner, key: str, now: float) -> tuple[ChunkWindow, 
 
 
 def listing(planner: Planner, key: str, now: float) -> Pieces[tuple[ChunkWindow, ...]]:
-    """The same in pieces; what is told is how the plan stood at the first."""
+    """The same in pieces; what happens between them may count or not."""
     state = planner.cluster.jobs.get(key)
     if state is None:
         return ()
@@ -55,8 +55,10 @@ def listing(planner: Planner, key: str, now: float) -> Pieces[tuple[ChunkWindow,
             rows |= {row.chunk: row for row in _of_run(state, run, now) if row.chunk not in rows}
     if planner.queue is None:
         entries = dict(state.entries)
-        paper = Paper(planner, state, now)
-        yield from paper.play()
+        paper = Paper(now)
+        if state.active and entries:
+            yield from paper.copy(planner, state)
+            yield from paper.play()
         for chunk, entry in entries.items():
             if chunk not in state.done:
                 rows[chunk] = _of_entry(entry, rows.get(chunk), paper.own.get(chunk))
@@ -157,15 +159,16 @@ class Place:
     slots: float
     items: list[Item] = field(default_factory=list)
     """Unfinished, in order."""
+    running: dict[int, Item] = field(default_factory=dict)
+    """By identity."""
 
 
 class Paper:
     """The nodes where a job has chunks, with all that may keep these from running."""
 
-    def __init__(self, planner: Planner, state: JobState, now: float) -> None:
+    def __init__(self, now: float) -> None:
         self.now = now
         self.own: dict[int, Item] = {}
-        self._policy = planner.policy
         self._places: list[Place] = []
         self._ends: list[tuple[float, int, Item]] = []
         self._wakes: list[tuple[float, int, Place]] = []
@@ -174,20 +177,20 @@ class Paper:
         """Windows by job."""
         self._blocked: dict[str, dict[int, Place]] = {}
         """Places where a job could not start a chunk since it has its most workers."""
-        if state.active and state.entries:
-            self._copy(planner, state)
 
-    def _copy(self, planner: Planner, state: JobState) -> None:
+    def copy(self, planner: Planner, state: JobState) -> Iterator[None]:
+        """Take the queues of these nodes over, a node at a time."""
         last = max(entry.key for entry in state.entries.values())
         names = dict.fromkeys(entry.home.node for entry in state.entries.values())
         for name in names:
             node = planner.cluster.nodes.get(name or "")
             if name is None:
                 entries = [entry for entry in state.entries.values() if entry.home.node is None]
-                self._add(Place(inf), entries)
+                self._add(Place(inf), entries, planner.policy)
             elif node is not None:
                 others = (e for e in node.entries() if e.key <= last or not preemptible(e.state, planner.policy))
-                self._add(Place(len(node.queues)), others)
+                self._add(Place(len(node.queues)), others, planner.policy)
+            yield
         self.own = {
             item.entry.chunk: item for place in self._places for item in place.items if item.entry.state is state
         }
@@ -199,7 +202,7 @@ class Paper:
                 for run in one.runs.values()
             )
 
-    def _add(self, place: Place, entries: Iterable[Entry]) -> None:
+    def _add(self, place: Place, entries: Iterable[Entry], policy: Policy) -> None:
         self._places.append(place)
         for entry in entries:
             if not entry.state.active:
@@ -217,7 +220,7 @@ class Paper:
                 entry.remaining_seconds(self.now),
                 setup,
                 max(self.now, entry.ready_at, entry.state.held_until),
-                fixed=not preemptible(entry.state, self._policy),
+                fixed=not preemptible(entry.state, policy),
             )
             place.items.append(item)
             if is_open:
@@ -232,11 +235,10 @@ class Paper:
         """Until all chunks of the job are done, or so much has happened that the rest is lined up."""
         left = len(self.own)
         dirty = {id(place): place for place in self._places}
-        steps = 0
+        steps, pause = 0, PIECE
         while left:
-            for place in list(dirty.values()):
-                self._choose(place, dirty)
-            dirty.clear()
+            while dirty:
+                self._choose(dirty.pop(next(iter(dirty))), dirty)
             times = [heap[0][0] for heap in (self._ends, self._wakes) if heap]
             if not times or steps >= STEPS:
                 break
@@ -251,7 +253,8 @@ class Paper:
                 place = heappop(self._wakes)[2]
                 dirty[id(place)] = place
                 steps += 1
-            if steps % PIECE == 0:
+            if steps >= pause:
+                pause = steps + PIECE
                 yield
         if left:
             self._line_up()
@@ -259,6 +262,7 @@ class Paper:
     def _begin(self, item: Item) -> None:
         self._count += 1
         item.since, item.ticket = self.now, self._count
+        item.place.running[id(item)] = item
         item.rank(runs=True)
         if item.start is None:
             item.start = self.now
@@ -269,11 +273,13 @@ class Paper:
         assert item.since is not None
         item.rest -= max(0.0, self.now - item.since - item.setup)
         item.setup, item.since, item.ticket = item.entry.state.job.restart_seconds, None, 0
+        del item.place.running[id(item)]
         item.rank(runs=False)
 
     def _finish(self, item: Item, dirty: dict[int, Place]) -> None:
         item.end, item.ticket, item.since = self.now, 0, None
         item.place.items.remove(item)
+        del item.place.running[id(item)]
         dirty[id(item.place)] = item.place
         self._release(item.entry.state.job.key, dirty)
 
@@ -285,7 +291,7 @@ class Paper:
         """Let those run that come first, as `tranche.planner.selections` does."""
         taken: set[int] = set()
         chosen: list[Item] = []
-        before = [item for item in place.items if item.since is not None]
+        before = list(place.running.values())
         for item in before:
             if item.fixed:
                 taken.update(item.entry.home.slots)
