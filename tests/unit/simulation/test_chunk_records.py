@@ -15,12 +15,10 @@ from tranche.simulation.chunk_records import stretches
 N1 = node("n1")
 
 
-def simulated(
-    policy: str, *events: tuple[float, JobSubmitted | NodeChanged], nodes: tuple[Node, ...] = (N1,)
-) -> Simulation:
+def simulated(policy: str, *events: tuple[float, JobSubmitted | NodeChanged]) -> Simulation:
+    """A run of these events on one GPU."""
     simulation = Simulation(Planner(get_policy(policy)), record=True)
-    for one in nodes:
-        simulation.planner.handle(NodeChanged(one), 0.0)
+    simulation.planner.handle(NodeChanged(N1), 0.0)
     for at, event in events:
         simulation.at(at, event)
     simulation.run()
