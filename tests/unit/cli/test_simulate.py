@@ -1,9 +1,11 @@
 """``tranche simulate``: what it prints where, and how it refuses."""
 
+import csv
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +234,24 @@ def test_a_report_is_written_with_every_job(log: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert {path.suffix for path in out.iterdir()} >= {".csv", ".html"}
     assert str(out) in result.stderr
+
+
+@pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])
+def test_a_report_has_every_window_of_every_chunk(log: Path, tmp_path: Path, policy: str) -> None:
+    words = ("--preset", "jsac", "--arrivals", log, "--jobs", 4, "--policy", policy, "--chunk-scale", 0.1)
+    result = run(*words, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    with (tmp_path / f"chunks-{policy}.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    bound = policy == "chunk-faithful"
+    assert len({(row["job"], row["chunk"]) for row in rows}) > 4
+    for row in rows:
+        assert row["state"] == "done"
+        assert float(row["start_seconds"]) < float(row["end_seconds"])
+        filled = [row[name] != "" for name in ("slots", "planned_start_seconds", "planned_end_seconds", "q_seconds")]
+        assert filled == [bound] * 4
+    assert Counter(row["outcome"] for row in rows)["Succeeded"] == len({(row["job"], row["chunk"]) for row in rows})
+    assert "chunks-….csv" in (tmp_path / "report.html").read_text()
 
 
 def test_jobs_of_the_papers_setting_are_drawn_from_the_seed(log: Path) -> None:
