@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tranche.model import Preemption
 from tranche.planner import gangs
+from tranche.planner.distributions import distribute
 from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
 from tranche.planner.quotas import make_quota, shortage
 from tranche.planner.rooms import Challenge, Trial, could_run, free_hosts, free_nodes
@@ -29,6 +30,7 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
         arriving = planner.cluster.jobs.get(key)
         if arriving is not None and arriving.active and moves_data(arriving):
             copy_ahead(planner, queue, arriving, now)
+    distribute(planner, queue, now)
     reviewed = review_shares(planner, now)
     for key, change in queue.refresh(now):
         planner.timers.change(None if change is None else max(now, change), key)
@@ -185,7 +187,7 @@ def _take_free(
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.unassigned
-    wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
+    wanted = job.chunks if job.rigid else min(state.most_workers - len(state.runs), waiting)
     if job.rigid and job.helpers:
         found = gangs.find_places(planner.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
@@ -207,7 +209,7 @@ def _take_free(
 def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) -> None:
     """A window for every chunk at a site that makes its capacity on demand."""
     for chunk in state.waiting_at(site, now):
-        if len(state.runs) >= state.job.max_workers or shortage(planner.cluster, state):
+        if len(state.runs) >= state.most_workers or shortage(planner.cluster, state):
             return
         if not planner.place_servers(state):
             return

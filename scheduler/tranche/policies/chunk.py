@@ -90,7 +90,7 @@ class Chunk(QueuePolicy):
         if age == OLDEST:
             return None
         older = AGE_STEP ** (age + 1) - 1.0
-        return now + max(SHORTEST_STEP, self.aging * _ideal_seconds(state) * older - state.waited_seconds(now))
+        return now + max(SHORTEST_STEP, self.aging * state.ideal_seconds * older - state.waited_seconds(now))
 
     def server_host(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
@@ -121,14 +121,8 @@ class Chunk(QueuePolicy):
         """Steps by which the job has aged."""
         if not self.aging:
             return 0
-        older = 1.0 + state.waited_seconds(now) / max(self.aging * _ideal_seconds(state), 1e-9)
+        older = 1.0 + state.waited_seconds(now) / max(self.aging * state.ideal_seconds, 1e-9)
         return min(OLDEST, floor(log(min(older, AGE_STEP ** (OLDEST + 1)), AGE_STEP) + NEARLY))
-
-
-def _ideal_seconds(state: JobState) -> float:
-    """The job's JCT if all its workers trained at once from the start."""
-    job = state.job
-    return -(-job.chunks // job.width) * job.batches_per_chunk_total * state.nominal_batch_seconds
 
 
 def _start_cost(state: JobState) -> float:

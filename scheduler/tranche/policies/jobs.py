@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tranche.estimate import Restarts
-from tranche.model import AttemptRecord, Checkpoint, Job, Timings
+from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
 from tranche.policies.hosts import Hosts
 from tranche.policies.runs import Entry, Pace, Run
 from tranche.policies.servers import Server
@@ -82,6 +82,10 @@ class JobState:
     level_since: float = 0.0
     forgiven: float = 0.0
     """GPU-seconds attained at the last promotion."""
+    granted: int | None = None
+    """Workers that it may have under a policy that distributes them; None: as many as it asks for."""
+    place: int = 0
+    """Its order in that distribution."""
     nominal_batch_seconds: float = 0.0
     """Time of a mini-batch where nothing is known of the node."""
     assumed: bool = False
@@ -193,6 +197,24 @@ class JobState:
     def job_gpus(self) -> int:
         """GPUs of all these workers together."""
         return self.job.width * max(1, self.job.gpus)
+
+    @property
+    def most_workers(self) -> int:
+        """How many windows it may have now; whoever was granted none may have one of what nobody else can use."""
+        if self.granted is None or self.job.rigid:
+            return self.job.max_workers
+        return min(self.job.max_workers, max(1, self.granted))
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether its workers may be stopped for another job, as far as that is up to the job."""
+        return self.job.preemption is Preemption.IMMEDIATE and not self.spared
+
+    @property
+    def ideal_seconds(self) -> float:
+        """Its JCT if all its workers trained at once from the start."""
+        job = self.job
+        return -(-job.chunks // job.width) * job.batches_per_chunk_total * self.nominal_batch_seconds
 
     def ledger_changed(self, chunks: Iterable[int] | None = None) -> None:
         """Forget what was derived from `done` and `partial`, of some chunks or all; chunks done were in a window."""
