@@ -64,15 +64,15 @@ class Draft:
         self._rooms = {name: node.capacity - node.reserved for name, node in cluster.nodes.items()}
         self._unused = dict(self._rooms)
         """What is free before anybody stops."""
+        self._gpus = sum(room.gpus for room in self._rooms.values())
         for state in self.jobs:
-            present = list(_present(state))
+            present = list(self._present(state))
             if state.stoppable:
                 for unit in present:
                     self._give(unit)
             else:
                 self._units[state.job.key] = present
             self.least[state.job.key] = len(self._units[state.job.key])
-        self._gpus = sum(room.gpus for room in self._rooms.values())
 
     def units(self, state: JobState) -> int:
         """Workers that the job has on paper; 1 for a gang."""
@@ -103,12 +103,14 @@ class Draft:
         return [part / total for part, total in pairs if total]
 
     def add(self, state: JobState) -> bool:
-        """Give the job one unit more, where one of its windows is if that goes; False if it has its most, or no room."""
+        """Give the job one unit more, one that runs if possible; False if it has its most, or there is no room."""
         units = self._units[state.job.key]
         if len(units) >= self.most[state.job.key]:
             return False
         kept = {run.window.attempt for unit in units for run in unit.runs}
-        running = (unit for unit in _present(state) if not kept.intersection(run.window.attempt for run in unit.runs))
+        running = (
+            unit for unit in self._present(state) if not kept.intersection(run.window.attempt for run in unit.runs)
+        )
         unit = next((unit for unit in running if self._holds(unit)), None) or self._found(state)
         if unit is None:
             return False
@@ -121,9 +123,7 @@ class Draft:
         units = self._units[state.job.key]
         if len(units) <= self.least[state.job.key]:
             return False
-        unit = units.pop()
-        self._give(unit)
-        self._gpus += _gpus(unit)
+        self._give(units.pop())
         return True
 
     def stopped(self) -> Iterator[tuple[JobState, Run]]:
@@ -146,14 +146,14 @@ class Draft:
             self._rooms[name] = self._rooms[name] - request
             if not unit.runs:
                 self._unused[name] = self._unused[name] - request
-        self._gpus -= _gpus(unit)
+            self._gpus -= request.gpus
 
     def _give(self, unit: Unit) -> None:
         for name, request in unit.taken:
-            if name in self._rooms:
-                self._rooms[name] = self._rooms[name] + request
-                if not unit.runs:
-                    self._unused[name] = self._unused[name] + request
+            self._rooms[name] = self._rooms[name] + request
+            if not unit.runs:
+                self._unused[name] = self._unused[name] + request
+            self._gpus += request.gpus
 
     def _found(self, state: JobState) -> Unit | None:
         """Room for one new unit of the job, with the parameter servers and the chief that it lacks."""
@@ -165,7 +165,8 @@ class Draft:
         wanted = [job.worker] * job.together + [shape for shape in helpers if shape is not None]
         taken: list[tuple[str, Resources]] = []
         for shape in wanted:
-            hosts = [node.node.name for node in self.cluster.eligible(shape) if not state.avoids(node.node.name, self.now)]
+            eligible = (node.node.name for node in self.cluster.eligible(shape))
+            hosts = [name for name in eligible if not state.avoids(name, self.now)]
             name = self._best(hosts, shape.requests, taken)
             if name is None:
                 return None
@@ -184,15 +185,10 @@ class Draft:
                 best = order if best is None else min(best, order)
         return None if best is None else best[2]
 
-
-def _present(state: JobState) -> Iterator[Unit]:
-    """The job's open windows as units."""
-    runs, request = open_runs(state), state.job.worker.requests
-    groups = ([tuple(runs)] if runs else []) if state.job.rigid else [(run,) for run in runs]
-    for group in groups:
-        taken = tuple((run.home.node, request) for run in group if run.home.node is not None)
-        yield Unit(len(group), group, taken)
-
-
-def _gpus(unit: Unit) -> int:
-    return sum(request.gpus for _, request in unit.taken)
+    def _present(self, state: JobState) -> Iterator[Unit]:
+        """The job's open windows as units; one whose node is gone takes nothing, and goes on until its end is told."""
+        runs, request = open_runs(state), state.job.worker.requests
+        groups = ([tuple(runs)] if runs else []) if state.job.rigid else [(run,) for run in runs]
+        for group in groups:
+            nodes = (run.home.node or "" for run in group)
+            yield Unit(len(group), group, tuple((name, request) for name in nodes if name in self._rooms))

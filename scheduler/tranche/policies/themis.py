@@ -4,7 +4,7 @@ Source: reconstructed [R] after Mahajan et al., Themis, NSDI 2020, recalled and 
 ``ρ = (elapsed + remaining at the present share) / duration alone``; what is free goes to the greatest ρ, and workers
 hold a GPU for a lease. [I] the lease, 20 minutes from the start of a worker's window, after which it may be stopped for
 a job with a greater ρ; a job without workers is taken to have one, or all of its gang; alone, it would have its most
-workers; ρ counts in steps of 5 %, so that a waiting job is ranked anew a number of times that grows with the logarithm
+workers; ρ counts in steps of 10 %, so that a waiting job is ranked anew a number of times that grows with the logarithm
 of its wait, and in a step by arrival. Themis' auctions, in which jobs may hide what they know, are not here.
 """
 
@@ -17,14 +17,14 @@ from tranche.policies.jobs import JobState
 from tranche.policies.runs import Run
 from tranche.policies.states import ClusterState
 
-STEP = 1.05
+STEP = 1.1
 """Ranks count ρ in powers of this."""
 NEARLY = 1e-6
 """Of a step, or of a second: a timer may fire this much too early by rounding."""
 SHORTEST_STEP_SECONDS = 1.0
 """Between two looks at a waiting job at least."""
-MOST = 1000
-"""Steps at most, in either direction."""
+MOST = 100
+"""Steps at most: a factor of 13,780."""
 
 
 @dataclass(frozen=True, slots=True)
