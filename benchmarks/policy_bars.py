@@ -1,6 +1,6 @@
-"""The default policy against its bars: ratios of job completion times (JCT) in the paper's setting and beside it.
+"""The default policy against its bars: ratios of job completion times (JCT) on the preset jsac-edge and beside it.
 
-``python benchmarks/policy_bars.py`` draws jobs of the paper's setting, which arrive as those of three logs do,
+``python benchmarks/policy_bars.py`` draws jobs in the ranges of JSAC'22, which arrive as those of three logs do,
 simulates every policy on the same jobs, and forms each ratio within one log, load and seed. It prints the mean over
 them (the largest, where a row says so), the smallest and the largest, and the ``tranche`` commands that reproduce the
 row. Exit status 1 if a bar of ranges.toml is missed. ``--only TEXT`` takes the rows whose names contain it, ``--quick``

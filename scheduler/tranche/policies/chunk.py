@@ -1,8 +1,8 @@
 """The production policy: the job with the least work left first, chunks where their data are, copied ahead of need.
 
-Source: ours [I], from the study of ../shared/design (policy-study.md): the order of SRPT over jobs, because a job's
-last chunk decides its completion; late binding: a chunk is bound to a slot only when it starts, at whatever site has a
-copy of its data (`tranche.planner.transfers`); cost-aware preemption: a running worker is stopped only if
+Source: ours [I] (decision 17): the order of SRPT over jobs, because a job's last chunk decides its completion; late
+binding: a chunk is bound to a slot only when it starts, at whatever site has a copy of its data
+(`tranche.planner.transfers`); cost-aware preemption: a running worker is stopped only if
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. What is left is believed, not known: see
@@ -36,7 +36,7 @@ class Chunk(QueuePolicy):
 
     name: ClassVar[str] = "chunk"
     source: ClassVar[str] = (
-        "ours: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
+        "ours [I]: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
     )
     preemptive: ClassVar[bool] = True
     sited: ClassVar[bool] = True

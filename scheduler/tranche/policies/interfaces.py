@@ -37,7 +37,7 @@ class Policy(ABC):
 
     name: ClassVar[str]
     source: ClassVar[str]
-    """Publication and section."""
+    """Publication, and how far the policy is that of its authors: ours [I], reconstructed [R], else as printed."""
     preemptive: ClassVar[bool] = False
     plans_gangs: ClassVar[bool] = True
     learns: ClassVar[bool] = False
