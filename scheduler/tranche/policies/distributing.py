@@ -1,8 +1,9 @@
 """What the policies share that distribute all workers anew at each arrival and completion.
 
-Ours [I]: they also distribute anew when nodes change, and when a job has fewer chunks left than workers. Where a site
-is unlimited, nothing is scarce: every job may have all its workers. What the distribution leaves unused goes to those
-whom it leaves out, one worker each, so that nothing is idle while somebody could use it.
+Ours [I]: they also distribute anew when nodes change, and when a job has fewer chunks left than workers. Only workers
+on nodes are distributed: at an unlimited site nothing is scarce, and what completes there sooner starts there, as under
+every policy. What the distribution leaves unused goes to jobs that it leaves out, one worker each, so that no GPU is
+idle while a job could use it.
 """
 
 from abc import abstractmethod
@@ -11,13 +12,13 @@ from math import inf
 from typing import ClassVar
 
 from tranche.policies.drafts import Draft
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class DistributingPolicy(QueuePolicy):
+class DistributingPolicy(PooledPolicy):
     """Jobs get the workers that the last distribution gave them; those left out rank behind all others."""
 
     preemptive: ClassVar[bool] = True

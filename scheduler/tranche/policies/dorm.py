@@ -15,7 +15,8 @@ from math import ceil, inf
 from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
-from tranche.policies.drafts import Draft, open_runs
+from tranche.policies.drafts import Draft, node_runs
+from tranche.policies.interfaces import PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -39,6 +40,7 @@ class Dorm(DistributingPolicy):
     """Part of the running jobs whose number of workers may change at a time."""
 
     def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
         if not (self.slack >= 0 and self.changes >= 0):
             raise ValueError("dorm needs slack ≥ 0 and changes ≥ 0")
 
@@ -52,7 +54,7 @@ class Dorm(DistributingPolicy):
         return second.draft if second.unfairness() < first.unfairness() - NEARLY else first.draft
 
     def _attempt(self, draft: Draft, fair: dict[str, int], *, limited: bool) -> "Attempt":
-        running = {state.job.key: len(open_runs(state)) for state in draft.jobs if open_runs(state)}
+        running = {state.job.key: len(node_runs(state)) for state in draft.jobs if node_runs(state)}
         budget = ceil(self.changes * len(running) - NEARLY) if limited else inf
         attempt = Attempt(draft, fair, running, budget)
         attempt.most_unfair = self.slack * sum(fair[s.job.key] * draft.dominant(s) for s in draft.jobs)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tranche.model import Resources
 from tranche.policies.jobs import JobState
+from tranche.policies.nodes import NodeState
 from tranche.policies.runs import Run
 from tranche.policies.states import ClusterState
 
@@ -30,23 +31,29 @@ def competitors(cluster: ClusterState, now: float) -> list[JobState]:
     found = [
         state
         for state in cluster.jobs.values()
-        if state.active and (open_runs(state) or not (state.held_until > now or state.leaving))
+        if state.active and (node_runs(state) or not (state.held_until > now or state.leaving))
     ]
     return sorted(found, key=lambda state: state.arrival)
 
 
-def open_runs(state: JobState) -> list[Run]:
-    """The job's windows that are not told to stop, the oldest first."""
-    return [run for _, run in sorted(state.runs.items()) if not run.closing]
+def node_runs(state: JobState) -> list[Run]:
+    """The job's windows on nodes that are not told to stop, the oldest first."""
+    return [run for _, run in sorted(state.runs.items()) if not run.closing and run.home.node is not None]
+
+
+def cloud_workers(state: JobState) -> int:
+    """How many windows the job has at unlimited sites."""
+    return sum(run.home.node is None for run in state.runs.values())
 
 
 def most_units(state: JobState) -> int:
-    """How many workers could train chunks of the job now; 1 for a gang."""
+    """How many workers on nodes could train chunks of the job now; for a gang 1, or 0 if it trains in the cloud."""
+    elsewhere = cloud_workers(state)
     if state.job.rigid:
-        return 1
-    runs = open_runs(state)
-    waiting = state.job.chunks - len(state.done) - sum(len(run.window.chunks) for run in runs)
-    return min(state.job.max_workers, len(runs) + max(0, waiting))
+        return 0 if elsewhere or state.cloud else 1
+    covered = sum(len(run.window.chunks) for run in state.runs.values() if not run.closing)
+    waiting = state.job.chunks - len(state.done) - covered - len(state.cloud)
+    return max(0, min(state.job.max_workers - elsewhere, len(node_runs(state)) + max(0, waiting)))
 
 
 class Draft:
@@ -130,7 +137,7 @@ class Draft:
         """Windows that have no place on paper."""
         for state in self.jobs:
             kept = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}
-            for run in open_runs(state):
+            for run in node_runs(state):
                 if run.window.attempt not in kept:
                     yield state, run
 
@@ -165,13 +172,16 @@ class Draft:
         wanted = [job.worker] * job.together + [shape for shape in helpers if shape is not None]
         taken: list[tuple[str, Resources]] = []
         for shape in wanted:
-            eligible = (node.node.name for node in self.cluster.eligible(shape))
-            hosts = [name for name in eligible if not state.avoids(name, self.now)]
+            hosts = [node.node.name for node in self.cluster.eligible(shape) if self._serves(node, state)]
             name = self._best(hosts, shape.requests, taken)
             if name is None:
                 return None
             taken.append((name, shape.requests))
         return Unit(job.together, (), tuple(taken))
+
+    def _serves(self, node: NodeState, state: JobState) -> bool:
+        """Whether a pod of the job may start there now: it was not refused, and data are there."""
+        return not state.avoids(node.node.name, self.now) and state.can_start_at(node.node.site, self.now)
 
     def _best(self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]]) -> str | None:
         used: dict[str, Resources] = {}
@@ -187,7 +197,7 @@ class Draft:
 
     def _present(self, state: JobState) -> Iterator[Unit]:
         """The job's open windows as units; one whose node is gone takes nothing, and goes on until its end is told."""
-        runs, request = open_runs(state), state.job.worker.requests
+        runs, request = node_runs(state), state.job.worker.requests
         groups = ([tuple(runs)] if runs else []) if state.job.rigid else [(run,) for run in runs]
         for group in groups:
             nodes = (run.home.node or "" for run in group)

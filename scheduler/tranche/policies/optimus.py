@@ -14,7 +14,8 @@ from math import isfinite
 from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
-from tranche.policies.drafts import Draft
+from tranche.policies.drafts import Draft, cloud_workers
+from tranche.policies.interfaces import PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -33,6 +34,7 @@ class Optimus(DistributingPolicy):
     """How much each worker slows the others down at the parameter servers: f(n) = n/(1 + contention · n)."""
 
     def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
         if not (self.contention >= 0 and isfinite(self.contention)):
             raise ValueError("optimus needs contention ≥ 0")
 
@@ -64,5 +66,5 @@ class Optimus(DistributingPolicy):
         return draft
 
     def _order(self, draft: Draft, state: JobState) -> float:
-        gain = self.gain(max(0.0, state.worker_seconds(draft.now)), draft.units(state))
+        gain = self.gain(max(0.0, state.worker_seconds(draft.now)), draft.units(state) + cloud_workers(state))
         return -gain / max(draft.dominant(state), 1e-12)

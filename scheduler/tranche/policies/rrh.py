@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft
+from tranche.policies.interfaces import PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 from tranche.policies.utilities import utility_of
@@ -36,16 +37,18 @@ class Rrh(DistributingPolicy):
     """A job is admitted if its utility less its cost is above this."""
 
     def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
         if not isfinite(self.threshold):
             raise ValueError("rrh needs a finite threshold")
 
     def distribute(self, cluster: ClusterState, now: float) -> Draft:
         """All workers of one job after the other, as far as there is room."""
         draft = Draft(cluster, now)
-        worth = payoffs(draft.jobs, draft.capacity.gpus, now)
+        on_nodes = [state for state in draft.jobs if draft.most[state.job.key]]
+        worth = payoffs(on_nodes, draft.capacity.gpus, now)
 
         def order(state: JobState) -> tuple[bool, float, tuple[float, int, str]]:
-            payoff = worth[state.job.key]
+            payoff = worth.get(state.job.key, 0.0)
             admitted = payoff > self.threshold or bool(state.runs) or state.attained_seconds > 0
             return (not admitted, -payoff / state.job_gpus, state.arrival)
 

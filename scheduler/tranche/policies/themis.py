@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import floor, inf, isfinite, log
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.runs import Run
 from tranche.policies.states import ClusterState
@@ -28,7 +28,7 @@ MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Themis(QueuePolicy):
+class Themis(PooledPolicy):
     """Greatest ratio of completion time to that alone first; running workers are safe for a lease."""
 
     name: ClassVar[str] = "themis"
@@ -42,6 +42,7 @@ class Themis(QueuePolicy):
     """Seconds for which a worker is not stopped for another job."""
 
     def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
         if not (self.lease >= 0 and isfinite(self.lease)):
             raise ValueError("themis needs lease ≥ 0")
 

@@ -11,11 +11,11 @@ from tranche.model import Node, PodShape, Resources, Site
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged, WorkerEnded
 from tranche.policies import ClusterState, get_policy
 from tranche.policies.dorm import Dorm, fair_units
-from tranche.policies.drafts import Draft, open_runs
+from tranche.policies.drafts import Draft, node_runs
 
 
 def workers(made: Planner, names: str) -> list[int]:
-    return [len(open_runs(made.cluster.jobs[f"default/{name}"])) for name in names]
+    return [len(node_runs(made.cluster.jobs[f"default/{name}"])) for name in names]
 
 
 class Watched(Dorm):
@@ -25,7 +25,7 @@ class Watched(Dorm):
         draft = super().distribute(cluster, now)
         fair = fair_units(Draft(cluster, now))
         limited = self._attempt(Draft(cluster, now), fair, limited=True)
-        running = {state.job.key: len(open_runs(state)) for state in draft.jobs if open_runs(state)}
+        running = {state.job.key: len(node_runs(state)) for state in draft.jobs if node_runs(state)}
         most = ceil(0.2 * len(running) - 1e-9)
         assert len(limited.changed()) <= most
         kept = {state.job.key: draft.units(state) for state in draft.jobs}
