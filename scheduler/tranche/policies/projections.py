@@ -119,4 +119,4 @@ def planned_window(node: NodeState | None, entry: Entry, now: float) -> Interval
 
 def _is_wide(node: NodeState) -> bool:
     """Whether a chunk holds several slots, so that these have to be played together."""
-    return any([len(entry.home.slots) > 1 for queue in node.queues for entry in queue])
+    return any(len(entry.home.slots) > 1 for queue in node.queues for entry in queue)
