@@ -65,7 +65,22 @@ def plan_text(job: JobDetail) -> str:
     rows = [_row(role, one) for role, one in [*helpers, *(("worker", one) for one in job.windows)]]
     if rows:
         text += "\n" + columns(["ROLE", "INDEX", "ATTEMPT", "STATE", "SITE", "NODE", "CHUNKS", "START", "END"], rows)
-    return text
+    return text + sites_text(job.sites)
+
+
+def sites_text(sites: Sequence[dict[str, Any]]) -> str:
+    """What a job has used at each site; "" if nothing, or if nobody has counted it."""
+    rows = [
+        [
+            one["site"],
+            f"{one.get('gpuSeconds', 0) / 3600:,.2f}",
+            str(one.get("chunks", 0)),
+            f"{one.get('copiedBytes', 0) / 1e9:,.2f}",
+            f"{one.get('inVainBytes', 0) / 1e9:,.2f}",
+        ]
+        for one in sites
+    ]
+    return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "IN VAIN GB"], rows) if rows else ""
 
 
 def chunks_text(plan: ChunkPlan) -> str:
@@ -113,7 +128,7 @@ def attempts_text(history: History) -> str:
     if not history.attempts:
         return f"TrainingJob {history.name} has had no pod yet\n"
     heads = ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
-    text = columns(heads, map(_attempt, history.attempts))
+    text = columns(heads, map(_attempt, history.attempts)) + sites_text(history.sites)
     for one in history.attempts:
         if one.log:
             text += f"\nlog of {one.pod}:\n" + "".join(f"  {line}\n" for line in one.log)

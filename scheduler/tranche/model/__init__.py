@@ -16,6 +16,7 @@ from tranche.model.plans import (
     JobProgress,
     PlannedServer,
     PlannedStaging,
+    SiteProgress,
     Window,
     WindowState,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "Requirement",
     "Resources",
     "Site",
+    "SiteProgress",
     "Taint",
     "Tier",
     "Timings",

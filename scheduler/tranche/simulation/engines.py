@@ -37,6 +37,7 @@ from tranche.policies import JobState, Policy
 from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.chunk_records import ChunkRecords, Stretch, stretches
 from tranche.simulation.results import JobResult, Occupation, SimulationResult
+from tranche.simulation.site_use import job_use, site_uses
 from tranche.simulation.uploads import TrueUploads
 
 BatchSeconds = Callable[[Job, Window], float]
@@ -149,6 +150,7 @@ class Simulation:
             tuple(self.load.whole()),
             tuple(self.occupations),
             self.events,
+            site_uses(self.planner.cluster),
             self.chunks.result(self.planner, self.now) if self.record else {},
         )
 
@@ -341,7 +343,8 @@ class Simulation:
             self._fastest = fastest_speed([node.node for node in self.planner.cluster.nodes.values()])
         del self._accounts[key]
         self._waiting -= 1
-        self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest)))
+        use = job_use(self.planner.cluster, state)
+        self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest), use))
         if self.on_completion is not None:
             self.on_completion(len(self.completed))
         if self.forget_finished:

@@ -274,6 +274,27 @@ def test_jobs_of_the_papers_setting_are_drawn_from_the_seed(log: Path) -> None:
     assert one["average_jct_seconds"] != other["average_jct_seconds"]
 
 
+TWO_SITES = """
+sites:
+- {name: edge, nodes: [{count: 1, gpus: 1}]}
+- {name: cloud, tier: Cloud, unlimited: true}
+"""
+
+
+def test_sites_are_in_the_table_and_in_json(log: Path, tmp_path: Path) -> None:
+    cluster = written(tmp_path, TWO_SITES, "two.yaml")
+    words = (log, "--cluster", cluster, "--policy", "chunk-faithful", "--mode", "elastic")
+    found = answered(*words)
+    assert [(one["site"], one["unlimited"]) for one in found["sites"]] == [("cloud", True), ("edge", False)]
+    held = sum(one["gpu_seconds"] for one in found["sites"])
+    assert held == pytest.approx(found["gpu_seconds"])
+    assert found["cloud_gpu_seconds"] == pytest.approx(found["sites"][0]["gpu_seconds"])
+    table = run(*words).stdout
+    assert "Use of sites" in table
+    assert "Cloud, unlimited" in table
+    assert "sites" not in run(*words, "--format", "csv").stdout.splitlines()[0].split(",")
+
+
 def test_a_clusters_history_is_recognised_by_its_content() -> None:
     assert "team-b/smallest" in refused(HISTORY, "--gpus", 16)
     found = answered(HISTORY, "--gpus", 16, "--policy", "fifo", "--on-error", "skip")

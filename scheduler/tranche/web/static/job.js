@@ -38,6 +38,13 @@ const attempts = [
   { name: "How it ended", cell: (a) => a.reason },
   { name: "Exit code", cell: (a) => (a.exitCode === undefined ? "–" : String(a.exitCode)) },
 ];
+const sites = [
+  { name: "Site", cell: (s) => s.site || "all nodes" },
+  { name: "GPU-hours", cell: (s) => round((s.gpuSeconds ?? 0) / 3600) },
+  { name: "Chunks completed", cell: (s) => String(s.chunks ?? 0) },
+  { name: "Copied, GB", cell: (s) => round((s.copiedBytes ?? 0) / 1e9) },
+  { name: "Copied in vain, GB", cell: (s) => round((s.inVainBytes ?? 0) / 1e9) },
+];
 const conditions = [
   { name: "Condition", cell: (c) => c.type },
   { name: "Status", cell: (c) => c.status },
@@ -64,7 +71,7 @@ export class Job {
     this.cells = el("ol", { class: "cells", "aria-hidden": "true" });
     this.cellsText = el("p", { class: "quiet" });
     this.chunks = section("Chunks", this.cells, this.cellsText);
-    this.parts = Object.entries({ Windows: windows, "Plan of each chunk": chunkWindows, "Servers and chief": servers, "Ended pods": attempts, Conditions: conditions, Events: events })
+    this.parts = Object.entries({ Windows: windows, "Plan of each chunk": chunkWindows, "Servers and chief": servers, "Ended pods": attempts, "Use of sites": sites, Conditions: conditions, Events: events })
       .map(([name_, columns]) => new Part(name_, columns));
     this.body = el("div", {}, this.why, el("p", { class: "progress" }, this.bar, this.trained), this.facts, this.chunks, this.parts.map((part) => part.element));
     this.element = el("article", { class: "job" },
@@ -93,12 +100,13 @@ export class Job {
     this.drawChunks(job);
     const helpers = job.parameterServers.map((server) => ({ ...server, role: `parameter server ${server.index}` }))
       .concat(job.chief ? [{ ...job.chief, role: "chief" }] : []);
-    const [open, planned, support, ended, states, noted] = this.parts;
+    const [open, planned, support, ended, used, states, noted] = this.parts;
     open.draw(job.windows, (w) => `${w.index}/${w.attempt}`, "none now");
     const over = job.phase === "Succeeded" || job.phase === "Failed";
     planned.draw(over ? [] : this.plan.chunks, (c) => String(c.chunk), over ? "" : this.plan.note, this.plan.total);
     support.draw(helpers, (s) => `${s.role}/${s.attempt}`);
     ended.draw([...job.attempts].reverse(), (a) => `${a.index}/${a.attempt}`, "none yet");
+    used.draw(job.sites ?? [], (s) => s.site);
     states.draw(job.conditions, (c) => c.type);
     noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none lately");
   }
