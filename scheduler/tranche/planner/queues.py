@@ -401,7 +401,7 @@ class JobQueue:
 
 
 def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
-    """Where chunks of the job wait: sites by name if the policy is sited, else "" for all nodes; unlimited sites last."""
+    """Sites where chunks of the job wait, unlimited ones last; "" stands for all nodes if the policy is not sited."""
     if sited and not state.job.rigid:
         clouds = state.clouds(now)
         return (*(site for site in state.waiting_by_site(now) if site not in clouds), *clouds)

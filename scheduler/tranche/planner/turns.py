@@ -140,7 +140,7 @@ def _has_own_obstacle(state: JobState, now: float) -> bool:
 
 
 def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
-    """Whether a waiting head of a strict queue keeps those behind it from nodes: it could run, and its data are there."""
+    """Whether a waiting head of a strict queue blocks the nodes: it could run there, and its data have arrived."""
     sites = cluster.hosts(state).by_site
     return any(state.can_start_at(site, now) for site in sites) and could_run_on_nodes(cluster, state)
 

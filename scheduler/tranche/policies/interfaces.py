@@ -172,6 +172,8 @@ class PooledPolicy(QueuePolicy):
     """
 
     uploads: str = "ahead"
+    """`ahead`: data are uploaded to every site from a job's arrival on, and no GPU is held meanwhile. `held`: a worker
+    fetches its data after its start."""
 
     def __post_init__(self) -> None:
         if self.uploads not in ("ahead", "held"):

@@ -10,6 +10,7 @@ from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
 from tranche.policies.hosts import Hosts
 from tranche.policies.runs import Entry, Pace, Run
 from tranche.policies.servers import Server
+from tranche.policies.site_uses import JobUse
 from tranche.policies.stagings import Staging
 
 MOMENT_SECONDS = 1e-5
@@ -63,6 +64,8 @@ class JobState:
     """ζ = 1: all workers and the parameter servers are together in the cloud."""
     attempts: int = 0
     attained_seconds: float = 0.0
+    use: JobUse = field(default_factory=JobUse)
+    """What it has used at each site."""
     preemptions: int = 0
     failures: int = 0
     lost_batches: float = 0.0
