@@ -52,6 +52,18 @@ def test_cloud_never_makes_the_average_jct_longer(policy: str) -> None:
     assert both.average_jct_seconds < alone.average_jct_seconds
 
 
+@pytest.mark.parametrize("policy", [*BASELINES, "fifo", "fifo-skip", "first-fit", "drf"])
+def test_chunk_bound_for_the_cloud_starts_while_nodes_are_full(policy: str) -> None:
+    jobs = [
+        job(f"j{i}", 20.0 * i, chunks=1 + i * 3 % 7, seconds=20.0 + 31 * i % 90, max_workers=1 + i % 4)
+        for i in range(25)
+    ]
+    jobs += [gang(f"gang{i}", 35.0 * i, members=2 + i % 2) for i in range(6)]
+    nodes = (node("n0", gpus=2), node("n1", gpus=1))
+    result = run(Scenario(tuple(jobs), nodes, (EDGE, CLOUD), policy=policy))
+    assert not result.unfinished
+
+
 @pytest.mark.parametrize("policy", BASELINES)
 def test_data_are_awaited_without_holding_a_gpu(policy: str) -> None:
     near, far = Site("edge-a", links={"edge-b": Link(8e6)}), Site("edge-b", links={"edge-a": Link(8e6)})
