@@ -175,7 +175,7 @@ _OPTIONS = (
         help="With --preset or --cluster: draw the jobs from the seed, arriving as this log's do.",
     ),
     click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: how many to draw [default: 400]."),
-    click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × the paper's."),
+    click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × 27, 60 or 115."),
     *_SETTING_CLICKS,
     click.option("--mode", type=click.Choice(["gang", "elastic"]), help="Of the log's jobs [default: gang]."),
     click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Of the log's columns."),

@@ -105,10 +105,12 @@ class Decision:
 
     def _next(self) -> Candidate | None:
         """The first candidate that is still one, with today's rank."""
-        while self.heap and "" not in self.full:
+        clouds = self.planner.cluster.clouds
+        while self.heap and ("" not in self.full or clouds):
             candidate = heappop(self.heap)
             one = candidate[3]
-            if one.site in self.full or not self._has_chance(one):
+            nodes_full = "" in self.full and one.site not in clouds
+            if nodes_full or one.site in self.full or not self._has_chance(one):
                 continue
             today = self.queue.candidate(one, candidate[2], self.now)
             if today is None:
