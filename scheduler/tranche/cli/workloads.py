@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from tranche.cli.errors import InputError, input_errors
-from tranche.cli.numbers import SECONDS, SHARE, SIGMA, SIZE, Finite
+from tranche.cli.numbers import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
 from tranche.simulation.jsac_options import (
     CLUSTER_OPTIONS,
     LARGEST_SCALE,
@@ -73,6 +73,7 @@ class WorkloadOptions:
     speed_sigma: float
     link_sigma: float
     unsized: float
+    speed_factor: float
 
     def given(self) -> tuple[str, ...]:
         """Names of the options of the presets after JSAC'22 that were given."""
@@ -214,6 +215,13 @@ _OPTIONS = (
     click.option(
         "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs whose duration nobody tells."
     ),
+    click.option(
+        "--speed-factor",
+        default=1.0,
+        show_default=True,
+        type=FACTOR,
+        help="1 + ε: workers at all sites are so many times as fast; arrivals and uploads stay.",
+    ),
 )
 
 
@@ -239,6 +247,7 @@ def setting(options: WorkloadOptions) -> Setting:
         estimate_sigma=options.estimate_sigma,
         link_sigma=options.link_sigma,
         unsized=options.unsized,
+        speed_factor=options.speed_factor,
     )
     source = options.trace or options.arrivals
     return Setting(recipe, str(source), cluster_name, mode, load, _text(options), skipped)

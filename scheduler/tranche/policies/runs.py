@@ -33,7 +33,14 @@ class Entry:
     chunk: int
     home: Home
     ready_at: float
+    """t0: when its data are there, in seconds on the planner's clock."""
     batch_seconds: float
+    cost: float | None = None
+    """Q at dispatch, in seconds; None if no dispatch rule chose the home, as after a restart of the planner."""
+    planned_start: float | None = None
+    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
+    planned_end: float | None = None
+    """When it was to be done, as planned at dispatch; later arrivals may shift or split the window."""
 
     def remaining_seconds(self, now: float) -> float:
         """p̂: the rest of the chunk at its home, in seconds."""
@@ -66,6 +73,8 @@ class Run:
     """Its worker has asked for more chunks and was told to exit."""
     adopted: bool = False
     """An earlier planner opened it, so nobody knows when."""
+    held_from: float = 0.0
+    """When it was opened as far as the plan of that planner says; 0: it says nothing."""
     closed: float | None = None
     """When it was told to stop."""
     left: float | None = None

@@ -219,6 +219,8 @@ class Recipe:
     estimate_sigma: float = 0.0
     link_sigma: float = 0.0
     unsized: float = 0.0
+    speed_factor: float = 1.0
+    """1 + ε of speed augmentation: each chunk takes its time over this, arrivals and uploads stay (`at_speed`)."""
 
     @property
     def draws(self) -> bool:
@@ -246,7 +248,7 @@ class Recipe:
         """
         cluster = self.cluster.spec(seed)
         return Scenario(
-            jobs=tuple(self.workload.jobs(cluster, seed, load)),
+            jobs=tuple(at_speed(job, self.speed_factor) for job in self.workload.jobs(cluster, seed, load)),
             nodes=cluster.nodes,
             sites=cluster.sites,
             policy=policy,
@@ -260,6 +262,17 @@ class Recipe:
             failures=cluster.failures,
             record=record,
         )
+
+
+def at_speed(job: Job, factor: float) -> Job:
+    """The job as it is on workers, of nodes and unlimited sites, that are so many times as fast.
+
+    In the model of JSAC'22 a worker of speed 1 + ε takes 1/(1 + ε) of the processing time, which includes what it
+    exchanges with the parameter server: so computation and gradients shrink alike. Data to upload do not.
+    """
+    if factor == 1:
+        return job
+    return replace(job, step_seconds=job.step_seconds / factor, gradient_bits=job.gradient_bits / factor)
 
 
 def capacity_gpus(cluster: ClusterSpec) -> int:

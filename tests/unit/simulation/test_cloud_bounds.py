@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders import job, node, worker
@@ -82,7 +82,7 @@ drawn_jobs = st.lists(
 
 
 @pytest.mark.parametrize("policy", MOVING)
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=drawn_jobs, from_outside=st.booleans(), cloud=st.booleans(), speed=st.sampled_from([0.5, 1.0, 2.0]))
 def test_no_policy_is_below_the_bound_with_a_cloud(
     policy: str,
@@ -103,7 +103,7 @@ def test_no_policy_is_below_the_bound_with_a_cloud(
     _holds(jobs, nodes, sites, policy)
 
 
-@pytest.mark.parametrize("policy", MOVING)
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful", "fifo", "drf", "least-loaded"])
 @pytest.mark.parametrize("delay", ["outside", "home"])
 @pytest.mark.parametrize("preset", ["jsac-cloud", "jsac-edge"])
 def test_no_policy_is_below_the_bound_in_the_presets(preset: str, delay: Delay, policy: str) -> None:
