@@ -142,11 +142,11 @@ _SETTING_CLICKS = (
         help="Of a jsac preset [default: 3 or 4, drawn].",
     ),
     click.option("--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Of all drawn jobs [default: 20 to 60, drawn]."),
-    click.option("--delay-scale", type=_SCALE, help="Δ of drawn jobs, × the paper's, to edge sites and clouds."),
+    click.option("--delay-scale", type=_SCALE, help="Δ of drawn jobs, × the setting's, to edge sites and clouds."),
     click.option("--edge-delay-scale", type=_SCALE, help="Likewise, to edge sites only."),
     click.option("--cloud-delay-scale", type=_SCALE, help="Likewise, to clouds only."),
-    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="b of drawn jobs, × the paper's."),
-    click.option("--gradient-scale", type=_SCALE, help="q of drawn jobs, × the paper's."),
+    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="b of drawn jobs, × the setting's."),
+    click.option("--gradient-scale", type=_SCALE, help="q of drawn jobs, × the setting's."),
 )
 _SETTING_OPTIONS = (
     "draw",
