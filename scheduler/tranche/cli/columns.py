@@ -5,7 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tranche.client.attempts import Attempt, History
+from tranche.client.chunk_plans import ChunkPlan
 from tranche.client.whatifs import WhatIf
+from tranche.model import format_chunks
+from tranche.web.chunks import Chunk
 from tranche.web.reads import JobDetail, JobSummary
 
 GAP = "   "
@@ -78,6 +81,28 @@ def sites_text(sites: Sequence[dict[str, Any]]) -> str:
         for one in sites
     ]
     return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "IN VAIN GB"], rows) if rows else ""
+
+
+def chunks_text(plan: ChunkPlan) -> str:
+    """A row a chunk; chunks in a row that differ in nothing else are one row, such as ``0-11``."""
+    if not plan.chunks:
+        return f"nothing is planned for the chunks of TrainingJob {plan.name}: kubectl tranche why {plan.name}\n"
+    costed = any(one.q is not None for one in plan.chunks)
+    heads = ["CHUNK", "STATE", "SITE", "NODE", "SLOT", "START", "END", *(["Q"] if costed else [])]
+    rows: list[tuple[list[int], list[str]]] = []
+    for one in plan.chunks:
+        cells = _chunk(one, costed=costed)
+        if rows and rows[-1][1] == cells:
+            rows[-1][0].append(one.chunk)
+        else:
+            rows.append(([one.chunk], cells))
+    return columns(heads, [[format_chunks(numbers), *cells] for numbers, cells in rows])
+
+
+def _chunk(one: Chunk, *, costed: bool) -> list[str]:
+    slots = ",".join(map(str, one.slots))
+    cost = [f"{one.q:.6g} s" if one.q is not None else ""] if costed else []
+    return [one.state, one.site, one.node, slots, moment(one.start), moment(one.end), *cost]
 
 
 def whatif_text(told: WhatIf) -> str:

@@ -4,10 +4,11 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 (live) or since the start of the trace (simulated).
 """
 
+from tranche.model.chunk_windows import ChunkState, ChunkWindow, ExecutedWindow
 from tranche.model.chunksets import format_chunks, parse_chunks
 from tranche.model.clusters import Link, Node, Resources, Site, Tier
 from tranche.model.constraints import Constraints, Requirement, Taint, Toleration
-from tranche.model.jobs import UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
+from tranche.model.jobs import OUTSIDE, UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
 from tranche.model.plans import (
     AttemptRecord,
     Checkpoint,
@@ -24,12 +25,16 @@ from tranche.model.reports import Allotment, ChunkRequest, Report, Timings
 from tranche.model.sentences import until, without_moments
 
 __all__ = [
+    "OUTSIDE",
     "UNKNOWN_DURATION_SECONDS",
     "Allotment",
     "AttemptRecord",
     "Checkpoint",
     "ChunkRequest",
+    "ChunkState",
+    "ChunkWindow",
     "Constraints",
+    "ExecutedWindow",
     "Job",
     "JobPlan",
     "JobProgress",

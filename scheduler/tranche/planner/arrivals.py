@@ -9,6 +9,7 @@ from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
 from tranche.planner import changes, ledgers, lessons, releases, site_uses, stagings
 from tranche.policies import ARRIVED, BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
+from tranche.policies.projections import planned_window
 
 if TYPE_CHECKING:
     from tranche.planner.events import JobSubmitted
@@ -98,6 +99,8 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
                 state.data_sites[chunk] = site
             else:
                 state.copy(chunk, site, ARRIVED)
+                if planner.cluster.is_unlimited(site):
+                    state.burst_sites.add(site)
     if state.job.staged:
         stagings.restore(planner, state, plan.staging, now)
 
@@ -149,8 +152,10 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
             ready_at = planner.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             if not known:
                 site_uses.copied(planner.cluster, state, (placed.chunk,), placed.home.site)
-            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds)
+            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost)
             planner.cluster.bind(entry)
+            node = planner.cluster.nodes.get(placed.home.node or "")
+            entry.planned_start, entry.planned_end = planned_window(node, entry, now)
             planner.cluster.dispatched += 1
             state.data_sites[placed.chunk] = placed.home.site
             if placed.home.node is not None:
@@ -165,7 +170,6 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
 
 def _site_serves(planner: Planner, state: JobState, site: str) -> bool:
     """Whether the site can still take workers of the job."""
-    known = planner.cluster.sites.get(site)
-    if known is not None and known.unlimited:
+    if planner.cluster.is_unlimited(site):
         return True
     return any(node.node.site == site for node in planner.cluster.eligible(state.job.worker))

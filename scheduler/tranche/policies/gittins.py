@@ -1,6 +1,6 @@
 """Tiresias-G: the discretised two-dimensional Gittins index, from the service that completed jobs needed.
 
-Source: Gu et al., Tiresias, NSDI 2019, section 3.2: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
+Source: Gu et al., Tiresias, NSDI 2019: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
 the service (GPUs × time) of a job, from history; largest first [P]. [I] the index is computed at geometric levels of
 attained service, with Δ from one level to a later one, and history is that of this cluster so far: until ten jobs have
 completed all jobs rank alike. The planner gathers the history anew from completed TrainingJobs after a restart.
@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
 from tranche.policies.states import ClusterState
@@ -29,7 +29,7 @@ LIMITS = (0.0, *(FIRST * 2 ** (level / 2) for level in range(LEVELS)))
 
 
 @dataclass(frozen=True, slots=True)
-class Gittins(QueuePolicy):
+class Gittins(PooledPolicy):
     """Largest Gittins index first, by levels of attained GPU-seconds."""
 
     name: ClassVar[str] = "gittins"

@@ -7,9 +7,10 @@ from math import inf
 from typing import ClassVar
 
 from tranche.policies.choices import choose
+from tranche.policies.drafts import Draft
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key
+from tranche.policies.runs import Home, Key, Run
 from tranche.policies.states import ClusterState
 
 Rank = tuple[float, float]
@@ -28,7 +29,8 @@ class Placement:
     ready_at: float
     batch_seconds: float
     cost: float
-    """Q: the increase of Σ (1/D_j)(C_jd − r_j) that the rule expects, in seconds."""
+    """Q of equation (5) of JSAC'22 under `chunk-faithful`: the increase of Σ (w_j/D_j)(C_jd − r_j) that the rule
+    expects, in seconds; else the chunk's expected flow time over D_j."""
 
 
 class Policy(ABC):
@@ -36,7 +38,7 @@ class Policy(ABC):
 
     name: ClassVar[str]
     source: ClassVar[str]
-    """Publication and section."""
+    """Publication, and how far the policy is that of its authors: ours [I], reconstructed [R], else as printed."""
     preemptive: ClassVar[bool] = False
     plans_gangs: ClassVar[bool] = True
     learns: ClassVar[bool] = False
@@ -71,6 +73,9 @@ class QueuePolicy(Policy):
     grouped: ClassVar[bool] = False
     """All waiting jobs of a `group` rank alike, and ranks of groups may change with every decision."""
 
+    distributes: ClassVar[bool] = False
+    """It gives every job a number of workers, `distribute`, and these are the most that it may have."""
+
     @abstractmethod
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The job's place in the order of its tier."""
@@ -101,6 +106,30 @@ class QueuePolicy(Policy):
         """
         return -inf
 
+    def holds(self, run: Run, now: float) -> bool:
+        """Whether a window is not to be stopped for another job yet, whatever `preempts_above` says of its job."""
+        return False
+
+    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+        """How many workers every job is to have from now on and which windows go on, if the policy `distributes`."""
+        return Draft(cluster, now)
+
+    def uploads_ahead(self) -> bool:
+        """Whether a job's data are uploaded to every site from its arrival on, and no GPU is held meanwhile.
+
+        For policies that are neither `sited` nor have `free_moves`; else a worker fetches its data after its start.
+        """
+        return False
+
+    @property
+    def fetches_data(self) -> bool:
+        """Whether a worker fetches its data after its start and holds its GPU meanwhile."""
+        return not (self.sited or self.free_moves or self.uploads_ahead())
+
+    def cloud_price(self) -> float:
+        """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
+        return 0.0
+
     def copies_ahead(self) -> int:
         """To how many sites beside their own the data of an arriving job are brought, if the policy is `sited`."""
         return 0
@@ -128,6 +157,28 @@ class QueuePolicy(Policy):
     def revision(self, cluster: ClusterState) -> int:
         """Rises when the ranks of all jobs have to be computed anew."""
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class PooledPolicy(QueuePolicy):
+    """A queue policy that does not plan where data are: all nodes are one pool.
+
+    By constraint (2i) of JSAC'22 no worker is used before a job's data are there. With ``uploads=ahead`` (the default)
+    the data of a job are uploaded to every site from its arrival on, and no GPU is held meanwhile, as under
+    `chunk-faithful`; with ``uploads=held`` a worker fetches its data after its start and holds its GPU.
+    """
+
+    uploads: str = "ahead"
+    """`ahead`: data are uploaded to every site from a job's arrival on, and no GPU is held meanwhile. `held`: a worker
+    fetches its data after its start."""
+
+    def __post_init__(self) -> None:
+        if self.uploads not in ("ahead", "held"):
+            raise ValueError(f"{self.name} knows uploads ahead and held, not {self.uploads!r}")
+
+    def uploads_ahead(self) -> bool:
+        """As the option says."""
+        return self.uploads == "ahead"
 
 
 class BindingPolicy(Policy):

@@ -1,23 +1,23 @@
 """Shortest remaining service first: remaining time × GPUs, preemptive.
 
-Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019, section 3.1 (SRSF).
+Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019 (SRSF).
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Srsf(QueuePolicy):
+class Srsf(PooledPolicy):
     """Least remaining GPU-seconds first; a running job makes way for one with less left."""
 
     name: ClassVar[str] = "srsf"
     source: ClassVar[str] = (
-        "Shortest remaining service (time × GPUs) first, preemptive (Tiresias, NSDI 2019, section 3.1)"
+        "Shortest remaining service (time × GPUs) first, preemptive (Gu et al., Tiresias, NSDI 2019)"
     )
     preemptive: ClassVar[bool] = True
     behind: ClassVar[str] = "which has less work left"

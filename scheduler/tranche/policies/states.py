@@ -12,7 +12,7 @@ from tranche.estimate import (
     Uploads,
     batch_seconds,
     bits_per_second,
-    link_between,
+    upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site, Tier
 from tranche.policies.hosts import FreeNodes, Hosts
@@ -54,6 +54,7 @@ class ClusterState:
     """The epoch that `shares.capacity` is of."""
     _eligible: dict[PodShape, Hosts] = field(default_factory=dict)
     _free: tuple[int, FreeNodes] = field(default_factory=lambda: (-1, FreeNodes(())))
+    _clouds: tuple[dict[str, Site] | None, tuple[str, ...]] = (None, ())
 
     def nodes_changed(self) -> None:
         """Forget what was derived from the nodes."""
@@ -64,7 +65,8 @@ class ClusterState:
     def free(self) -> FreeNodes:
         """Where GPUs are free."""
         if self._free[0] != self.epoch:
-            self._free = (self.epoch, FreeNodes(self.nodes.values()))
+            clouds = set(self.clouds)
+            self._free = (self.epoch, FreeNodes(n for n in self.nodes.values() if n.node.site not in clouds))
         return self._free[1]
 
     def dominant_share(self, tenant: str) -> float:
@@ -81,14 +83,31 @@ class ClusterState:
         return state.hosts[1]
 
     def eligible(self, shape: PodShape) -> Hosts:
-        """Nodes that could take such a pod if they ran nothing of ours, by name."""
+        """Nodes that could take such a pod if they ran nothing of ours, by name.
+
+        Nodes of unlimited sites are left out: windows there name no node, since the next one may not exist yet.
+        """
         if shape not in self._eligible:
-            self._eligible[shape] = Hosts(n for _, n in sorted(self.nodes.items()) if n.objection(shape) is None)
+            clouds = set(self.clouds)
+            nodes = (node for _, node in sorted(self.nodes.items()) if node.node.site not in clouds)
+            self._eligible[shape] = Hosts(node for node in nodes if node.objection(shape) is None)
         return self._eligible[shape]
 
     def unlimited_sites(self) -> Iterator[Site]:
         """Sites where capacity is made on demand, by name."""
-        return (site for _, site in sorted(self.sites.items()) if site.unlimited)
+        return (self.sites[name] for name in self.clouds)
+
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        """Names of the unlimited sites, in order."""
+        if self._clouds[0] is not self.sites:
+            self._clouds = (self.sites, tuple(sorted(name for name, site in self.sites.items() if site.unlimited)))
+        return self._clouds[1]
+
+    def is_unlimited(self, site: str) -> bool:
+        """Whether capacity is made on demand there."""
+        known = self.sites.get(site)
+        return known is not None and known.unlimited
 
     def batch_seconds(
         self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
@@ -105,14 +124,29 @@ class ClusterState:
     ) -> float:
         """The same by specification and links alone.
 
-        Before the parameter server has a place it is assumed beside the data, or beside the worker.
+        Before the parameter server has a place it is assumed beside the data, or beside the worker if no site of the
+        cluster has the data. The site "" stands for the inside of any site.
         """
         host = self.nodes.get(node) if node is not None else None
         speed = host.node.speed if host is not None else 1.0
-        if state.job.servers == 0 or (state.colocated if colocated is None else colocated):
+        if state.job.servers == 0 or (self._is_colocated(state, site) if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
-        there = next((s.planned.site for s in state.servers if not s.planned.is_chief), state.job.data_site or site)
+        placed = (server.planned.site for server in state.servers if not server.planned.is_chief)
+        there = next(placed, state.job.home or site) if site else site
         return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
+
+    def _is_colocated(self, state: JobState, site: str) -> bool:
+        """Whether ζ = 1 for a worker at the site: decided at dispatch by a policy that binds, else as things stand."""
+        if state.colocated or state.entries:
+            return state.colocated
+        servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
+        return self.is_unlimited(site) and state.is_bound_for(site) and all(there == site for there in servers)
+
+    def could_colocate(self, state: JobState, site: str) -> bool:
+        """Whether ζ = 1 if all waiting chunks train at the unlimited site: nothing of the job is elsewhere."""
+        servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
+        runs = (run.home.site for run in state.runs.values())
+        return all(there == site for there in (*servers, *runs))
 
     def exchange_bits_per_second(self, state: JobState, site: str, other: str) -> float:
         """B between a worker of the job and a parameter server, in bit/s."""
@@ -120,7 +154,7 @@ class ClusterState:
 
     def nominal_batch_seconds(self, state: JobState) -> float:
         """1 / n_j where the job's data and parameter servers are, or inside any site if they may be anywhere."""
-        return self.batch_seconds(state, state.job.data_site or "")
+        return self.batch_seconds(state, state.job.home or "")
 
     def transfer_seconds(self, state: JobState, site: str) -> float:
         """Δ_js of one chunk that has the link for itself, in seconds, as measured uploads correct it."""
@@ -131,6 +165,11 @@ class ClusterState:
         """When a chunk of the job that is sent to the site now would be there, behind all that shares the link."""
         path = self._path(state, site)
         return now if path is None else self.uploads.ready(*path, state.job.chunk_bytes, now)
+
+    def copies_ready(self, state: JobState, site: str, count: int, now: float) -> list[float]:
+        """When `count` chunks of the job would be there if they were sent now."""
+        path = self._path(state, site)
+        return [now] * count if path is None else self.uploads.preview(*path, state.job.chunk_bytes, now, count)
 
     def begin_copies(self, state: JobState, site: str, count: int, now: float) -> list[float]:
         """Send so many chunks; returns when each will be there."""
@@ -145,10 +184,8 @@ class ClusterState:
 
     def _path(self, state: JobState, site: str) -> tuple[Ends, Link] | None:
         """The link that the job's data take to the site; None if nothing has to be sent."""
-        here = state.job.data_site or site
-        if here == site or not state.job.chunk_bytes:
-            return None
-        return (here, site), link_between(self.network, self.sites, here, site)
+        link = upload_link(self.network, self.sites, state.job, site)
+        return None if link is None else ((state.job.data_site or site, site), link)
 
     def bind(self, entry: Entry) -> None:
         """Put a chunk into the queues of its home's slots."""

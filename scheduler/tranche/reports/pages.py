@@ -35,6 +35,12 @@ li { overflow-wrap: anywhere; } code, .notes { overflow-wrap: anywhere; }
 @media print { body { max-width: none; } figure { break-inside: avoid; } }
 """
 
+_CHUNKS_KEY = (
+    "<p>In <code>chunks-….csv</code> a row is a window in which a chunk trained, in seconds of the run: its site, node "
+    "and slots, when it started and ended, and how. The planned times and Q are those at dispatch, under policies that "
+    "bind chunks to slots then. A chunk that never trained has one row without times.</p>"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -76,6 +82,7 @@ def page(
         *(_reasons(run) for run in runs if run.result.unfinished),
         "<h2>Files</h2>",
         "<ul>" + "".join(f'<li><a href="{escape(quote(name))}">{escape(name)}</a></li>' for name in files) + "</ul>",
+        _CHUNKS_KEY if any(run.result.chunks for run in runs) else "",
         "</body></html>\n",
     ]
     return "\n".join(part for part in parts if part)

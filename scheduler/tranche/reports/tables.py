@@ -57,6 +57,22 @@ JOB_COLUMNS = (
 )
 """Header of the per-job results."""
 
+CHUNK_COLUMNS = (
+    "job",
+    "chunk",
+    "state",
+    "site",
+    "node",
+    "slots",
+    "planned_start_seconds",
+    "planned_end_seconds",
+    "q_seconds",
+    "start_seconds",
+    "end_seconds",
+    "outcome",
+)
+"""Header of the windows of chunks."""
+
 
 def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
     """The runs as a table for the terminal: durations with units, one row a run; labels are shown as they are."""
@@ -164,6 +180,28 @@ def job_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
         )
     for key, reason in result.unfinished.items():
         yield (key, "", "unfinished", *[""] * (len(JOB_COLUMNS) - 4), reason)
+
+
+def chunk_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
+    """Header and one row a window in which a chunk trained; a chunk that never did has one row without times.
+
+    The planned times and Q are those at dispatch, empty under policies that bind no chunk at arrival. Several slots
+    have spaces between them.
+    """
+    yield CHUNK_COLUMNS
+    for key, chunks in result.chunks.items():
+        for one in chunks:
+            head = (key, one.chunk, str(one.state).lower())
+            told = tuple("" if at is None else at for at in (one.planned_start, one.planned_end, one.cost))
+            if not one.executed:
+                yield (*head, one.site, one.node or "", _slots(one.slots), *told, "", "", "")
+            for run in one.executed:
+                place = (run.site, run.node or "", _slots(run.slots))
+                yield (*head, *place, *told, run.start, run.end, run.outcome)
+
+
+def _slots(slots: Sequence[int]) -> str:
+    return " ".join(map(str, slots))
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:

@@ -10,7 +10,7 @@ from tranche.reports.errors import ReportError
 from tranche.reports.pages import Picture, page
 from tranche.reports.runs import ReportRun
 from tranche.reports.sites import site_rows
-from tranche.reports.tables import csv_text, format_csv, job_rows, runs_json
+from tranche.reports.tables import chunk_rows, csv_text, format_csv, job_rows, runs_json
 
 PAGE = "report.html"
 _OWN = (".html", ".json", ".csv", ".png")
@@ -19,8 +19,8 @@ _OWN = (".html", ".json", ".csv", ".png")
 def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> list[Path]:
     """Write per-job results, summaries, pictures and one page that shows all.
 
-    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``, ``sites-<run>.csv``, and
-    PNG pictures of what the runs have data for: ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``,
+    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``, ``sites-<run>.csv``, and of
+    what the runs have data for: ``chunks-<run>.csv``, and PNG pictures ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``,
     ``gantt-<run>.png``. The same input gives the same bytes. Files of these names are replaced, others in the folder
     are left alone.
 
@@ -49,6 +49,11 @@ def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: 
             f"sites-{slug}.csv": csv_text(site_rows(run.result.sites))
             for run, slug in zip(runs, slugs, strict=True)
             if run.result.sites
+        },
+        **{
+            f"chunks-{s}.csv": csv_text(chunk_rows(r.result))
+            for r, s in zip(runs, slugs, strict=True)
+            if r.result.chunks
         },
         **{picture.name: picture.light for picture in pictures},
     }

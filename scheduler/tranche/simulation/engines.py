@@ -4,7 +4,7 @@ All that happens at one instant is told to the planner at once, and it decides o
 unless one is given; then the planner hears of everything at the next multiple of it, while workers end when they end.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -35,6 +35,7 @@ from tranche.planner.ledgers import applied_in_order
 from tranche.planner.releases import end_of
 from tranche.policies import JobState, Policy
 from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
+from tranche.simulation.chunk_records import ChunkRecords, Stretch, stretches
 from tranche.simulation.results import JobResult, Occupation, SimulationResult
 from tranche.simulation.site_use import job_use, site_uses
 from tranche.simulation.uploads import TrueUploads
@@ -65,6 +66,10 @@ class Worker:
         trained = max(0.0, now - self.starts) / self.per_batch
         return applied_in_order(self.window.chunks, self.begun, self.total, trained)
 
+    def stretches(self, now: float) -> Iterator[Stretch]:
+        """When it trained which chunk."""
+        return stretches(self.window, self.begun, self.total, self.per_batch, self.starts, now)
+
     def rest_seconds(self) -> float:
         """From the first batch to the last."""
         return sum(self.total - self.begun[chunk] for chunk in self.window.chunks) * self.per_batch
@@ -87,7 +92,7 @@ class Simulation:
     forget_finished: bool = False
     """Have the planner told that completed jobs are removed, as their time to live does in a cluster."""
     record: bool = False
-    """Keep every occupation."""
+    """Keep every occupation, and the windows of every chunk."""
     on_completion: OnCompletion | None = None
     truths: Mapping[str, Job] = field(default_factory=dict)
     """Jobs as they really are, where the planner is told otherwise."""
@@ -96,6 +101,7 @@ class Simulation:
     history: list[tuple[float, Instruction]] = field(default_factory=list)
     completed: list[JobResult] = field(default_factory=list)
     occupations: list[Occupation] = field(default_factory=list)
+    chunks: ChunkRecords = field(default_factory=ChunkRecords)
     load: LoadCurve = field(default_factory=LoadCurve)
     _heap: list[tuple[float, int, Event]] = field(default_factory=list)
     _order: "count[int]" = field(default_factory=count)
@@ -145,6 +151,7 @@ class Simulation:
             tuple(self.occupations),
             self.events,
             site_uses(self.planner.cluster),
+            self.chunks.result(self.planner, self.now) if self.record else {},
         )
 
     # ---- what happens
@@ -217,6 +224,7 @@ class Simulation:
         if self.record:
             node = window.node or window.site
             self.occupations.append(Occupation(job.key, window.site, node, job.gpus, worker.opened, now, outcome))
+            self.chunks.ended(job.key, window, worker.stretches(now), outcome)
 
     # ---- what the planner hears and wants
 
@@ -284,6 +292,8 @@ class Simulation:
         total = state.job.batches_per_chunk_total
         worker = Worker(account, window, now, starts, pace, begun, total, brings=brings)
         self._workers[key, window.attempt] = worker
+        if self.record:
+            self.chunks.opened(state, window)
         account.starts += 1
         self._waiting -= not account.holding
         account.holding += 1
@@ -297,13 +307,15 @@ class Simulation:
 
     def _starts_at(self, state: JobState, window: Window) -> float:
         """When the first batch of a window that opens now begins."""
-        return self.now + self.restart_seconds + self._transfer_seconds(state, window)
+        site = self.planner.cluster.sites.get(window.site)
+        made = site.start_seconds if site is not None and site.unlimited else 0.0
+        return self.now + made + self.restart_seconds + self._transfer_seconds(state, window)
 
     def _missing(self, state: JobState, window: Window) -> list[int]:
-        """Chunks whose data are not at the site yet; a policy that binds has planned that and waited already."""
+        """Chunks whose data the worker has to fetch; other policies have waited for the upload before the window."""
         job = state.job
         queue = self.planner.queue
-        if queue is None or queue.policy.sited or queue.policy.free_moves or job.data_site is None:
+        if queue is None or job.data_site is None or not queue.policy.fetches_data:
             return []
         return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from statistics import mean
 from types import MappingProxyType
 
+from tranche.model import ChunkWindow
+
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
@@ -140,6 +142,8 @@ class SimulationResult:
     """Instants at which the planner decided."""
     sites: tuple[SiteUse, ...] = ()
     """By name."""
+    chunks: Mapping[str, tuple[ChunkWindow, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the window of each chunk with its executed windows, if the run was asked to record them."""
 
     @property
     def average_jct_seconds(self) -> float:
