@@ -162,6 +162,15 @@ def test_a_forecast_uses_nothing() -> None:
     assert (p.progress_of(KEY).sites, p.cluster.site_uses) == before
 
 
+def test_uploads_ahead_that_a_former_planner_began_count_once() -> None:
+    first = cluster("fifo")
+    submit(first, max_workers=1)
+    assert used(first)["there"].copied_bytes == 3 * CHUNK
+    second = taken_over(first, 20.0)
+    assert used(second)["there"].copied_bytes == 3 * CHUNK
+    assert THERE not in second.cluster.site_uses
+
+
 def test_what_was_used_stays_with_the_tier_of_that_time() -> None:
     p = cluster("fifo", "here")
     submit(p)

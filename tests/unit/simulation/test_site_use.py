@@ -84,16 +84,27 @@ class TestQueuePolicies:
 
     def test_a_window_away_from_the_data_brings_its_chunks_once(self) -> None:
         jobs = [job("far", **HOME), job("short", 50.0, seconds=10.0)]
-        result = ran("srsf", jobs, list(self.ONLY_B), self.SITES)
+        result = ran("srsf:uploads=held", jobs, list(self.ONLY_B), self.SITES)
         use = by_site(result)["edge-b"]
         assert (use.copied_bytes, use.in_vain_bytes) == (CHUNK, 0.0)
         assert use.trained_gpu_seconds == 110.0
 
     def test_an_upload_that_is_broken_off_is_in_vain(self) -> None:
         jobs = [job("far", **HOME), job("short", 10.0, seconds=5.0)]  # 10 s into the upload of 20 s
-        result = ran("srsf", jobs, list(self.ONLY_B), self.SITES)
+        result = ran("srsf:uploads=held", jobs, list(self.ONLY_B), self.SITES)
         use = by_site(result)["edge-b"]
         assert (use.copied_bytes, use.in_vain_bytes) == (2 * CHUNK, CHUNK)
+
+    def test_uploads_ahead_go_to_every_site_with_nodes(self) -> None:
+        links = {name: Link(8e6, dedicated=True) for name in ("edge-b", "edge-c")}
+        sites = (Site("edge-a", links=links), Site("edge-b"), Site("edge-c"))
+        nodes = [node("b", "edge-b"), node("c", "edge-c")]
+        use = by_site(ran("fifo", [job("x", chunks=2, **HOME)], nodes, sites))
+        assert [(one.copied_bytes, one.in_vain_bytes, one.chunks) for one in use.values()] == [
+            (0.0, 0.0, 0),
+            (2 * CHUNK, CHUNK, 1),
+            (2 * CHUNK, CHUNK, 1),
+        ]
 
     def test_srpt_pool_copies_nothing(self) -> None:
         result = ran("srpt-pool", [job("far", chunks=3, **HOME)], list(self.ONLY_B), self.SITES)
