@@ -43,6 +43,17 @@ def test_sites_of_an_edge_and_a_cloud_share_the_chunks() -> None:
     assert (one.gpu_seconds, one.jct_seconds) == (400.0, 160.0)  # the third upload ends at 60 s
 
 
+@pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])
+def test_copies_to_the_cloud_are_trained_from_or_in_vain(policy: str) -> None:
+    """Ten chunks of 60 s at an edge of one GPU; each may be copied to the cloud within 120 s."""
+    home = Site("edge-a", links={"cloud": Link(8 * CHUNK / 120, dedicated=True)})
+    result = ran(policy, [job("x", chunks=10, seconds=60.0, **HOME)], [node("a")], (home, CLOUD))
+    use = by_site(result)
+    assert only(result).jct_seconds <= 180.0
+    assert use["cloud"].copied_bytes - use["cloud"].in_vain_bytes == use["cloud"].chunks * CHUNK
+    assert (use["cloud"].gpu_seconds, use["edge-a"].gpu_seconds) == (7 * 60.0, 3 * 60.0)
+
+
 def test_data_that_are_everywhere_cost_no_bytes() -> None:
     result = ran("chunk-faithful", [job("x", chunks=4)], [node("a")], (EDGE, CLOUD))
     assert fsum(one.gpu_seconds for one in result.sites) == 400.0
