@@ -6,7 +6,7 @@ import pytest
 
 from builders import job, node, of_type, planner, worker
 from tranche.model import Job, Link, Site, Tier
-from tranche.planner import JobSubmitted, OpenWindow, Planner, StageData, Tick, WorkerEnded, WorkerStarted
+from tranche.planner import Event, JobSubmitted, OpenWindow, Planner, StageData, Tick, WorkerEnded, WorkerStarted
 
 CHUNK_BYTES = 1000.0
 UPLOAD_SECONDS = 120.0
@@ -22,7 +22,7 @@ def with_data(name: str, submitted: float = 0.0, **changes: Any) -> Job:
     return job(name, submitted, **{"data_site": "edge", "chunk_bytes": CHUNK_BYTES, **changes})
 
 
-def opened(made: Planner, event: object, now: float) -> list[str]:
+def opened(made: Planner, event: Event, now: float) -> list[str]:
     return [one.window.site for one in of_type(OpenWindow, made.handle(event, now))]
 
 
