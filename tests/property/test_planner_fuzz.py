@@ -21,6 +21,8 @@ from tranche.model import (
     QuotaLimit,
     Report,
     Resources,
+    Site,
+    Tier,
     WindowState,
 )
 from tranche.planner import (
@@ -35,6 +37,8 @@ from tranche.planner import (
     ProgressReported,
     QuotaChanged,
     QuotaRemoved,
+    SiteChanged,
+    SiteRemoved,
     StagingEnded,
     Tick,
     WorkerBound,
@@ -59,6 +63,8 @@ class PlannerMachine(RuleBasedStateMachine):
     """Everything that can happen to a planner, with its windows answered late, early, or by failures."""
 
     policy = "chunk-faithful"
+    cloud = False
+    """An unlimited site may come and go."""
 
     @initialize(gpus=st.lists(GPUS, min_size=1, max_size=3))
     def build(self, gpus: list[int]) -> None:
@@ -239,6 +245,24 @@ class PlannerMachine(RuleBasedStateMachine):
     def remove_node(self, data: st.DataObject) -> None:
         self.planner.handle(NodeRemoved(data.draw(st.sampled_from(sorted(self.nodes)))), self.now)
 
+    @precondition(lambda self: self.cloud)
+    @rule(unlimited=st.sampled_from([True, True, False]), seconds=st.sampled_from([0.0, 100.0]))
+    def change_cloud(self, unlimited: bool, seconds: float) -> None:
+        site = Site("cloud", Tier.CLOUD, unlimited=unlimited, start_seconds=seconds)
+        self.planner.handle(SiteChanged(site), self.now)
+
+    @precondition(lambda self: self.cloud)
+    @rule()
+    def remove_cloud(self) -> None:
+        self.planner.handle(SiteRemoved("cloud"), self.now)
+
+    @precondition(lambda self: self.cloud)
+    @rule(data=st.data(), name=st.sampled_from(["c1", "c2"]))
+    def bind_to_a_new_node_of_the_cloud(self, data: st.DataObject, name: str) -> None:
+        if picked := self._pick(data):
+            self.planner.handle(NodeChanged(node(name, "cloud", 4)), self.now)
+            self.planner.handle(WorkerBound(*picked, name), self.now)
+
     @rule(data=st.data(), suspended=st.booleans(), weight=st.sampled_from([0.5, 1.0, 3.0]))
     def change_job(self, data: st.DataObject, suspended: bool, weight: float) -> None:
         if self.jobs:
@@ -341,19 +365,25 @@ class PlannerMachine(RuleBasedStateMachine):
 
     def _assert_finished(self) -> None:
         for key, one in self.jobs.items():
-            if self._could_run(one):
+            if self._could_run(one) or (self.planner.cluster.clouds and not self.planner.binding):
                 state = self.planner.cluster.jobs[key]
                 assert state.finished, f"{key} is lost: {self.planner.plan_of(key, self.now).explanation}"
 
 
-def _case(name: str, examples: int) -> type[TestCase]:
-    machine: Any = type(f"{name}Machine", (PlannerMachine,), {"policy": name})
+def _case(name: str, examples: int, *, cloud: bool = False) -> type[TestCase]:
+    machine: Any = type(f"{name}Machine", (PlannerMachine,), {"policy": name, "cloud": cloud})
     case: Any = machine.TestCase
     case.settings = settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True)
     return case  # type: ignore[no-any-return]
 
 
 TestChunk = _case("chunk", 150)
+TestChunkInCloud = _case("chunk", 100, cloud=True)
+TestFaithfulInCloud = _case("chunk-faithful", 60, cloud=True)
+TestLeastLoadedInCloud = _case("least-loaded", 40, cloud=True)
+TestFifoInCloud = _case("fifo", 60, cloud=True)
+TestSrsfInCloud = _case("srsf", 40, cloud=True)
+TestDormInCloud = _case("dorm", 30, cloud=True)
 TestChunkFair = _case("chunk:fair=1:halflife=500", 100)
 TestFaithful = _case("chunk-faithful", 300)
 TestFifo = _case("fifo", 150)
