@@ -170,7 +170,14 @@ def _weigh_anew(planner: Planner, state: JobState) -> None:
 
 
 def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
-    """kube-scheduler took a fallback: the window, its chunks and its reservation follow."""
+    """kube-scheduler took a fallback: the window, its chunks and its reservation follow.
+
+    A node of an unlimited site is only named: nothing is planned or reserved on it.
+    """
+    if planner.cluster.on_demand(run.window.site) and name not in planner.cluster.nodes:
+        run.window = replace(run.window, node=name)
+        planner.publish(state.job.key)
+        return
     detach(planner, state, run)
     unbind(planner, state, run.window.chunks, forget_site=False)
     node = planner.cluster.nodes.get(name)

@@ -87,6 +87,11 @@ class ClusterState:
         """Sites where capacity is made on demand, by name."""
         return (site for _, site in sorted(self.sites.items()) if site.unlimited)
 
+    def on_demand(self, site: str) -> bool:
+        """Whether capacity is made on demand there: its nodes come and go, and none of them is planned with."""
+        known = self.sites.get(site)
+        return known is not None and known.unlimited
+
     def batch_seconds(
         self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
     ) -> float:
