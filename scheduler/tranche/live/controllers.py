@@ -97,7 +97,7 @@ class Controller:
             Silences(watches.nodes.store, watches.sites.store),
             self._untold,
             self._absences.sure,
-            on_demand=planner.cluster.on_demand,
+            startup=self._startup,
             node_start_seconds=self.settings.node_start_seconds,
         )
         self._announcements = Announcements(self.settings)
@@ -136,6 +136,11 @@ class Controller:
         finally:
             self.metrics.set_leading(leads=False)
             await leadership.release()
+
+    def _startup(self, site: str) -> float | None:
+        """How long the autoscaler of a site needs for a node, in seconds; None where nodes are there already."""
+        known = self.planner.cluster.sites.get(site)
+        return known.start_seconds if known is not None and known.unlimited else None
 
     def _look_for_timeouts(self) -> None:
         self._next_timeouts = 0.0

@@ -24,8 +24,8 @@ class _Wait(NamedTuple):
     """Name of the pod that must surely be absent by then."""
 
 
-def _never(site: str) -> bool:
-    return False
+def _at_once(site: str) -> float | None:
+    return None
 
 
 def _always(namespace: str, name: str, job_uid: str) -> bool:
@@ -44,7 +44,7 @@ class Timeouts:
         untold: Container[tuple[str, int]] = (),
         surely_absent: Callable[[str, str, str], bool] = _always,
         *,
-        on_demand: Callable[[str], bool] = _never,
+        startup: Callable[[str], float | None] = _at_once,
         node_start_seconds: float = 900.0,
     ) -> None:
         """Look at nothing yet.
@@ -56,8 +56,8 @@ class Timeouts:
             silences: Of nodes.
             untold: Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for.
             surely_absent: Whether a job (its UID last) has no pod of that namespace and name, whatever the watch shows.
-            on_demand: Whether a site makes its nodes when pods wait for them.
-            node_start_seconds: So long a pod may find no node there.
+            startup: How long a site is said to need for a node that a pod waits for; None where nodes exist already.
+            node_start_seconds: So long a pod may find no node at such a site, or twice what it is said to need.
         """
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
@@ -65,7 +65,7 @@ class Timeouts:
         self._silences = silences
         self._untold = untold
         self._surely_absent = surely_absent
-        self._on_demand = on_demand
+        self._startup = startup
         self._node_start_seconds = node_start_seconds
         self._since: dict[tuple[str, int], float] = {}
         self.next_due = 0.0
@@ -129,8 +129,9 @@ class Timeouts:
         return self._unplaced(state, planned, pod)
 
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait:
-        if planned.node is None and self._on_demand(planned.site):
-            limit = max(self._unschedulable_seconds, self._node_start_seconds)
+        startup = self._startup(planned.site) if planned.node is None else None
+        if startup is not None:
+            limit = max(self._unschedulable_seconds, self._node_start_seconds, 2 * startup)
         else:
             limit = self._unschedulable_seconds + self._longest_grace(planned.node)
         return _Wait(limit, WorkerUnschedulable(state.job.key, planned.attempt, unschedulable_message(pod)))

@@ -146,7 +146,7 @@ def _worker(
                 end, cost = run.window.end, state.restart_seconds
                 run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
                 state.windows_changed()
-                lessons.note_start(state, run)
+                lessons.note_start(planner.cluster, state, run)
                 if state.first_started is None:
                     state.first_started = at
                 if planner.queue is not None and planner.policy.preemptive:
@@ -174,7 +174,7 @@ def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
 
     A node of an unlimited site is only named: nothing is planned or reserved on it.
     """
-    if planner.cluster.on_demand(run.window.site) and name not in planner.cluster.nodes:
+    if planner.cluster.is_unlimited(run.window.site) and name not in planner.cluster.nodes:
         run.window = replace(run.window, node=name)
         planner.publish(state.job.key)
         return

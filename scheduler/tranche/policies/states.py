@@ -87,8 +87,8 @@ class ClusterState:
         """Sites where capacity is made on demand, by name."""
         return (site for _, site in sorted(self.sites.items()) if site.unlimited)
 
-    def on_demand(self, site: str) -> bool:
-        """Whether capacity is made on demand there: its nodes come and go, and none of them is planned with."""
+    def is_unlimited(self, site: str) -> bool:
+        """Whether capacity is made on demand there."""
         known = self.sites.get(site)
         return known is not None and known.unlimited
 
