@@ -32,8 +32,8 @@ class Uploads:
         start = now if link.dedicated else max(now, self.busy.get(ends, now))
         return start + self.seconds(ends, link, size_bytes)
 
-    def begin(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int = 1) -> list[float]:
-        """Begin so many of that size; returns when each will be complete.
+    def preview(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int) -> list[float]:
+        """Completion times of `count` uploads of that size if they began now.
 
         One after the other at full bandwidth: the average upload is complete sooner than if all shared it evenly.
         """
@@ -41,8 +41,13 @@ class Uploads:
         if link.dedicated or not count:
             return [first] * count
         more = self.seconds(ends, link, size_bytes) - link.latency_seconds
-        ready = [first + i * more for i in range(count)]
-        self.busy[ends] = ready[-1] - link.latency_seconds
+        return [first + i * more for i in range(count)]
+
+    def begin(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int = 1) -> list[float]:
+        """Begin `count` uploads of that size; returns when each will be complete."""
+        ready = self.preview(ends, link, size_bytes, now, count)
+        if count and not link.dedicated:
+            self.busy[ends] = ready[-1] - link.latency_seconds
         return ready
 
     def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float) -> None:

@@ -99,6 +99,8 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
                 state.data_sites[chunk] = site
             else:
                 state.copy(chunk, site, ARRIVED)
+                if planner.cluster.is_unlimited(site):
+                    state.burst_sites.add(site)
     if state.job.staged:
         stagings.restore(planner, state, plan.staging, now)
 
@@ -164,7 +166,6 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
 
 def _site_serves(planner: Planner, state: JobState, site: str) -> bool:
     """Whether the site can still take workers of the job."""
-    known = planner.cluster.sites.get(site)
-    if known is not None and known.unlimited:
+    if planner.cluster.is_unlimited(site):
         return True
     return any(node.node.site == site for node in planner.cluster.eligible(state.job.worker))

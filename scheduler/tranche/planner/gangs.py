@@ -53,6 +53,17 @@ def seat(planner: Planner, state: JobState, seats: Sequence[NodeState], now: flo
         planner.install(state, placed)
 
 
+def seat_at(planner: Planner, state: JobState, site: str, now: float) -> None:
+    """Start what the gang lacks beside its members at a site with capacity on demand."""
+    placed: list[Server] = []
+    for one in missing_servers(state):
+        state.attempts += 1
+        place = PlannedServer(one.number, state.attempts, site, None, is_chief=one.is_chief)
+        placed.append(Server(place, one.shape.requests, now))
+    if placed:
+        planner.install(state, placed)
+
+
 def helper_ended(planner: Planner, state: JobState, server: Server, event: releases.HelperEnd, now: float) -> None:
     """The pod of a gang's parameter server or chief is over; it has been struck from the books.
 

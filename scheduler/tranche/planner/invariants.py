@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import inf
 
 from tranche.model import Resources, Window
-from tranche.planner.queues import JobQueue, preemptible, wants_windows
+from tranche.planner.queues import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.transfers import moves_data
 from tranche.policies import ClusterState, JobState
 
@@ -71,9 +71,10 @@ def check_queue(queue: JobQueue, now: float) -> None:
     for key, state in queue.cluster.jobs.items():
         if key in queue.stale:
             continue  # looked at in the next decision
-        wants = wants_windows(state, now) and (state.job.rigid or bool(state.waiting_by_site(now)))
-        _expect((state in waiting) == wants, f"{key}: who waits is not in the queue")
-        held = queue.policy.preemptive and any(not run.closing for run in state.runs.values())
+        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.sited))
+        _expect((state in waiting) == wants, f"{key}: a waiting job is not in the queue")
+        on_nodes = (run for run in state.runs.values() if not queue.cluster.is_unlimited(run.home.site))
+        held = queue.policy.preemptive and any(not run.closing for run in on_nodes)
         _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: who runs is not ranked")
 
 

@@ -271,7 +271,7 @@ class Planner:
     def reconsider_unbound(self) -> None:
         """Capacity or sites changed: chunks that found no place may find one now."""
         self.dirty_jobs |= self.unbound
-        if self.queue is not None and self.queue.policy.sited:
+        if self.queue is not None and (self.queue.policy.sited or self.queue.policy.uploads_ahead()):
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)
 

@@ -87,6 +87,12 @@ class JobQueue:
         """When the queue was last played forward for copies of data."""
         self.look_due = False
         """Whether a timer is set for the next time."""
+        self.engaged: dict[str, JobState] = {}
+        """Jobs that want windows or have some."""
+        self.review_at = -inf
+        """When waiting chunks are next compared with unlimited sites (`tranche.planner.cloud_burst`)."""
+        self.review_due = -inf
+        """For when a timer is set."""
         self._count = 0
         self._created = 0
         self._revision = 0
@@ -147,6 +153,7 @@ class JobQueue:
         self.stale = dict.fromkeys(self.cluster.jobs)
         tried = {(one.site, one.demand): one.tried.job.key for one in other._all() if one.tried is not None}
         stale = {key: None for key in other.stale if key in self.cluster.jobs}
+        self.review_at, self.review_due = other.review_at, other.review_due
         return self._resume(tried, stale, (other.looked_ahead, other.look_due, other._ranked), now)
 
     def _resume(
@@ -303,7 +310,7 @@ class JobQueue:
         """Count the job's open windows among what may be preempted."""
         held: dict[str, int] = {}
         for run in state.runs.values():
-            if not run.closing:
+            if not run.closing and not self.cluster.is_unlimited(run.home.site):
                 held[run.home.site] = held.get(run.home.site, 0) + state.job.gpus
         if held and preemptible(state, self.policy):
             rank = self.policy.standing(state, self.cluster, now)
@@ -315,6 +322,7 @@ class JobQueue:
         return self._entries.get((entry[1][2], entry[4])) is entry
 
     def _forget(self, key: str) -> None:
+        self.engaged.pop(key, None)
         self.running.remove(key)
         for site in self._sites.pop(key, ()):
             self._strike(key, site)
@@ -332,8 +340,13 @@ class JobQueue:
         if policy.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()
-        if wants_windows(state, now):
-            sites = tuple(state.waiting_by_site(now)) if policy.sited and not state.job.rigid else ("",)
+        wants = wants_windows(state, now)
+        if wants or state.runs:
+            self.engaged[state.job.key] = state
+        else:
+            self.engaged.pop(state.job.key, None)
+        if wants:
+            sites = start_sites(state, now, sited=policy.sited)
         for site in set(self._sites.get(state.job.key, ())).difference(sites):
             self.drop(state, site)
         if sites:
@@ -385,9 +398,19 @@ class JobQueue:
         return one
 
 
+def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
+    """Where chunks of the job wait: sites by name if the policy is sited, else "" for all nodes; unlimited sites last."""
+    if sited and not state.job.rigid:
+        clouds = state.clouds(now)
+        return (*(site for site in state.waiting_by_site(now) if site not in clouds), *clouds)
+    return (*(("",) if state.waiting_for_nodes > 0 else ()), *state.clouds(now))
+
+
 def wants_at(state: JobState, site: str, now: float) -> bool:
     """Whether the job could use another worker there now."""
-    return wants_windows(state, now) and (not site or site in state.waiting_by_site(now))
+    if not wants_windows(state, now):
+        return False
+    return site in state.waiting_by_site(now) if site else state.waiting_for_nodes > 0
 
 
 def wants_windows(state: JobState, now: float) -> bool:

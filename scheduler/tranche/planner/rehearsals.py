@@ -288,7 +288,7 @@ def _copy_job(paper: Planner, state: JobState) -> None:
     twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
     twin.applied, twin.refused = dict(state.applied), dict(state.refused)
     twin.restarts = state.restarts.on_paper()
-    twin.entries, twin.data_sites = {}, dict(state.data_sites)
+    twin.entries, twin.data_sites, twin.cloud = {}, dict(state.data_sites), dict(state.cloud)
     if state.job.staged:  # on paper pods need what is expected
         twin.job = replace(state.job, staged=False)
     twin.copies, twin.coming = expected_copies(state.copies, state.coming), {}

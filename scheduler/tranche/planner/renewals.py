@@ -16,7 +16,7 @@ from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import RenewWindow
 from tranche.planner.queues import JobQueue
 from tranche.planner.quotas import shortage
-from tranche.planner.rooms import could_run, count_fitting, free_hosts
+from tranche.planner.rooms import could_run_on_nodes, count_fitting, free_hosts
 from tranche.planner.turns import chunks_of_window
 from tranche.policies import JobState, NodeState, Run
 
@@ -84,8 +84,10 @@ def _next_chunks(planner: Planner, state: JobState, run: Run, now: float) -> tup
     if _is_contested(planner, planner.queue, state, run, node, now):
         return ()
     sited = planner.queue.policy.sited
-    here = run.home.site if sited and state.job.data_site is not None else ""
-    waiting = state.waiting_at(here, now) if sited else state.waiting
+    here = run.home.site if node is None or (sited and state.job.data_site is not None) else ""
+    waiting = state.waiting_at(here, now) if sited or node is None else state.waiting
+    if not sited and node is not None:
+        waiting = [chunk for chunk in waiting if chunk not in state.cloud and state.is_at(chunk, run.home.site, now)]
     return tuple(waiting[: chunks_of_window(state, run.batch_seconds)])
 
 
@@ -119,7 +121,7 @@ def _is_contested(
 def _could_use(planner: Planner, queue: JobQueue, head: JobState, state: JobState, node: NodeState, now: float) -> bool:
     """Whether the end of a worker of the job on the node would be what another job waits for."""
     shape, cluster = head.job.worker, planner.cluster
-    if queue.policy.strict and could_run(cluster, head):
+    if queue.policy.strict and could_run_on_nodes(cluster, head):
         return True
     freed = node.capacity - node.reserved + state.job.worker.requests
     if node.objection(shape) is not None or not shape.requests.fits(freed):

@@ -21,6 +21,11 @@ _BY_PACE = attrgetter("pace", "free_gpus")
 
 def could_run(cluster: ClusterState, state: JobState) -> bool:
     """Whether an otherwise empty cluster could run the job: one that never fits must not block a queue."""
+    return bool(cluster.clouds) or could_run_on_nodes(cluster, state)
+
+
+def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
+    """Whether the nodes of an otherwise empty cluster could run the job."""
     members = state.job.together
     if state.job.rigid and state.job.helpers:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
@@ -47,11 +52,14 @@ def count_fitting(request: Resources, rooms: Iterable[Resources], wanted: int) -
 def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) -> list[NodeState]:
     """Nodes with free GPUs that could take a worker of the job, at one site or (with "") anywhere, by name.
 
-    Those that the job avoids now are left out.
+    Nodes that the job avoids now, and sites where none of its data are, are left out.
     """
     nodes = cluster.free.of(cluster.hosts(state), site)
     if state.avoided:
         nodes = [node for node in nodes if not state.avoids(node.node.name, now)]
+    if state.uploaded_at is not None:
+        ready = {there: state.can_start_at(there, now) for there in {node.node.site for node in nodes}}
+        nodes = [node for node in nodes if ready[node.node.site]]
     return nodes
 
 
@@ -253,7 +261,8 @@ class Trial:
 
     def _usable(self, name: str, hosts: Hosts) -> NodeState | None:
         """The node, if it is one of these and the job may use it."""
-        return None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
+        node = None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
+        return node if node is None or self.state.can_start_at(node.node.site, self.now) else None
 
     def _preempting(self, request: Resources, hosts: Hosts) -> NodeState | None:
         """Go up the ranks until the request would fit somewhere; those on that node make way."""

@@ -47,10 +47,13 @@ def missing_requests(state: JobState) -> list[Resources]:
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
     """Where pods of that shape that the job's workers talk to may be, the best site first; None stands for any site.
 
-    The published rule knows one: the cloud if ζ = 1, else where the job's data are, else where most of its chunks have
+    The site is the cloud if all of the job trains there (ζ = 1). Otherwise the published rule knows one: where the job's data are, else where most of its chunks have
     their home. Ours [I] takes all, by the narrowest path to a site where the job's workers are or may soon be: this
     minimises the slowest worker's 2q/b (one facility over few sites).
     """
+    together = next(iter(state.cloud.values()), None)
+    if together is not None and not state.entries and state.is_bound_for(together):
+        return [together]
     if policy.central_servers:
         wanted = {run.home.site for run in state.runs.values()}.union(state.copies)
         wanted |= {state.job.data_site} if state.job.data_site else set()
@@ -68,6 +71,8 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     own = state.job.data_site
     if own and any(node.node.site == own for node in cluster.nodes.values()):
         return [own]
+    if not homes and cluster.clouds and not cluster.eligible(shape):
+        return [*cluster.clouds]
     return [min(homes, key=lambda site: (-homes[site], site)) if homes else None]
 
 
@@ -77,7 +82,7 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
     for one in missing_servers(state):
         request = one.shape.requests
         for site in server_sites(cluster, state, policy, one.shape):
-            if site in cluster.sites and cluster.sites[site].unlimited:
+            if site is not None and cluster.is_unlimited(site):
                 break
             hosts = cluster.eligible(one.shape).at(site or "")
             nodes = (node for node in hosts if not state.avoids(node.node.name, now))
@@ -111,7 +116,7 @@ def _place(
 ) -> tuple[str, str | None] | None:
     """Site and node of one parameter server, with its room reserved; None if there is none."""
     for site in sites:
-        if site is not None and site in cluster.sites and cluster.sites[site].unlimited:
+        if site is not None and cluster.is_unlimited(site):
             return site, None
         nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]

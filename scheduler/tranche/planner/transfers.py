@@ -3,9 +3,9 @@
 Source: ours [I], from policy-study.md, section 5, with one difference (decision 17): a chunk's data are copied, not
 moved. They stay where they came from and wherever they have been, so a waiting chunk may start at any of these sites,
 whichever has room first. At arrival the data go to the nearest sites (`Policy.copies_ahead`). Then, twice a minute, the
-queue is played forward in order of rank over the slots of all sites, each chunk going where it ends first with Δ
-counted (own wait, work and transfer of the dispatch rule (5) of JSAC'22); a chunk that goes where it has no copy, and
-needs it soon, gets one.
+queue is played forward in order of rank over the slots of all sites with nodes, each chunk going where it ends first
+with Δ counted (own wait, work and transfer of the dispatch rule (5) of JSAC'22); a chunk that goes where it has no copy,
+and needs it soon, gets one. Copies to unlimited sites are begun by `tranche.planner.cloud_burst`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tranche.planner.queues import JobQueue
 from tranche.planner.stagings import arrive, demand, is_given_up
-from tranche.policies import ClusterState, JobState, Standing
+from tranche.policies import ARRIVED, ClusterState, JobState, Standing
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -45,7 +45,7 @@ def copy_ahead(planner: Planner, queue: JobQueue, state: JobState, now: float) -
     """A job has arrived: bring its data to the nearest sites that could train it."""
     if state.copies or not state.waiting:
         return
-    delta = {site: planner.cluster.transfer_seconds(state, site) for site in _sites_of(planner.cluster, state)}
+    delta = {site: planner.cluster.transfer_seconds(state, site) for site in planner.cluster.hosts(state).by_site}
     others = sorted(
         (seconds, site)
         for site, seconds in delta.items()
@@ -53,7 +53,32 @@ def copy_ahead(planner: Planner, queue: JobQueue, state: JobState, now: float) -
     )
     at_home = state.job.data_site in delta
     for _, site in others[: max(queue.policy.copies_ahead(), not at_home)]:
-        _copy(planner, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
+        copy(planner, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
+
+
+def upload_everywhere(planner: Planner, state: JobState, now: float) -> None:
+    """Have the data of a job that has arrived at every site, once they have been on the way for as long as they take.
+
+    For policies that do not plan where data are (`QueuePolicy.uploads_ahead`).
+    """
+    cluster, queue = planner.cluster, planner.queue
+    if queue is None or not queue.policy.uploads_ahead() or not moves_data(state):
+        return
+    began = min(now, state.job.submitted)
+    waiting, last = state.waiting, state.uploaded_at or began
+    for site in [*cluster.hosts(state).by_site, *cluster.clouds]:
+        if site == state.job.data_site or site in state.copies:
+            continue
+        ready = cluster.begin_copies(state, site, len(waiting), began)
+        for chunk, until in zip(waiting, ready, strict=True):
+            state.copy(chunk, site, until if until > now else ARRIVED)
+        for until in dict.fromkeys(ready):
+            if until > now:
+                planner.wake(until, state.job.key)
+        last = max([last, *ready])
+        if cluster.is_unlimited(site):
+            state.burst_sites.add(site)
+    state.uploaded_at = last
 
 
 def look_ahead(planner: Planner, queue: JobQueue, now: float) -> None:
@@ -73,11 +98,12 @@ def look_ahead(planner: Planner, queue: JobQueue, now: float) -> None:
         if not moves_data(state):
             continue
         preview = preview or Preview(planner.cluster, queue, now)
-        chunks = state.waiting[: state.job.max_workers - len(state.runs)][: LOOKED_AT - looked]
+        waiting = [chunk for chunk in state.waiting if chunk not in state.cloud]
+        chunks = waiting[: state.job.max_workers - len(state.runs)][: LOOKED_AT - looked]
         looked += len(chunks)
         for chunk, site, start, delta in preview.play(state, rank, chunks):
             if start - now <= LEAD * delta:
-                _copy(planner, queue, state, [chunk], site, now)
+                copy(planner, queue, state, [chunk], site, now)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +121,7 @@ class Preview:
     """GPUs, free or preempted, that chunks took on paper."""
 
     def __post_init__(self) -> None:
-        self.free = {**self.cluster.free.gpus(), **{site.name: inf for site in self.cluster.unlimited_sites()}}
+        self.free = dict(self.cluster.free.gpus())
 
     def ends_at(self, site: str) -> list[float]:
         """When windows there end, a heap."""
@@ -108,7 +134,7 @@ class Preview:
     def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
         """Let the chunks take their places; returns those that need a copy: chunk, site, when it starts there, Δ."""
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
-        delta = {site: cluster.transfer_seconds(state, site) for site in _sites_of(cluster, state)}
+        delta = {site: cluster.transfer_seconds(state, site) for site in cluster.hosts(state).by_site}
         sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
         room = {s: self.free[s] + queue.running.gpus_behind(state, rank, s, now) - self.taken[s] for s in sites}
         delta = {site: cluster.copy_ready(state, site, now) - now for site in sites}
@@ -140,13 +166,7 @@ class Preview:
         return needed
 
 
-def _sites_of(cluster: ClusterState, state: JobState) -> list[str]:
-    """Where the job could train at all, by name."""
-    found = cluster.hosts(state).by_site
-    return sorted({*found, *(site.name for site in cluster.unlimited_sites())})
-
-
-def _copy(planner: Planner, queue: JobQueue, state: JobState, chunks: Iterable[int], site: str, now: float) -> None:
+def copy(planner: Planner, queue: JobQueue, state: JobState, chunks: Iterable[int], site: str, now: float) -> None:
     """Begin to bring data of chunks to a site."""
     reported = planner.settings.uploads_reported or state.job.staged
     sent = tuple(chunks)

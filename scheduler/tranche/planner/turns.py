@@ -7,14 +7,14 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from tranche.model import Preemption
-from tranche.planner import gangs
+from tranche.planner import cloud_burst, gangs
 from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
 from tranche.planner.quotas import make_quota, shortage
-from tranche.planner.rooms import Challenge, Trial, could_run, free_hosts, free_nodes
+from tranche.planner.rooms import Challenge, Trial, could_run_on_nodes, free_hosts, free_nodes
 from tranche.planner.servers import joining
 from tranche.planner.tenants import expect_review, review_shares
-from tranche.planner.transfers import copy_ahead, look_ahead, moves_data
-from tranche.policies import Home, JobState, NodeState, QueuePolicy, Standing
+from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
+from tranche.policies import ClusterState, Home, JobState, NodeState, QueuePolicy, Standing
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -24,12 +24,28 @@ RESTARTS_PER_WINDOW = 3
 
 
 def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
-    """Open and close windows until nobody who waits fits where it is entitled to."""
-    for key in list(queue.stale) if queue.policy.sited else ():
+    """Run one scheduling cycle: open and close windows until no waiting job can be placed.
+
+    Nodes are offered first, in order of rank; what still waits is then compared with unlimited sites, and starts there.
+    """
+    changed = list(queue.stale)
+    for key in changed:
         arriving = planner.cluster.jobs.get(key)
         if arriving is not None and arriving.active and moves_data(arriving):
-            copy_ahead(planner, queue, arriving, now)
+            if queue.policy.sited:
+                copy_ahead(planner, queue, arriving, now)
+            else:
+                upload_everywhere(planner, arriving, now)
     reviewed = review_shares(planner, now)
+    _run_cycle(planner, queue, now)
+    if cloud_burst.review(planner, queue, changed, now):
+        _run_cycle(planner, queue, now)
+    expect_review(planner, now, reviewed=reviewed)
+    if queue.policy.sited:
+        look_ahead(planner, queue, now)
+
+
+def _run_cycle(planner: Planner, queue: JobQueue, now: float) -> None:
     for key, change in queue.refresh(now):
         planner.timers.change(None if change is None else max(now, change), key)
     decision = Decision(planner, queue, now, queue.candidates(now))
@@ -38,9 +54,6 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
     for state in decision.passed_over:
         queue.stale[state.job.key] = None
     queue.settle()
-    expect_review(planner, now, reviewed=reviewed)
-    if queue.policy.sited:
-        look_ahead(planner, queue, now)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,11 +82,12 @@ class Decision:
         waits = wants_at(state, one.site, now)
         one.tried = state
         held = waits and shortage(self.planner.cluster, state) is not None
-        if waits and queue.policy.strict and not held and could_run(self.planner.cluster, state):
+        unlimited = self.planner.cluster.is_unlimited(one.site)
+        if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.planner.cluster, state, now):
             return False
-        if waits and _is_full(self.planner, queue, state, one.site, rank, now):
+        if waits and not unlimited and _is_full(self.planner, queue, state, one.site, rank, now):
             self.full.add(one.site)
-        exhausted = waits and not (queue.policy.strict or _has_own_obstacle(state))
+        exhausted = waits and not (queue.policy.strict or unlimited or _has_own_obstacle(state, now))
         if not exhausted:
             queue.drop(state, one.site)
             self.passed_over += [state] if waits else []
@@ -100,8 +114,8 @@ class Decision:
 
     def _has_chance(self, one: DemandClass) -> bool:
         """Whether the first of the class may find room: made for it, or free."""
-        known, state = self.planner.cluster.sites.get(one.site), self.queue.head(one)
-        if state is None or (known is not None and known.unlimited):
+        state = self.queue.head(one)
+        if state is None or self.planner.cluster.is_unlimited(one.site):
             return True
         return self.planner.cluster.free.any_at(one.site) or self.queue.may_preempt(one, state)
 
@@ -113,9 +127,16 @@ def _is_full(planner: Planner, queue: JobQueue, state: JobState, site: str, rank
     return not (queue.policy.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
 
-def _has_own_obstacle(state: JobState) -> bool:
+def _has_own_obstacle(state: JobState, now: float) -> bool:
     """Whether the job may be kept from running by what does not concern others of its class."""
-    return bool(state.avoided) or state.unhosted
+    uploading = state.uploaded_at is not None and now < state.uploaded_at
+    return bool(state.avoided) or state.unhosted or uploading
+
+
+def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
+    """Whether a waiting head of a strict queue keeps those behind it from nodes: it could run, and its data are there."""
+    sites = cluster.hosts(state).by_site
+    return any(state.can_start_at(site, now) for site in sites) and could_run_on_nodes(cluster, state)
 
 
 def _serve(
@@ -124,8 +145,7 @@ def _serve(
     """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
     job, policy = state.job, queue.policy
     workers = job.together
-    known = planner.cluster.sites.get(site)
-    if known is not None and known.unlimited:
+    if planner.cluster.is_unlimited(site):
         _open_on_demand(planner, state, site, now)
         return False
     nodes = free_hosts(planner.cluster, state, site, now)
@@ -184,7 +204,7 @@ def _take_free(
 ) -> None:
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
     job = state.job
-    waiting = len(state.waiting_at(site, now)) if site else state.unassigned
+    waiting = len(state.waiting_at(site, now)) if site else state.waiting_for_nodes
     wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
     if job.rigid and job.helpers:
         found = gangs.find_places(planner.cluster, state, nodes, now, first_fit=first_fit)
@@ -205,7 +225,13 @@ def _take_free(
 
 
 def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) -> None:
-    """A window for every chunk at a site that makes its capacity on demand."""
+    """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
+    if state.job.rigid:
+        if shortage(planner.cluster, state) is None:
+            gangs.seat_at(planner, state, site, now)
+            for chunk in state.waiting:
+                planner.open(state, Home(site, None), (chunk,), now)
+        return
     for chunk in state.waiting_at(site, now):
         if len(state.runs) >= state.job.max_workers or shortage(planner.cluster, state):
             return
@@ -215,15 +241,23 @@ def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) ->
 
 
 def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
-    """One window on each of the nodes, as long as there are chunks (whose data are there, if `at` names a site)."""
+    """Open one window on each of the nodes, as long as there are chunks whose data are there."""
     waiting = state.waiting_at(at, now) if at else state.waiting
+    if state.cloud and not at:
+        waiting = [chunk for chunk in waiting if chunk not in state.cloud]
+    uploading = not at and state.uploaded_at is not None and now < state.uploaded_at
     for node in nodes:
         if not waiting:
             return
         site, name = node.node.site, node.node.name
         count = chunks_of_window(state, planner.cluster.batch_seconds(state, site, node=name))
-        planner.open(state, Home(site, name), tuple(waiting[:count]), now)
-        waiting = waiting[count:]
+        if uploading:
+            chosen = [chunk for chunk in waiting if state.is_at(chunk, site, now)][:count]
+            waiting = [chunk for chunk in waiting if chunk not in chosen]
+        else:
+            chosen, waiting = waiting[:count], waiting[count:]
+        if chosen:
+            planner.open(state, Home(site, name), tuple(chosen), now)
 
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:

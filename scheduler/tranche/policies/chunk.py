@@ -52,10 +52,14 @@ class Chunk(QueuePolicy):
     """1: within a priority class, tenants above their share of recent GPU time rank behind those below theirs."""
     halflife: float = 86_400.0
     """Of that GPU time, in seconds: after it, use counts half."""
+    price: float = 0.0
+    """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
 
     def __post_init__(self) -> None:
         if not 0 < self.halflife < float("inf"):
             raise ValueError("chunk needs halflife > 0")
+        if not self.price >= 0:
+            raise ValueError("chunk needs price ≥ 0")
 
     def tier(self, state: JobState, cluster: ClusterState) -> float:
         """The priority class, the highest first; in it, if shares matter, tenants below their share first."""
@@ -101,6 +105,10 @@ class Chunk(QueuePolicy):
     def copies_ahead(self) -> int:
         """As the option says."""
         return int(self.copies)
+
+    def cloud_price(self) -> float:
+        """As the option says."""
+        return self.price
 
     def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Where the gain for the one outweighs the loss of the other; in favour of another priority class, always."""

@@ -26,7 +26,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SlotDispatch(BindingPolicy):
-    """Binds chunks one by one by `pick`; each slot runs its queue in the order of arrival or of density."""
+    """Binds chunks one by one by `pick`; each slot runs its queue in the order of arrival or of density.
+
+    A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives goes
+    there [I]. If all chunks of the job do, they train beside their parameter server (ζ = 1).
+    """
 
     order: SlotOrder = "arrival"
     behind: ClassVar[str] = "which is before it in the queue of its slot"
@@ -72,16 +76,41 @@ class SlotDispatch(BindingPolicy):
                 for first in range(0, len(waits) - width + 1, width):
                     slots = tuple(sorted(ordered[first : first + width]))
                     groups.append(Group(node, slots, max(waits[slot] for slot in slots)))
+        clouds = [site for site in cluster.clouds if sites is None or site in sites]
         placements: list[Placement] = []
-        for chunk in chunks if groups else ():
-            group = self.pick(groups, cluster, state, chunk, len(placements))
-            site = group.node.node.site
-            per_batch = cluster.batch_seconds(state, site, colocated=False, node=group.node.node.name)
-            ready_at = now + cluster.transfer_seconds(state, site)
-            seconds = state.job.batches_per_chunk_total * per_batch
-            home = Home(site, group.node.node.name, group.slots)
-            key = self.key(state, chunk, per_batch)
-            cost = (ready_at - now + group.wait + seconds) / state.job.chunks
-            placements.append(Placement(chunk, home, key, ready_at, per_batch, cost))
-            group.wait += seconds
-        return placements, False
+        for chunk in chunks if groups or clouds else ():
+            placed = min((self._in_cloud(cluster, state, chunk, site, now) for site in clouds), key=_cost, default=None)
+            if groups:
+                group = self.pick(groups, cluster, state, chunk, len(placements))
+                bound = self._on_node(cluster, state, chunk, group, now)
+                if placed is None or bound.cost <= placed.cost:
+                    placed = bound
+                    group.wait += state.job.batches_per_chunk_total * bound.batch_seconds
+            assert placed is not None
+            placements.append(placed)
+        homes = {placed.home.site for placed in placements}
+        if len(placements) == len(chunks) and len(homes) == 1 and homes.issubset(clouds) and not state.entries:
+            site = homes.pop()
+            return [self._in_cloud(cluster, state, chunk, site, now, colocated=True) for chunk in chunks], True
+        return placements, state.colocated
+
+    def _on_node(self, cluster: ClusterState, state: JobState, chunk: int, group: Group, now: float) -> Placement:
+        node = group.node.node
+        per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name)
+        transfer, seconds = cluster.transfer_seconds(state, node.site), state.job.batches_per_chunk_total * per_batch
+        cost = (max(transfer, group.wait) + seconds) / state.job.chunks
+        key = self.key(state, chunk, per_batch)
+        return Placement(chunk, Home(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
+
+    def _in_cloud(
+        self, cluster: ClusterState, state: JobState, chunk: int, site: str, now: float, *, colocated: bool = False
+    ) -> Placement:
+        """Place a chunk on a fresh worker of an unlimited site."""
+        per_batch = cluster.batch_seconds(state, site, colocated=colocated or state.colocated)
+        transfer, seconds = cluster.transfer_seconds(state, site), state.job.batches_per_chunk_total * per_batch
+        cost = (transfer + cluster.sites[site].start_seconds + seconds) / state.job.chunks
+        return Placement(chunk, Home(site, None), self.key(state, chunk, per_batch), now + transfer, per_batch, cost)
+
+
+def _cost(placed: Placement) -> float:
+    return placed.cost

@@ -9,13 +9,13 @@ nothing that runs is preempted. With a single user this is fifo-skip.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Drf(QueuePolicy):
+class Drf(PooledPolicy):
     """Least dominant share first; a tenant's own jobs in arrival order."""
 
     name: ClassVar[str] = "drf"

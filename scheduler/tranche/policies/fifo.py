@@ -7,13 +7,13 @@ preempted. A chunked job counts as served when all its chunks have a worker.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Fifo(QueuePolicy):
+class Fifo(PooledPolicy):
     """Arrival order, head-of-line blocking, no preemption."""
 
     name: ClassVar[str] = "fifo"

@@ -7,13 +7,13 @@ jobs.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class FifoSkip(QueuePolicy):
+class FifoSkip(PooledPolicy):
     """Arrival order; a job that does not fit is passed over."""
 
     name: ClassVar[str] = "fifo-skip"

@@ -6,13 +6,13 @@ Source: first fit of bin packing (Johnson 1973), the placement baseline FF of ar
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class FirstFit(QueuePolicy):
+class FirstFit(PooledPolicy):
     """Like fifo-skip, but nodes are taken in the order of their names and not by the best fit."""
 
     name: ClassVar[str] = "first-fit"

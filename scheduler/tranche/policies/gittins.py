@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
 from tranche.policies.states import ClusterState
@@ -29,7 +29,7 @@ LIMITS = (0.0, *(FIRST * 2 ** (level / 2) for level in range(LEVELS)))
 
 
 @dataclass(frozen=True, slots=True)
-class Gittins(QueuePolicy):
+class Gittins(PooledPolicy):
     """Largest Gittins index first, by levels of attained GPU-seconds."""
 
     name: ClassVar[str] = "gittins"

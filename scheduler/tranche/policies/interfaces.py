@@ -28,7 +28,8 @@ class Placement:
     ready_at: float
     batch_seconds: float
     cost: float
-    """Q: the increase of Σ (1/D_j)(C_jd − r_j) that the rule expects, in seconds."""
+    """Q of equation (5) of JSAC'22 under `chunk-faithful`: the increase of Σ (w_j/D_j)(C_jd − r_j) that the rule
+    expects, in seconds; else the chunk's expected flow time over D_j."""
 
 
 class Policy(ABC):
@@ -101,6 +102,22 @@ class QueuePolicy(Policy):
         """
         return -inf
 
+    def uploads_ahead(self) -> bool:
+        """Whether a job's data are uploaded to every site from its arrival on, and no GPU is held meanwhile.
+
+        For policies that are neither `sited` nor have `free_moves`; else a worker fetches its data after its start.
+        """
+        return False
+
+    @property
+    def fetches_data(self) -> bool:
+        """Whether a worker fetches its data after its start and holds its GPU meanwhile."""
+        return not (self.sited or self.free_moves or self.uploads_ahead())
+
+    def cloud_price(self) -> float:
+        """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
+        return 0.0
+
     def copies_ahead(self) -> int:
         """To how many sites beside their own the data of an arriving job are brought, if the policy is `sited`."""
         return 0
@@ -128,6 +145,26 @@ class QueuePolicy(Policy):
     def revision(self, cluster: ClusterState) -> int:
         """Rises when the ranks of all jobs have to be computed anew."""
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class PooledPolicy(QueuePolicy):
+    """A queue policy that does not plan where data are: all nodes are one pool.
+
+    By constraint (2i) of JSAC'22 no worker is used before a job's data are there. With ``uploads=ahead`` (the default)
+    the data of a job are uploaded to every site from its arrival on, and no GPU is held meanwhile, as under
+    `chunk-faithful`; with ``uploads=held`` a worker fetches its data after its start and holds its GPU.
+    """
+
+    uploads: str = "ahead"
+
+    def __post_init__(self) -> None:
+        if self.uploads not in ("ahead", "held"):
+            raise ValueError(f"{self.name} knows uploads ahead and held, not {self.uploads!r}")
+
+    def uploads_ahead(self) -> bool:
+        """As the option says."""
+        return self.uploads == "ahead"
 
 
 class BindingPolicy(Policy):

@@ -41,6 +41,14 @@ class JobState:
     it is reported, if uploads are reported."""
     coming: dict[tuple[str, int], float] = field(default_factory=dict)
     """When a report is expected, by site and chunk."""
+    cloud: dict[int, str] = field(default_factory=dict)
+    """Waiting chunks that are to train at an unlimited site, with the site (`tranche.planner.cloud_burst`)."""
+    reviewed: int = 0
+    """Waiting chunks at the last comparison with unlimited sites."""
+    uploaded_at: float | None = None
+    """When the data of a pooled job are at all sites; None unless the policy has `QueuePolicy.uploads_ahead`."""
+    burst_sites: set[str] = field(default_factory=set)
+    """Unlimited sites to which data of the job were copied; only chunks of `cloud` start there."""
     stagings: dict[str, Staging] = field(default_factory=dict)
     """Copies that pods of the job bring, by site."""
     runs: dict[int, Run] = field(default_factory=dict)
@@ -117,13 +125,20 @@ class JobState:
         """Waiting chunks by site where their data are, those that could wait at few sites first; "" means anywhere."""
         if self._by_site is None or self._by_site_until <= now:
             waiting, by_site, until = self.waiting, {}, inf
+            if self.cloud:
+                bound = {site: [c for c in waiting if self.cloud.get(c) == site] for site in self.cloud.values()}
+                waiting = [chunk for chunk in waiting if chunk not in self.cloud]
+            else:
+                bound = {}
             for site, copies in self.copies.items():
                 copies.update({chunk: ARRIVED for chunk, at in copies.items() if at <= now})
                 if site != self.job.data_site:
-                    by_site[site] = [chunk for chunk in waiting if copies.get(chunk, inf) <= now]
+                    here = bound.pop(site, []) if site in self.burst_sites else waiting
+                    by_site[site] = [chunk for chunk in here if copies.get(chunk, inf) <= now]
                     until = min([until, *(at for at in copies.values() if at > now)])
             sites = Counter(chunk for here in by_site.values() for chunk in here)
             by_site[self.job.data_site or ""] = waiting
+            by_site.update(bound)  # where nothing has to be brought
             self._by_site = {s: sorted(here, key=sites.__getitem__) for s, here in by_site.items() if here}
             self._by_site_until = until
         return self._by_site
@@ -131,6 +146,38 @@ class JobState:
     def waiting_at(self, site: str, now: float) -> list[int]:
         """Those of one site, in a list of its own."""
         return list(self.waiting_by_site(now).get(site, ()))
+
+    def clouds(self, now: float) -> list[str]:
+        """Unlimited sites where chunks that are to train there can start now."""
+        by_site = self.waiting_by_site(now) if self.cloud else {}
+        return [site for site in sorted(set(self.cloud.values())) if site in by_site]
+
+    def is_bound_for(self, site: str) -> bool:
+        """Whether all unfinished chunks train, or are to train, at this unlimited site (ζ = 1)."""
+        waiting = self.unassigned
+        if not (waiting or self.runs) or any(run.home.site != site for run in self.runs.values()):
+            return False
+        return waiting == len(self.cloud) and all(bound == site for bound in self.cloud.values())
+
+    def can_start_at(self, site: str, now: float) -> bool:
+        """Whether a chunk that waits for a node may start at the site, as far as uploads of a pooled job matter."""
+        if self.uploaded_at is None or site == self.job.data_site:
+            return True
+        copies = self.copies.get(site)
+        if copies is None or now >= self.uploaded_at:
+            return copies is not None
+        return any(at <= now and c not in self.done and c not in self.chunk_runs for c, at in copies.items())
+
+    def is_at(self, chunk: int, site: str, now: float) -> bool:
+        """Whether this chunk may start at the site, as far as uploads of a pooled job matter."""
+        if self.uploaded_at is None or site == self.job.data_site:
+            return True
+        return self.copies.get(site, {}).get(chunk, inf) <= now
+
+    @property
+    def waiting_for_nodes(self) -> int:
+        """How many chunks wait and are not to train at an unlimited site."""
+        return self.unassigned - len(self.cloud)
 
     def homes(self, now: float) -> Iterator[tuple[int, str]]:
         """Unfinished chunks with a site to which the data were placed, once for each such site."""
@@ -213,6 +260,7 @@ class JobState:
         self._pace = self._first_end = self._window_ends = None
         for chunk in run.window.chunks:
             self.chunk_runs[chunk] = run
+            self.cloud.pop(chunk, None)
         for site, here in list((self._by_site or {}).items()):
             for chunk in run.window.chunks:
                 if chunk in here:

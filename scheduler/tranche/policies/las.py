@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -18,7 +18,7 @@ NEARLY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Las(QueuePolicy):
+class Las(PooledPolicy):
     """Least attained GPU-seconds first, by classes first·factor^i; in a class the earlier submission."""
 
     name: ClassVar[str] = "las"
@@ -31,6 +31,7 @@ class Las(QueuePolicy):
     factor: float = 2.0
 
     def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
         if not (self.first > 0 and self.factor > 1):
             raise ValueError("las needs first > 0 and factor > 1")
 

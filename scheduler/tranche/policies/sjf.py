@@ -6,13 +6,13 @@ Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967, chapter 8 (shortest
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Sjf(QueuePolicy):
+class Sjf(PooledPolicy):
     """Shortest expected duration first, without preemption; whoever fits starts."""
 
     name: ClassVar[str] = "sjf"

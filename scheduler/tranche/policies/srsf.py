@@ -6,13 +6,13 @@ Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Srsf(QueuePolicy):
+class Srsf(PooledPolicy):
     """Least remaining GPU-seconds first; a running job makes way for one with less left."""
 
     name: ClassVar[str] = "srsf"

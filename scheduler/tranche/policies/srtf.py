@@ -7,13 +7,13 @@ Source: Schrage, A proof of the optimality of the shortest remaining processing 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Srtf(QueuePolicy):
+class Srtf(PooledPolicy):
     """Least remaining time first; a running job makes way for one with less left."""
 
     name: ClassVar[str] = "srtf"

@@ -51,6 +51,7 @@ class ClusterState:
     """The epoch that `shares.capacity` is of."""
     _eligible: dict[PodShape, Hosts] = field(default_factory=dict)
     _free: tuple[int, FreeNodes] = field(default_factory=lambda: (-1, FreeNodes(())))
+    _clouds: tuple[dict[str, Site] | None, tuple[str, ...]] = (None, ())
 
     def nodes_changed(self) -> None:
         """Forget what was derived from the nodes."""
@@ -61,7 +62,8 @@ class ClusterState:
     def free(self) -> FreeNodes:
         """Where GPUs are free."""
         if self._free[0] != self.epoch:
-            self._free = (self.epoch, FreeNodes(self.nodes.values()))
+            clouds = set(self.clouds)
+            self._free = (self.epoch, FreeNodes(n for n in self.nodes.values() if n.node.site not in clouds))
         return self._free[1]
 
     def dominant_share(self, tenant: str) -> float:
@@ -78,14 +80,31 @@ class ClusterState:
         return state.hosts[1]
 
     def eligible(self, shape: PodShape) -> Hosts:
-        """Nodes that could take such a pod if they ran nothing of ours, by name."""
+        """Nodes that could take such a pod if they ran nothing of ours, by name.
+
+        Nodes of unlimited sites are left out: windows there name no node, since the next one may not exist yet.
+        """
         if shape not in self._eligible:
-            self._eligible[shape] = Hosts(n for _, n in sorted(self.nodes.items()) if n.objection(shape) is None)
+            clouds = set(self.clouds)
+            nodes = (node for _, node in sorted(self.nodes.items()) if node.node.site not in clouds)
+            self._eligible[shape] = Hosts(node for node in nodes if node.objection(shape) is None)
         return self._eligible[shape]
 
     def unlimited_sites(self) -> Iterator[Site]:
         """Sites where capacity is made on demand, by name."""
-        return (site for _, site in sorted(self.sites.items()) if site.unlimited)
+        return (self.sites[name] for name in self.clouds)
+
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        """Names of the unlimited sites, in order."""
+        if self._clouds[0] is not self.sites:
+            self._clouds = (self.sites, tuple(sorted(name for name, site in self.sites.items() if site.unlimited)))
+        return self._clouds[1]
+
+    def is_unlimited(self, site: str) -> bool:
+        """Whether capacity is made on demand there."""
+        known = self.sites.get(site)
+        return known is not None and known.unlimited
 
     def is_unlimited(self, site: str) -> bool:
         """Whether capacity is made on demand there."""
@@ -111,10 +130,23 @@ class ClusterState:
         """
         host = self.nodes.get(node) if node is not None else None
         speed = host.node.speed if host is not None else 1.0
-        if state.job.servers == 0 or (state.colocated if colocated is None else colocated):
+        if state.job.servers == 0 or (self._is_colocated(state, site) if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
         there = next((s.planned.site for s in state.servers if not s.planned.is_chief), state.job.data_site or site)
         return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
+
+    def _is_colocated(self, state: JobState, site: str) -> bool:
+        """Whether ζ = 1 for a worker at the site: decided at dispatch by a policy that binds, else as things stand."""
+        if state.colocated or state.entries:
+            return state.colocated
+        servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
+        return self.is_unlimited(site) and state.is_bound_for(site) and all(there == site for there in servers)
+
+    def could_colocate(self, state: JobState, site: str) -> bool:
+        """Whether ζ = 1 if all waiting chunks train at the unlimited site: nothing of the job is elsewhere."""
+        servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
+        runs = (run.home.site for run in state.runs.values())
+        return all(there == site for there in (*servers, *runs))
 
     def exchange_bits_per_second(self, state: JobState, site: str, other: str) -> float:
         """B between a worker of the job and a parameter server, in bit/s."""
@@ -133,6 +165,11 @@ class ClusterState:
         """When a chunk of the job that is sent to the site now would be there, behind all that shares the link."""
         path = self._path(state, site)
         return now if path is None else self.uploads.ready(*path, state.job.chunk_bytes, now)
+
+    def copies_ready(self, state: JobState, site: str, count: int, now: float) -> list[float]:
+        """When `count` chunks of the job would be there if they were sent now."""
+        path = self._path(state, site)
+        return [now] * count if path is None else self.uploads.preview(*path, state.job.chunk_bytes, now, count)
 
     def begin_copies(self, state: JobState, site: str, count: int, now: float) -> list[float]:
         """Send so many chunks; returns when each will be there."""

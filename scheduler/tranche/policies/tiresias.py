@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
 from tranche.policies.states import ClusterState
@@ -22,7 +22,7 @@ Order = Literal["arrival", "start", "entry", "running", "attained"]
 
 
 @dataclass(frozen=True, slots=True)
-class Tiresias(QueuePolicy):
+class Tiresias(PooledPolicy):
     """Discretised two-dimensional LAS with promotion."""
 
     name: ClassVar[str] = "tiresias"
@@ -42,6 +42,7 @@ class Tiresias(QueuePolicy):
     """PROMOTEKNOB: waiting time over time run, from which a job is promoted; 0: never."""
 
     def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
         if list(self.limits) != sorted(set(self.limits)) or not self.limits or self.limits[0] <= 0:
             raise ValueError("tiresias needs rising limits above 0")
         if self.order not in get_args(Order):

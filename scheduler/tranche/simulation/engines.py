@@ -295,13 +295,15 @@ class Simulation:
 
     def _starts_at(self, state: JobState, window: Window) -> float:
         """When the first batch of a window that opens now begins."""
-        return self.now + self.restart_seconds + self._transfer_seconds(state, window)
+        site = self.planner.cluster.sites.get(window.site)
+        made = site.start_seconds if site is not None and site.unlimited else 0.0
+        return self.now + made + self.restart_seconds + self._transfer_seconds(state, window)
 
     def _missing(self, state: JobState, window: Window) -> list[int]:
-        """Chunks whose data are not at the site yet; a policy that binds has planned that and waited already."""
+        """Chunks whose data the worker has to fetch; other policies have waited for the upload before the window."""
         job = state.job
         queue = self.planner.queue
-        if queue is None or queue.policy.sited or queue.policy.free_moves or job.data_site is None:
+        if queue is None or job.data_site is None or not queue.policy.fetches_data:
             return []
         return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
 

@@ -1,0 +1,365 @@
+"""Cloud bursting: which waiting chunks and gangs train at an unlimited site.
+
+Source: ours [I]. JSAC'22 compares its unlimited cloud with every edge worker by the dispatch cost (5); a queue policy
+binds nothing at arrival, so this module compares expected completion times instead. A list schedule plays running and
+waiting jobs forward in order of rank over the GPUs of all nodes (`NodeForecast`). For each waiting job it gives the
+times at which its chunks would complete on nodes. The job then sends the number k of its last chunks to an unlimited
+site that minimises ``completion of the job + price · GPU-hours there``; ties go to the least sum of chunk completion
+times, then to the least k. With k equal to all chunks, workers and parameter server are together (ζ = 1) and no
+gradient crosses a link. A gang goes as a whole or not at all.
+
+A chunk that is to train at an unlimited site starts there as soon as its data are there. Until then each review
+compares again, so it may still start on a node that has become free; bytes that were copied meanwhile are in vain.
+Reviews take place when a job arrives and, because conditions change with every chunk that ends, again after a
+hundredth of the shortest expected completion, but at least 30 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, nsmallest
+from math import ceil, inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from tranche.planner import transfers
+from tranche.planner.queues import JobQueue, preemptible, wants_windows
+from tranche.planner.rooms import could_run_on_nodes
+from tranche.planner.stagings import is_given_up
+from tranche.policies import ClusterState, JobState, NodeState, expected_copies
+from tranche.policies.beliefs import rest_seconds
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+REVIEW_SECONDS = 30.0
+"""Shortest time between two reviews in which no job arrives."""
+REVIEW_SHARE = 0.01
+"""Time between two reviews, as a share of the shortest expected time to completion."""
+REVIEWED_JOBS = 1000
+"""Waiting jobs, the first in rank first, that a review looks at."""
+NEAREST_SITES = 12
+"""Sites with nodes, the nearest first, where a job's chunks are expected to train."""
+
+
+def review(planner: Planner, queue: JobQueue, changed: Sequence[str], now: float) -> bool:
+    """Decide for the waiting jobs which chunks train at an unlimited site.
+
+    Args:
+        planner: Books copies and timers.
+        queue: Its waiting and running jobs.
+        changed: Jobs that an event concerned. If one of them has more waiting chunks than at its last review, this
+            review takes place at once.
+        now: Clock, in seconds.
+
+    Returns:
+        Whether some of these chunks can start there now.
+    """
+    cluster = planner.cluster
+    if not cluster.clouds or not queue.engaged:
+        return False
+    if now < queue.review_at and not _has_more_waiting(cluster, changed):
+        _wake(planner, queue)
+        return False
+    forecast = NodeForecast(cluster, now)
+    ordered = _in_rank_order(queue, forecast, now)
+    startable, soonest, looked = False, inf, 0
+    for state in ordered:
+        if wants_windows(state, now):
+            looked += 1
+            split = _split(queue, forecast, state, now)
+            state.reviewed = state.unassigned
+            soonest = min(soonest, split.completion - now)
+            startable |= _bind(planner, queue, state, split, now)
+        if looked == REVIEWED_JOBS:
+            break
+    queue.review_at = now + max(REVIEW_SECONDS, REVIEW_SHARE * soonest) if looked else inf
+    _wake(planner, queue)
+    return startable
+
+
+def _has_more_waiting(cluster: ClusterState, keys: Sequence[str]) -> bool:
+    states = (cluster.jobs.get(key) for key in keys)
+    return any(state is not None and state.active and state.unassigned > state.reviewed for state in states)
+
+
+def _wake(planner: Planner, queue: JobQueue) -> None:
+    """Set the timer for the next review unless it is set."""
+    if queue.review_due < queue.review_at < inf:
+        queue.review_due = queue.review_at
+        planner.wake(queue.review_at, "")
+
+
+def _in_rank_order(queue: JobQueue, forecast: NodeForecast, now: float) -> Iterator[JobState]:
+    """All jobs, the first in rank first, each after its running workers have taken their GPUs in the forecast."""
+    policy, cluster = queue.policy, queue.cluster
+    ranked = sorted(queue.engaged.values(), key=lambda state: (policy.standing(state, cluster, now), state.arrival))
+    fixed = {state.job.key for state in ranked if state.runs and not preemptible(state, policy)}
+    for state in ranked:
+        if state.job.key in fixed:
+            forecast.occupy(state)
+    for state in ranked:
+        if state.job.key not in fixed:
+            forecast.occupy(state)
+        yield state
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A chunk on a GPU group of a site in the forecast."""
+
+    chunk: int
+    site: str
+    end: float
+    """Expected completion, in seconds."""
+    taken: tuple[float, ...]
+    """When its GPUs were free before."""
+
+
+@dataclass(slots=True, eq=False)
+class NodeForecast:
+    """A list schedule: when each GPU of each site with nodes is free, after jobs have taken GPUs in order of rank."""
+
+    cluster: ClusterState
+    now: float
+    free_at: dict[str, list[float]] = field(default_factory=dict)
+    """Times in seconds, a heap by site."""
+
+    def gpus(self, site: str) -> list[float]:
+        """The heap of one site."""
+        if site not in self.free_at:
+            nodes = (node for node in self.cluster.free.nodes_at(site) if _is_usable(node))
+            self.free_at[site] = [self.now] * sum(node.capacity.gpus for node in nodes)
+        return self.free_at[site]
+
+    def occupy(self, state: JobState) -> None:
+        """Have the job's open windows on nodes hold their GPUs until they end."""
+        gpus, more = max(1, state.job.gpus), 0.0
+        runs = [run for run in state.runs.values() if not run.closing]
+        if runs and state.waiting_for_nodes > 0 and len(runs) >= state.job.max_workers:
+            rounds = ceil(state.waiting_for_nodes / len(runs))
+            more = rounds * state.job.batches_per_chunk_total * runs[0].batch_seconds
+        for run in runs:
+            if not self.cluster.is_unlimited(run.home.site):
+                self._take(run.home.site, gpus, self.now, rest_seconds(state, run, self.now) + more)
+
+    def place(self, state: JobState, options: Sequence[_Option], chunk: int) -> _Placed | None:
+        """Have a chunk train where it would complete first; None if no site has as many GPUs as a worker needs."""
+        gpus, best = max(1, state.job.gpus), (inf, "", 0.0)
+        rest = state.remaining_batches(chunk)
+        for option in options:
+            heap = self.gpus(option.site)
+            if len(heap) >= gpus:
+                free = heap[0] if gpus == 1 else nsmallest(gpus, heap)[-1]
+                start = max(free, option.ready(chunk))
+                seconds = state.restart_seconds + rest * option.batch_seconds
+                best = min(best, (start + seconds, option.site, start))
+        if best[0] == inf:
+            return None
+        taken, end = self._take(best[1], gpus, best[2], best[0] - best[2])
+        return _Placed(chunk, best[1], end, taken)
+
+    def gang_slots(self, state: JobState) -> list[tuple[float, str]]:
+        """The GPUs on which all members of a gang would start soonest, as (free at, site); empty if it never fits."""
+        needed = state.job.together * max(1, state.job.gpus)
+        sites = self.cluster.hosts(state).by_site
+        found = nsmallest(needed, ((at, site) for site in sites for at in self.gpus(site)))
+        return found if len(found) == needed and could_run_on_nodes(self.cluster, state) else []
+
+    def take_slots(self, slots: Sequence[tuple[float, str]], end: float) -> None:
+        """Hold these GPUs until then."""
+        for _, site in slots:
+            heappop(self.gpus(site))
+        for _, site in slots:
+            heappush(self.gpus(site), end)
+
+    def undo(self, placed: Sequence[_Placed]) -> None:
+        """Give back what these chunks took."""
+        for site in {one.site for one in placed}:
+            heap = self.gpus(site)
+            for one in reversed(placed):  # a later chunk may have taken the GPU of an earlier one
+                for at in one.taken if one.site == site else ():
+                    heap.remove(one.end)
+                    heap.append(at)
+            heapify(heap)
+
+    def _take(self, site: str, gpus: int, start: float, seconds: float) -> tuple[tuple[float, ...], float]:
+        """Hold the GPUs of the site that are free first; returns when these were free, and until when they are held."""
+        heap = self.gpus(site)
+        taken = tuple(heappop(heap) for _ in range(min(gpus, len(heap))))
+        end = max(start, *taken) + seconds
+        for _ in taken:
+            heappush(heap, end)
+        return taken, end
+
+
+def _is_usable(node: NodeState) -> bool:
+    return node.node.ready and not node.node.unschedulable
+
+
+@dataclass(slots=True, eq=False)
+class _Option:
+    """A site where chunks of a job could train."""
+
+    site: str
+    batch_seconds: float
+    copies: Mapping[int, float]
+    """When each chunk's data are there, in seconds; for chunks that are not here, `otherwise`."""
+    otherwise: float
+
+    def ready(self, chunk: int) -> float:
+        """When the chunk could start there if a GPU were free."""
+        return self.copies.get(chunk, self.otherwise)
+
+
+def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]:
+    """Sites with nodes where the job's chunks could train, the nearest ones."""
+    cluster = queue.cluster
+    by_site = cluster.hosts(state).by_site
+    delta = {site: cluster.transfer_seconds(state, site) for site in by_site}
+    nearest = sorted(sorted(by_site, key=lambda site: (delta[site], site))[:NEAREST_SITES])
+    return [
+        _option(queue, state, site, cluster.batch_seconds(state, site, node=by_site[site][0].node.name), now)
+        for site in nearest
+        if not is_given_up(state, site)
+    ]
+
+
+def _option(queue: JobQueue, state: JobState, site: str, batch_seconds: float, now: float) -> _Option:
+    cluster = queue.cluster
+    if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.free_moves:
+        return _Option(site, batch_seconds, {}, now)
+    if queue.policy.fetches_data:
+        return _Option(site, batch_seconds, {}, now + cluster.transfer_seconds(state, site))
+    known = expected_copies({site: state.copies.get(site, {})}, state.coming)[site]
+    copies = {chunk: max(now, at) for chunk, at in known.items()}
+    missing = [chunk for chunk in state.waiting if chunk not in copies]
+    copies.update(zip(missing, cluster.copies_ready(state, site, len(missing), now), strict=True))
+    return _Option(site, batch_seconds, copies, now)
+
+
+class _Split(NamedTuple):
+    """What a review decides for one job."""
+
+    chunks: tuple[int, ...]
+    """To train at `site`."""
+    site: str
+    completion: float
+    """Expected completion of the job, in seconds."""
+
+
+def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, now: float) -> _Split:
+    """Decide how many of the job's waiting chunks train at an unlimited site; the others take GPUs in the forecast."""
+    options = [one for one in (_cloud_option(queue, state, site, now) for site in queue.cluster.clouds) if one]
+    if state.job.rigid:
+        return _split_gang(queue, forecast, state, options, now)
+    waiting = state.waiting
+    floor = max([now, *(run.window.end for run in state.runs.values() if not run.closing)])
+    clouds = [_cloud_ends(queue, state, option, waiting) for option in options]
+    price = queue.policy.cloud_price() * state.job.gpus
+    limit = min((max(floor, ends.together[0]) + price * ends.seconds[0] for ends in clouds), default=inf)
+    placed: list[_Placed] = []
+    nodes = [] if state.unhosted else _node_options(queue, state, now)
+    for chunk in waiting:
+        one = forecast.place(state, nodes, chunk)
+        if one is None:
+            break
+        placed.append(one)
+        if one.end > limit:
+            break
+    best: tuple[float, float, int, int] | None = None
+    for number, ends in enumerate(clouds):
+        on_nodes, latest = 0.0, -inf
+        for kept in range(len(placed) + 1):
+            if kept:
+                on_nodes, latest = on_nodes + placed[kept - 1].end, max(latest, placed[kept - 1].end)
+            end = max(floor, latest, ends.together[0] if not kept else ends.apart[kept])
+            total = on_nodes + (ends.sum_together if not kept else ends.sum_apart[kept])
+            key = (end + price * ends.seconds[kept], total, -kept, number)
+            best = min(best, key) if best is not None else key
+    if best is None:
+        return _Split((), "", max([floor, *(one.end for one in placed)]) if placed else inf)
+    kept, ends = -best[2], clouds[best[3]]
+    forecast.undo(placed[kept:])
+    return _Split(tuple(waiting[kept:]), ends.site, best[0])
+
+
+class _CloudEnds(NamedTuple):
+    """When the chunks from each position on would complete at an unlimited site, in seconds."""
+
+    site: str
+    apart: list[float]
+    """The last of them, with workers or parameter servers elsewhere (ζ = 0); -inf at the end, where none is left."""
+    together: list[float]
+    """The last of all of them with everything at this site (ζ = 1); only the first position counts."""
+    sum_apart: list[float]
+    sum_together: float
+    seconds: list[float]
+    """Worker time there."""
+
+
+def _cloud_option(queue: JobQueue, state: JobState, site: str, now: float) -> _Option | None:
+    """The unlimited site, unless the job's data cannot be brought there."""
+    if is_given_up(state, site):
+        return None
+    return _option(queue, state, site, queue.cluster.batch_seconds(state, site, colocated=False), now)
+
+
+def _cloud_ends(queue: JobQueue, state: JobState, option: _Option, waiting: Sequence[int]) -> _CloudEnds:
+    cluster = queue.cluster
+    together = cluster.could_colocate(state, option.site)
+    fast = cluster.batch_seconds(state, option.site, colocated=True) if together else option.batch_seconds
+    start = cluster.sites[option.site].start_seconds + state.restart_seconds
+    workers = max(1, state.job.max_workers - len(state.runs))
+    apart, near, total, near_total, seconds = [-inf], [-inf], [0.0], 0.0, [0.0]
+    for count, chunk in enumerate(reversed(waiting), start=1):
+        rest, at = state.remaining_batches(chunk), option.ready(chunk) + start
+        rounds = ceil(count / workers)
+        end, close = at + rounds * rest * option.batch_seconds, at + rounds * rest * fast
+        apart.append(max(apart[-1], end))
+        near.append(max(near[-1], close))
+        total.append(total[-1] + end)
+        near_total += close
+        seconds.append(seconds[-1] + rest * option.batch_seconds)
+    seconds[-1] *= fast / option.batch_seconds if option.batch_seconds else 1.0
+    return _CloudEnds(option.site, apart[::-1], near[::-1], total[::-1], near_total, seconds[::-1])
+
+
+def _split_gang(
+    queue: JobQueue, forecast: NodeForecast, state: JobState, options: Sequence[_Option], now: float
+) -> _Split:
+    """Decide whether a gang trains at an unlimited site: as a whole, or not at all."""
+    cluster, batches = queue.cluster, state.job.batches_per_chunk_total
+    rest = max((state.remaining_batches(chunk) for chunk in state.waiting), default=batches)
+    slots = [] if state.unhosted else forecast.gang_slots(state)
+    hosts = cluster.hosts(state).by_site
+    pace = max((cluster.batch_seconds(state, s, node=hosts[s][0].node.name) for s in {s for _, s in slots}), default=0.0)
+    on_nodes = slots[-1][0] + state.restart_seconds + rest * pace if slots else inf
+    best = (on_nodes, 0, "")
+    for option in options:
+        seconds = rest * cluster.batch_seconds(state, option.site, colocated=True)
+        end = now + cluster.sites[option.site].start_seconds + state.restart_seconds + seconds
+        price = queue.policy.cloud_price() * seconds * state.job.together * state.job.gpus
+        best = min(best, (end + price, 1, option.site))
+    if best[1]:
+        return _Split(tuple(state.waiting), best[2], best[0])
+    if slots:
+        forecast.take_slots(slots, on_nodes)
+    return _Split((), "", on_nodes)
+
+
+def _bind(planner: Planner, queue: JobQueue, state: JobState, split: _Split, now: float) -> bool:
+    """Note the decision, and begin the copies that it needs; returns whether chunks can start there now."""
+    chosen = dict.fromkeys(split.chunks, split.site)
+    if chosen != state.cloud:
+        state.cloud = chosen
+        if split.site and transfers.moves_data(state) and queue.policy.sited:
+            state.burst_sites.add(split.site)
+            known = state.copies.get(split.site, {})
+            missing = [chunk for chunk in split.chunks if chunk not in known]
+            if missing and split.site != state.job.data_site:
+                transfers.copy(planner, queue, state, missing, split.site, now)
+        state.windows_changed()
+        queue.stale[state.job.key] = None
+        planner.publish(state.job.key)
+    return bool(state.clouds(now))
