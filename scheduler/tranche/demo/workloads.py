@@ -1,14 +1,14 @@
 """The demo's jobs and cluster: what is real, and what had to be drawn.
 
-Real: arrival, GPU count and duration of each job of the stretch. Drawn from a seed, since no real log has them: whether a
-job of several GPUs is a gang (every second one) or trains in chunks with a parameter server, the number of chunks (GPUs ×
-1, 2 or 3, uniformly), and the edge site that holds the data. Set: a chunk is 32 MiB, so that it takes half a second from
-edge to edge and a second to the cloud, behind the other copies on the link; gradients count as nothing. The simulated
-nodes have no network: nothing is really sent, the planner believes its own transfer times, as it does for every job
-without ``data.staging``. The work of a job, GPUs × duration, is kept; all times are divided, and long jobs and wide gangs
-are cut, as `Compression` says. The edges hold 12 GPUs, less than the stretch asks for; the rest bursts into the cloud, which
-has no node until a pod waits for one. What other stretches would show, better and worse, benchmarks/demo_stretches.py
-prints.
+Real: arrival, GPU count and duration of each job of the stretch. Drawn from a seed, since no real log has them: whether
+a job of several GPUs is a gang (every second one) or trains in chunks with a parameter server, the number of chunks
+(GPUs × 1, 2 or 3, uniformly), and the edge site that holds the data. Set: a chunk is 32 MiB, so that it takes half a
+second from edge to edge and a second to the cloud, behind the other copies on the link; gradients count as nothing. The
+simulated nodes have no network: nothing is really sent, and the planner believes its own transfer times, as it does
+for every job without ``data.staging``. The work of a job, GPUs × duration, is kept; all times are divided, and long jobs
+and wide gangs are cut, as `Compression` says. The edges hold 12 GPUs, less than the stretch asks for. The rest bursts into
+the cloud, which has no node until a pod waits for one. What other stretches would show, better and worse,
+benchmarks/demo_stretches.py prints.
 """
 
 from dataclasses import dataclass, replace

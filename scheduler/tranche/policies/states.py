@@ -106,11 +106,6 @@ class ClusterState:
         known = self.sites.get(site)
         return known is not None and known.unlimited
 
-    def is_unlimited(self, site: str) -> bool:
-        """Whether capacity is made on demand there."""
-        known = self.sites.get(site)
-        return known is not None and known.unlimited
-
     def batch_seconds(
         self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
     ) -> float:
