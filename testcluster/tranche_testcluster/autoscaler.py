@@ -74,12 +74,19 @@ class Program:
         for name in decisions.delete:
             await self._delete(name)
         if decisions.create:
-            made = [
-                sites.node(scaling.site, name, scaling.capacity, self._autoscaler.labels, self._port)
-                for name in decisions.create
-            ]
-            await asyncio.to_thread(sites.create, self._client, made, _READY_SECONDS)
+            await asyncio.to_thread(self._create, decisions.create)
             _say(f"{', '.join(decisions.create)}: ready")
+
+    def _create(self, names: Sequence[str]) -> None:
+        """Make nodes; they get the site's labels last, when they are ready for pods.
+
+        kube-scheduler looks at its waiting pods with every change of a node that they ask for, and each failure costs
+        them a pause.
+        """
+        scaling, labels = self._autoscaler.scaling, self._autoscaler.labels
+        made = [sites.node("", name, scaling.capacity, {MADE: scaling.site}, self._port) for name in names]
+        sites.create(self._client, made, _READY_SECONDS)
+        sites.label(self._client, names, labels)
 
     async def _delete(self, name: str) -> None:
         """Delete a node unless a pod was bound to it a moment ago, which the API server's cache may not show yet."""

@@ -65,6 +65,16 @@ def create(client: Client, nodes: Sequence[Mapping[str, Any]], seconds: float) -
     await_kwok(client, (one["metadata"]["name"] for one in nodes), seconds)
 
 
+def label(client: Client, names: Sequence[str], labels: Mapping[str, str]) -> None:
+    """Set labels of nodes.
+
+    Raises:
+        ClusterError: a node is gone, or a label is refused.
+    """
+    body = {"metadata": {"labels": dict(labels)}}
+    _each(lambda name: _expect(client, "PATCH", f"/api/v1/nodes/{name}", body, 200), names)
+
+
 def remove(client: Client, site: str) -> None:
     """Delete the nodes of a site at once, pods or not."""
     selector = urllib.parse.quote(f"{ZONE}={site}")

@@ -5,9 +5,9 @@ a job of several GPUs is a gang (every second one) or trains in chunks with a pa
 (GPUs × 1, 2 or 3, uniformly), and the edge site that holds the data. Set: a chunk is 32 MiB, so that it takes half a
 second from edge to edge and a second to the cloud, behind the other copies on the link; gradients count as nothing. The
 simulated nodes have no network: nothing is really sent, and the planner believes its own transfer times, as it does
-for every job without ``data.staging``. The work of a job, GPUs × duration, is kept; all times are divided, and long jobs
-and wide gangs are cut, as `Compression` says. The edges hold 12 GPUs, less than the stretch asks for. The rest bursts into
-the cloud, which has no node until a pod waits for one. What other stretches would show, better and worse,
+for every job without ``data.staging``. The work of a job, GPUs × duration, is kept; all times are divided, and long
+jobs and wide gangs are cut, as `Compression` says. The edges hold 12 GPUs, less than the stretch asks for. The rest
+bursts into the cloud, which has no node until a pod waits for one. What other stretches would show, better and worse,
 benchmarks/demo_stretches.py prints.
 """
 
@@ -51,9 +51,9 @@ SITES = (
     DemoSite("edge-a", "Edge", 2, 2),
     DemoSite("edge-b", "Edge", 2, 2),
     DemoSite("edge-c", "Edge", 2, 2),
-    DemoSite("cloud", "Cloud", 0, 1, unlimited=True),
+    DemoSite("cloud", "Cloud", 0, 4, unlimited=True),
 )
-NODE_SECONDS, IDLE_SECONDS, MOST_NODES = 4.0, 3.0, 64
+NODE_SECONDS, IDLE_SECONDS, MOST_NODES = 4.0, 3.0, 32
 """The autoscaler of the cloud: until a node comes for a pod that waits, and until one without pods goes."""
 NODE_STARTUP = "5s"
 """What the Site says of it: the pod has to be seen before, and bound afterwards."""

@@ -41,7 +41,7 @@ class Machines:
     _pods: dict[Hashable, Machine] = field(default_factory=dict)
 
     def take(self, pod: Hashable, gpus: int, now: float, node_seconds: float) -> float:
-        """Find a node for a pod, or have one made.
+        """Find a node for a pod, the fullest that has room, or have one made.
 
         Args:
             pod: Anything that tells it from others.
@@ -53,7 +53,8 @@ class Machines:
             When the pod may start: `now` on a node that is there, later on one that is coming.
         """
         self._machines = [one for one in self._machines if now - one.idle_since < self.kind.idle_seconds]
-        machine = next((one for one in self._machines if gpus <= self.kind.gpus - sum(one.gpus.values())), None)
+        having = [one for one in self._machines if gpus <= self.kind.gpus - sum(one.gpus.values())]
+        machine = max(having, key=lambda one: (one.ready <= now, sum(one.gpus.values())), default=None)
         if machine is None:
             machine = Machine(now + node_seconds)
             self._machines.append(machine)
