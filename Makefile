@@ -75,6 +75,7 @@ bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/report_rate.py
 	$(BIN)/python benchmarks/filter_latency.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py
 
 chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=, AT_ONCE=); failed ones leave build/chaos/SEED
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE))

@@ -25,7 +25,7 @@ LOAD = 0.9
 SIGMAS = {"exact": 0.0, "predicted, σ = 1": 1.0}
 MOMENTS = {"submission": 0.0, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75}
 SETTINGS = {
-    "jsac, 60 jobs": (Recipe(DrawnJobs(LOG, 60), PresetCluster("jsac")), LOAD),
+    "jsac-edge, 60 jobs": (Recipe(DrawnJobs(LOG, 60), PresetCluster("jsac-edge")), LOAD),
     "gangs @128, 500 jobs": (Recipe(LoggedJobs(LOG, "gang", limit=500), FixedCluster(pool(128))), None),
 }
 

@@ -30,16 +30,16 @@ def gangs(log: str, gpus: int, jobs: int) -> Recipe:
 
 
 def edge(jobs: int, chunk_scale: float) -> Recipe:
-    """Elastic jobs of the paper's setting at nine edge sites."""
+    """Elastic jobs of JSAC'22 at nine edge sites, without the cloud."""
     log = FileLog.at(TRACES / "elasticflow_cluster06.csv")
-    return Recipe(DrawnJobs(log, jobs, chunk_scale), PresetCluster("jsac"))
+    return Recipe(DrawnJobs(log, jobs, chunk_scale), PresetCluster("jsac-edge"))
 
 
 SETTINGS = {
     "elasticflow_cluster06, 800 gangs @128": gangs("elasticflow_cluster06", 128, 800),
     "helios_venus_vcvGl, 800 gangs @160": gangs("helios_venus_vcvGl", 160, 800),
     "philly, 800 gangs @128, its own tenants": gangs("philly", 128, 800),
-    "jsac, 60 elastic jobs, D/10": edge(60, 0.1),
+    "jsac-edge, 60 elastic jobs, D/10": edge(60, 0.1),
 }
 
 

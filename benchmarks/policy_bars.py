@@ -1,6 +1,6 @@
-"""The default policy against its bars: ratios of job completion times (JCT) in the paper's setting and beside it.
+"""The default policy against its bars: ratios of job completion times (JCT) with the presets after JSAC'22.
 
-``python benchmarks/policy_bars.py`` draws jobs of the paper's setting, which arrive as those of three logs do,
+``python benchmarks/policy_bars.py`` draws jobs for the preset that a row names, which arrive as those of three logs do,
 simulates every policy on the same jobs, and forms each ratio within one log, load and seed. It prints the mean over
 them (the largest, where a row says so), the smallest and the largest, and the ``tranche`` commands that reproduce the
 row. Exit status 1 if a bar of ranges.toml is missed. ``--only TEXT`` takes the rows whose names contain it, ``--quick``
@@ -20,6 +20,7 @@ from typing import Literal
 import ranges
 from tranche.cli.outputs import progress_bar
 from tranche.policies.chunk import Chunk
+from tranche.simulation.jsac_options import Delay, JsacOptions
 from tranche.simulation.pools import ProcessPool
 from tranche.simulation.recipes import DrawnJobs, FileLog, PresetCluster, Recipe
 from tranche.simulation.studies import Answer, Cell, Failure, Outcome, run_cells
@@ -37,18 +38,21 @@ Figure = Literal["average_jct_seconds", "p99_jct_seconds"]
 class Setting:
     """What is simulated, but policies, logs and seeds."""
 
-    preset: str = "jsac"
+    preset: str = "jsac-edge"
+    delay: Delay | None = None
+    """None: the preset's own."""
     chunk_scale: float = 1.0
     speed_sigma: float = 0.0
     loads: tuple[float, ...] = LOADS
 
     def recipe(self, log: str, jobs: int) -> Recipe:
         """For one log."""
-        drawn = DrawnJobs(FileLog.at(TRACES / f"{log}.csv"), jobs, self.chunk_scale)
-        return Recipe(drawn, PresetCluster(self.preset), speed_sigma=self.speed_sigma)
+        options = JsacOptions(delay=self.delay)
+        drawn = DrawnJobs(FileLog.at(TRACES / f"{log}.csv"), jobs, self.chunk_scale, options=options)
+        return Recipe(drawn, PresetCluster(self.preset, options), speed_sigma=self.speed_sigma)
 
 
-PAPER, TENTH = Setting(), Setting(chunk_scale=0.1)
+EDGE, TENTH = Setting(), Setting(chunk_scale=0.1)
 UNKNOWN = Setting(speed_sigma=0.3, loads=(0.7, 0.9))
 
 
@@ -70,6 +74,7 @@ class Row:
         one = self.setting
         policies = self.ours if self.theirs == BOUND else f"{self.theirs},{self.ours}"
         options = f"--loads {','.join(f'{load:g}' for load in one.loads)} --seeds {seeds}"
+        options += f" --delay {one.delay}" if one.delay is not None else ""
         options += f" --chunk-scale {one.chunk_scale:g}" if one.chunk_scale != 1 else ""
         options += f" --speed-sigma {one.speed_sigma:g}" if one.speed_sigma else ""
         for log in logs:
@@ -80,17 +85,17 @@ class Row:
 def rows() -> list[Row]:
     """All bars."""
     found = [
-        Row("chunk / srpt-pool", PAPER, SRPT, "srpt-pool"),
+        Row("chunk / srpt-pool", EDGE, SRPT, "srpt-pool"),
         Row("chunk / srpt-pool, a tenth of the chunks", TENTH, SRPT, "srpt-pool"),
-        Row("chunk / lower bound", PAPER, SRPT, BOUND),
-        Row("chunk / chunk-faithful", PAPER, SRPT, "chunk-faithful"),
-        Row("chunk / chunk-faithful, the largest ratio", PAPER, SRPT, "chunk-faithful", worst=True),
+        Row("chunk / lower bound", EDGE, SRPT, BOUND),
+        Row("chunk / chunk-faithful", EDGE, SRPT, "chunk-faithful"),
+        Row("chunk / chunk-faithful, the largest ratio", EDGE, SRPT, "chunk-faithful", worst=True),
         Row("chunk / chunk-faithful, a tenth of the chunks", TENTH, SRPT, "chunk-faithful"),
         Row("chunk / chunk-faithful, speeds unknown", UNKNOWN, SRPT, "chunk-faithful"),
-        Row("chunk-faithful / fifo", PAPER, "chunk-faithful", "fifo"),
-        Row("chunk-faithful / drf", PAPER, "chunk-faithful", "drf"),
-        Row("chunk / fifo", PAPER, SRPT, "fifo"),
-        Row("chunk / drf", PAPER, SRPT, "drf"),
+        Row("chunk-faithful / fifo", EDGE, "chunk-faithful", "fifo"),
+        Row("chunk-faithful / drf", EDGE, "chunk-faithful", "drf"),
+        Row("chunk / fifo", EDGE, SRPT, "fifo"),
+        Row("chunk / drf", EDGE, SRPT, "drf"),
         Row("chunk / chunk-faithful, ten cloud workers", Setting("jsac-cloud10"), SRPT, "chunk-faithful"),
     ]
     if SRPT != "chunk":
@@ -178,7 +183,7 @@ def main() -> None:
     began, kept = time.monotonic(), True
     outcomes = simulate(chosen, logs, jobs, seeds, options.processes)
     print(f"{jobs} jobs, seeds {seeds[0]} to {seeds[-1]}, arrivals of {', '.join(logs)}")
-    print(f"{'ratio of JCT':<48}{'bar':>8}{'measured':>10}{'least':>9}{'most':>9}")
+    print(f"{'ratio of JCT':<48}{'preset':<14}{'bar':>8}{'measured':>10}{'least':>9}{'most':>9}")
     for row in chosen:
         found = ratios(row, outcomes, logs, seeds)
         value = max(found) if row.worst else fmean(found)
@@ -186,7 +191,8 @@ def main() -> None:
         kept &= fine
         verdict = "OK" if fine else "OVER"
         bar = ranges.bound(row.name)
-        print(f"{row.name:<48}{bar:>8.3f}{value:>10.4f}{min(found):>9.4f}{max(found):>9.4f}  {verdict}")
+        said = f"{row.name:<48}{row.setting.preset:<14}{bar:>8.3f}"
+        print(f"{said}{value:>10.4f}{min(found):>9.4f}{max(found):>9.4f}  {verdict}")
         for command in row.commands(jobs, logs, len(seeds)):
             print(f"    {command}")
     print(f"{time.monotonic() - began:.0f} s")

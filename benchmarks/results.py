@@ -38,9 +38,11 @@ POOLS = {
 }
 GANGS = "fifo,fifo-skip,sjf,srtf,srsf,las,tiresias,gittins"
 EF06, HELIOS = (f"{SHOWN}/{name}.csv --gpus {POOLS[name]}" for name in ("elasticflow_cluster06", "helios_venus_vcvGl"))
-JSAC = f"compare --preset jsac --arrivals {SHOWN}/elasticflow_cluster06.csv"
+JSAC = f"compare --preset jsac-edge --arrivals {SHOWN}/elasticflow_cluster06.csv"
 DISPATCH = "chunk-faithful,chunk:aging=0,srpt-pool,least-loaded,round-robin,srtf,fifo"
-SMALL = f"simulate --preset jsac --arrivals {SHOWN}/elasticflow_cluster06.csv --jobs 8 --chunk-scale 0.1 --load 1.1"
+SMALL = (
+    f"simulate --preset jsac-edge --arrivals {SHOWN}/elasticflow_cluster06.csv --jobs 8 --chunk-scale 0.1 --load 1.1"
+)
 RESTARTS = (0, 30, 60, 300)
 
 

@@ -23,7 +23,10 @@ _HOW_TO = (
     "docs/shadow-mode.md", "docs/runbook.md", "docs/recovering.md", "docs/reference/site.md",
     "docs/reference/trainingjob.md",
 )  # fmt: skip
-TYPED = {"docs/tutorial.md": TUTORIAL, "docs/installing.md": INSTALLING, **dict.fromkeys(_HOW_TO, PAGES)}
+TYPED = {
+    "docs/tutorial.md": TUTORIAL, "docs/installing.md": INSTALLING, "docs/reference/presets.md": SIMULATIONS,
+    **dict.fromkeys(_HOW_TO, PAGES),
+}  # fmt: skip
 """By page below the top folder."""
 SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche (policies|replay)")
 """On some pages of `TYPED`: typed without a cluster, with a log of a few jobs."""

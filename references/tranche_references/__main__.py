@@ -7,6 +7,7 @@ from tranche.kube.manifest_files import write_or_compare
 from tranche_references.commands import commands_page
 from tranche_references.definitions import definition_page
 from tranche_references.policies import policies_page
+from tranche_references.presets import presets_page
 from tranche_references.values import values_page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -22,6 +23,7 @@ def generated_files(root: Path) -> dict[Path, str]:
         folder / "values.md": values_page(REPOSITORY / "helm/tranche"),
         folder / "commands.md": commands_page(),
         folder / "policies.md": policies_page(),
+        folder / "presets.md": presets_page(),
     }
 
 

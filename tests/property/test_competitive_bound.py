@@ -1,76 +1,79 @@
-"""The competitive bound of the JSAC'22 algorithm against the linear relaxation, solved by HiGHS.
+"""The competitive bound of the JSAC'22 algorithm, as corrected, against a linear program and the exact optimum.
 
-Source: Wang et al., IEEE JSAC 40(8), 2022, Theorem 1 (D_max (1 + 1/ε)-competitive with speed 1 + ε); algorithms.md 1.2
-[D]: ``Σ_{j,d} (1/D_j)(C_jd − r_j) ≤ (1 + 1/ε)·2·OPT_LP`` and ``Σ_j (C_j − r_j) ≤ D_max`` times the left side.
-
-OPT_LP: chunk c gets x_cwt seconds on worker w in slot t of one second; it is whole when Σ x/p_cw = 1, a worker gives a
-second a slot, and a chunk pays its weight × (t − r)/p_cw per second, t the slot's begin. The relaxation in continuous
-time is at least this, and at most half a second a job more.
+Source: Wang et al., Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, IEEE JSAC
+40(8):2411-2425, 2022, Theorem 2: D_max (1 + 1/ε)-competitive with speed 1 + ε. The bound here compares the weighted
+flow F, not the fractional flow of the theorem: ``F ≤ (1 + 1/ε)·OPT_LP⁺ ≤ 2 (1 + 1/ε)·OPT``. It is checked, not proved.
+``Σ_j (c_j − r_j) ≤ D_max·F`` holds for every schedule. `flow_optima` defines the terms.
 """
 
-from dataclasses import replace
+import random
 
-import highspy
-import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job, node
-from tranche.model import Job, Node
-from tranche.policies import get_policy
-from tranche.simulation import simulate
-
-
-def relaxed_flow_seconds(jobs: list[Job], nodes: list[Node]) -> float:
-    """OPT_LP: the least weighted fractional flow time of all chunks, at speed 1."""
-    chunks = [(one, one.batches_per_chunk_total * one.step_seconds) for one in jobs for _ in range(one.chunks)]
-    slowest = min(host.speed for host in nodes)
-    slots = int(max(one.submitted for one in jobs) + sum(seconds / slowest for _, seconds in chunks)) + 1
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    rows: dict[tuple[int, int], list[int]] = {}
-    columns = 0
-    for one, seconds in chunks:
-        begin = int(one.submitted)
-        served, shares = [], []
-        for w, host in enumerate(nodes):
-            length = seconds / host.speed
-            for t in range(begin, slots):
-                solver.addVar(0.0, 1.0)
-                solver.changeColCost(columns, (t - begin) / length / one.chunks)
-                rows.setdefault((w, t), []).append(columns)
-                served.append(columns)
-                shares.append(1 / length)
-                columns += 1
-        solver.addRow(1.0, highspy.kHighsInf, len(served), np.array(served), np.array(shares))
-    for used in rows.values():
-        solver.addRow(-highspy.kHighsInf, 1.0, len(used), np.array(used), np.ones(len(used)))
-    solver.run()
-    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    return float(solver.getObjectiveValue())
-
-
-CHUNKS = st.tuples(st.integers(0, 12), st.integers(1, 4), st.integers(1, 6))
-"""Submission, number of chunks, seconds of each."""
-
-
-@given(
-    given_jobs=st.lists(CHUNKS, min_size=1, max_size=4),
-    speeds=st.lists(st.sampled_from([1.0, 2.0]), min_size=1, max_size=3),
-    epsilon=st.sampled_from([0.1, 0.5, 1.0, 2.0]),
+from flow_optima import (
+    augmented,
+    drawn_exact,
+    drawn_relaxed,
+    least_flow_seconds,
+    relaxed_flow_seconds,
+    weighted_flow_seconds,
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_faster_machines_make_the_algorithm_competitive_with_the_relaxed_optimum(
-    given_jobs: list[tuple[int, int, int]], speeds: list[float], epsilon: float
-) -> None:
-    jobs = [job(f"j{i}", float(r), chunks=d, seconds=float(s)) for i, (r, d, s) in enumerate(given_jobs)]
-    nodes = [node(f"n{i}", f"edge-{i}", speed=speed) for i, speed in enumerate(speeds)]
-    faster = [replace(one, speed=one.speed * (1 + epsilon)) for one in nodes]
-    result = simulate(jobs, faster, (), get_policy("chunk-faithful"))
-    assert len(result.jobs) == len(jobs)
-    flows = [[end - one.submitted for end in one.chunk_completions] for one in result.jobs]
-    weighted = sum(sum(chunks) / len(chunks) for chunks in flows)
-    flow = sum(one.jct_seconds for one in result.jobs)
-    bound = (1 + 1 / epsilon) * 2 * (relaxed_flow_seconds(jobs, nodes) + len(jobs) / 2)
-    assert weighted <= bound
-    assert flow <= max(one.chunks for one in jobs) * weighted + 1e-9
+from tranche.model import Job, Node
+
+EPSILONS = st.sampled_from([0.1, 0.5, 1.0, 2.0])
+SEEDS = st.integers(0, 2**32)
+MEASURED = 1.4
+"""F over OPT at equal speed. No theorem says so: drawn instances reach 1.2, and worse dispatch rules exceed 1.4."""
+
+
+def completed(jobs: list[Job], nodes: list[Node], epsilon: float) -> float:
+    """F of the policy on workers of speed 1 + ε, after a look at the JCTs."""
+    result = augmented(jobs, nodes, epsilon)
+    flow = weighted_flow_seconds(result)
+    largest = max(one.chunks for one in jobs)
+    assert sum(one.jct_seconds for one in result.jobs) <= largest * flow * (1 + 1e-9)
+    return flow
+
+
+@given(seed=SEEDS, epsilon=EPSILONS)
+@settings(max_examples=120, deadline=None, derandomize=True)
+def test_flow_at_higher_speed_keeps_the_bound_of_the_relaxation(seed: int, epsilon: float) -> None:
+    jobs, nodes = drawn_relaxed(random.Random(seed))
+    least, _ = relaxed_flow_seconds(jobs, nodes)
+    assert completed(jobs, nodes, epsilon) <= (1 + 1 / epsilon) * least
+
+
+@given(seed=SEEDS, epsilon=EPSILONS)
+@settings(max_examples=120, deadline=None, derandomize=True)
+def test_flow_at_higher_speed_keeps_the_bound_of_the_optimum(seed: int, epsilon: float) -> None:
+    jobs, nodes = drawn_exact(random.Random(seed))
+    optimum = least_flow_seconds(jobs, nodes)
+    assert relaxed_flow_seconds(jobs, nodes)[0] <= 2 * optimum * (1 + 1e-9)
+    assert optimum * (1 - 1e-9) <= weighted_flow_seconds(augmented(jobs, nodes, 0.0)) <= MEASURED * optimum
+    assert completed(jobs, nodes, epsilon) <= 2 * (1 + 1 / epsilon) * optimum
+
+
+def test_one_chunk_on_ten_workers_needs_the_processing_term() -> None:
+    jobs, nodes = [job("a", seconds=60.0)], [node(f"n{i}") for i in range(10)]
+    flow = weighted_flow_seconds(augmented(jobs, nodes, 1.0))
+    _, fractional = relaxed_flow_seconds(jobs, nodes, processing=False)
+    _, relaxed = relaxed_flow_seconds(jobs, nodes)
+    optimum = least_flow_seconds(jobs, nodes[:1])
+    assert flow == pytest.approx(30.0)
+    assert fractional == pytest.approx(3.0)
+    assert 2 * 2 * fractional == pytest.approx(12.0)
+    assert relaxed == pytest.approx(63.0)
+    assert 2 * relaxed == pytest.approx(126.0)
+    assert 2 * 2 * optimum == pytest.approx(240.0)
+    assert 2 * 2 * fractional < flow < 2 * relaxed < 2 * 2 * optimum
+
+
+def test_least_flow_of_known_instances_is_found() -> None:
+    preempted = [job("long", seconds=3.0), job("short", 1.0, seconds=1.0)]
+    assert least_flow_seconds(preempted, [node("n0")]) == pytest.approx(4 + 1)
+    assert least_flow_seconds(preempted, [node("n0"), node("n1")]) == pytest.approx(3 + 1)
+    split = [job("long", seconds=4.0), job("short", 1.0, seconds=1.0), job("pair", chunks=2, seconds=2.0)]
+    assert least_flow_seconds(split, [node("n0"), node("n1")]) == pytest.approx(4 + 1 + (3 + 5) / 2)

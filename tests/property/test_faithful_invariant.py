@@ -1,4 +1,4 @@
-"""The exact invariant of the JSAC'22 dispatch rule (algorithms.md 1.2), on the production planner."""
+"""The exact invariant of the dispatch rule of JSAC'22, eq. (5), on the production planner: Σ Q = F."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

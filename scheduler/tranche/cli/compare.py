@@ -62,7 +62,7 @@ def compare(context: click.Context, /, policies: tuple[str, ...], **values: Any)
     if values["dask"] and values["processes"]:
         raise InputError("--processes and --dask contradict each other")
     chosen = setting(options)
-    output = output_of(context)
+    output = output_of(context, loads=chosen.load)
     result = _run(chosen, policies, baseline, values, kept=output.out is not None, quiet=output.quiet)
     _report(options, chosen, baseline, result, output)
     for failure in result.failures:
@@ -127,6 +127,7 @@ def _facts(
         "baseline": baseline,
         "trace": chosen.trace,
         "cluster": chosen.cluster,
+        "options": chosen.options,
         "mode": chosen.mode,
         "period_seconds": options.period,
         "restart_seconds": options.restart_seconds,
@@ -134,6 +135,7 @@ def _facts(
         "speed_sigma": options.speed_sigma,
         "link_sigma": options.link_sigma,
         "unsized": options.unsized,
+        "speed_factor": options.speed_factor,
         "comparisons": [_comparison_facts(comparison) for comparison in comparisons],
         "simulations": [_cell_facts(outcome) for outcome in result.outcomes],
         "failures": [{"simulation": failure.name, "reason": failure.reason} for failure in result.failures],

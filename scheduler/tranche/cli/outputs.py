@@ -59,15 +59,20 @@ IRRELEVANT = frozenset({"form", "out", "quiet", "processes", "dask"})
 """Options that change no figure."""
 
 
-def output_of(context: click.Context) -> Output:
+def output_of(context: click.Context, **implied: float | None) -> Output:
     """What the options of `output_options` say.
+
+    Args:
+        context: Of the command.
+        implied: Values of options that were not given and that the command to repeat the run should name.
 
     Raises:
         InputError: the folder cannot be written to.
     """
     values = context.params
     _prepare(values["out"])
-    return Output(values["form"], values["out"], values["quiet"], command_line(context))
+    words = [f"--{name} {_text(value)}" for name, value in implied.items() if value is not None and not values[name]]
+    return Output(values["form"], values["out"], values["quiet"], " ".join([command_line(context), *words]))
 
 
 def command_line(context: click.Context) -> str:

@@ -53,7 +53,7 @@ def simulate(
     """
     options = WorkloadOptions.taken(values)
     chosen = setting(options)
-    output = output_of(context)
+    output = output_of(context, load=chosen.load)
     with progress_bar("jobs", quiet=output.quiet) as on_progress, input_errors():
         record = output.out is not None
         result, outcome = _run(chosen, policy, seed, load, on_progress, strict=strict_fit, record=record)
@@ -135,6 +135,7 @@ def _facts(
         "load": outcome.load,
         "trace": chosen.trace,
         "cluster": chosen.cluster,
+        "options": chosen.options,
         "capacity_gpus": result.capacity_gpus,
         "period_seconds": options.period,
         "restart_seconds": options.restart_seconds,
@@ -142,6 +143,7 @@ def _facts(
         "speed_sigma": options.speed_sigma,
         "link_sigma": options.link_sigma,
         "unsized": options.unsized,
+        "speed_factor": options.speed_factor,
         "lower_bound_seconds": outcome.bound_seconds,
         "never_fit": [job_name(key) for key in result.unfinished],
         "reasons": dict(outcome.reasons),
@@ -172,7 +174,7 @@ def setting_caption(facts: dict[str, Any]) -> str:
     """What every figure depends on, in a line."""
     period = facts["period_seconds"]
     parts = [
-        facts["cluster"],
+        facts["cluster"] + (f" ({facts['options']})" if facts["options"] else ""),
         "jobs as recorded" if facts["mode"] == "recorded" else f"{facts['mode']} jobs",
         f"decisions every {period:g} s" if period else "decisions at every event",
         f"restart cost {facts['restart_seconds']:g} s",

@@ -2,14 +2,26 @@
 
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import click
 
 from tranche.cli.errors import InputError, input_errors
-from tranche.cli.numbers import SECONDS, SHARE, SIGMA, SIZE, Finite
+from tranche.cli.numbers import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
+from tranche.simulation.jsac_options import (
+    CLUSTER_OPTIONS,
+    LARGEST_SCALE,
+    MOST_EDGES,
+    MOST_EPOCHS,
+    MOST_PS_HOSTS,
+    MOST_WORKERS_PER_EDGE,
+    Delay,
+    Draw,
+    JsacOptions,
+    Speeds,
+)
 
 if TYPE_CHECKING:
     from tranche.kube.exports import Export
@@ -35,6 +47,18 @@ class WorkloadOptions:
     arrivals: Path | None
     jobs: int | None
     chunk_scale: float | None
+    draw: Draw | None
+    delay: Delay | None
+    speeds: Speeds | None
+    ps_hosts: int | None
+    edges: int | None
+    workers_per_edge: int | None
+    epochs: int | None
+    delay_scale: float | None
+    edge_delay_scale: float | None
+    cloud_delay_scale: float | None
+    bandwidth_scale: float | None
+    gradient_scale: float | None
     mode: Literal["gang", "elastic"] | None
     layout: str
     on_error: Literal["stop", "skip"]
@@ -49,6 +73,20 @@ class WorkloadOptions:
     speed_sigma: float
     link_sigma: float
     unsized: float
+    speed_factor: float
+
+    def given(self) -> tuple[str, ...]:
+        """Names of the options of the presets after JSAC'22 that were given."""
+        return tuple(name for name in _SETTING_OPTIONS if getattr(self, name) is not None)
+
+    def drawn(self) -> JsacOptions:
+        """What they say, together."""
+        both = 1.0 if self.delay_scale is None else self.delay_scale
+        said = {name: getattr(self, name) for name in self.given() if name != "delay_scale"}
+        for name in ("edge_delay_scale", "cloud_delay_scale"):
+            said[name] = both * said.get(name, 1.0)
+        drawn = JsacOptions(**said)
+        return replace(drawn, delay=drawn.delay_of(self.preset or ""))
 
     @classmethod
     def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
@@ -68,6 +106,8 @@ class Setting:
     """gang, elastic, or recorded: as each job of a cluster's history is."""
     load: float | None
     """If none is given."""
+    options: str
+    """Those of a preset and of drawn jobs, in words; empty if nothing is drawn."""
     skipped: tuple[str, ...]
     """What could not be read, with line numbers."""
 
@@ -79,16 +119,64 @@ def workload_options(command: Command) -> Command:
     return command
 
 
+_SCALE = Finite(0, LARGEST_SCALE)
+_SETTING_CLICKS = (
+    click.option(
+        "--draw", type=click.Choice(get_args(Draw)), help="Of m, q and b of drawn jobs [default: log-uniform]."
+    ),
+    click.option(
+        "--delay",
+        type=click.Choice(get_args(Delay)),
+        help="Where data of drawn jobs come from [default: outside with jsac-cloud, else home].",
+    ),
+    click.option("--speeds", type=click.Choice(get_args(Speeds)), help="Of workers of a jsac preset [default: equal]."),
+    click.option(
+        "--ps-hosts",
+        type=click.IntRange(1, MOST_PS_HOSTS),
+        help="Of drawn jobs: parameter servers that an edge site of a jsac preset can host [default: no limit].",
+    ),
+    click.option("--edges", type=click.IntRange(1, MOST_EDGES), help="Edge sites of a jsac preset [default: 9]."),
+    click.option(
+        "--workers-per-edge",
+        type=click.IntRange(1, MOST_WORKERS_PER_EDGE),
+        help="Of a jsac preset [default: 3 or 4, drawn].",
+    ),
+    click.option("--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Of all drawn jobs [default: 20 to 60, drawn]."),
+    click.option("--delay-scale", type=_SCALE, help="Δ of drawn jobs, × the paper's, to edge sites and clouds."),
+    click.option("--edge-delay-scale", type=_SCALE, help="Likewise, to edge sites only."),
+    click.option("--cloud-delay-scale", type=_SCALE, help="Likewise, to clouds only."),
+    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="b of drawn jobs, × the paper's."),
+    click.option("--gradient-scale", type=_SCALE, help="q of drawn jobs, × the paper's."),
+)
+_SETTING_OPTIONS = (
+    "draw",
+    "delay",
+    "speeds",
+    "ps_hosts",
+    "edges",
+    "workers_per_edge",
+    "epochs",
+    "delay_scale",
+    "edge_delay_scale",
+    "cloud_delay_scale",
+    "bandwidth_scale",
+    "gradient_scale",
+)
+"""Names of the options that make a `JsacOptions`."""
+
 _OPTIONS = (
     click.argument("trace", required=False, type=FILE),
     click.option("--gpus", type=click.IntRange(1), help="Cluster: one pool of so many GPUs."),
     click.option("--cluster", type=FILE, help="Cluster: sites, nodes, GPU kinds, links and failures, as YAML."),
-    click.option("--preset", metavar="NAME", help="Cluster: a named setting, such as jsac."),
+    click.option("--preset", metavar="NAME", help="Cluster: a named setting, such as jsac-cloud."),
     click.option(
-        "--arrivals", type=FILE, help="With --preset: draw the jobs from the seed, arriving as this log's do."
+        "--arrivals",
+        type=FILE,
+        help="With --preset or --cluster: draw the jobs from the seed, arriving as this log's do.",
     ),
     click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: how many to draw [default: 400]."),
     click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × the paper's."),
+    *_SETTING_CLICKS,
     click.option("--mode", type=click.Choice(["gang", "elastic"]), help="Of the log's jobs [default: gang]."),
     click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Of the log's columns."),
     click.option(
@@ -127,6 +215,13 @@ _OPTIONS = (
     click.option(
         "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs whose duration nobody tells."
     ),
+    click.option(
+        "--speed-factor",
+        default=1.0,
+        show_default=True,
+        type=FACTOR,
+        help="1 + ε: workers at all sites are so many times as fast; arrivals and uploads stay.",
+    ),
 )
 
 
@@ -152,9 +247,26 @@ def setting(options: WorkloadOptions) -> Setting:
         estimate_sigma=options.estimate_sigma,
         link_sigma=options.link_sigma,
         unsized=options.unsized,
+        speed_factor=options.speed_factor,
     )
     source = options.trace or options.arrivals
-    return Setting(recipe, str(source), cluster_name, mode, load, skipped)
+    return Setting(recipe, str(source), cluster_name, mode, load, _text(options), skipped)
+
+
+def _text(options: WorkloadOptions) -> str:
+    """What was drawn how: the choices that change figures most in any case, and the others if they were made."""
+    if options.arrivals is None:
+        said = {name: getattr(options, name) for name in options.given()}
+    else:
+        drawn = options.drawn()
+        said = {"delay": drawn.delay, "draw": drawn.draw}
+        said |= {name: getattr(drawn, name) for name in drawn.changed()}
+        said |= {} if options.chunk_scale is None else {"chunk_scale": options.chunk_scale}
+    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in said.items())
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _export(options: WorkloadOptions) -> "Export | None":
@@ -174,6 +286,7 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
     """One sentence for the first thing that does not go together."""
     clusters = [f"--{name}" for name in ("gpus", "cluster", "preset") if getattr(options, name) is not None]
     drawn = [f"--{name.replace('_', '-')}" for name in ("jobs", "chunk_scale") if getattr(options, name) is not None]
+    jsac = (options.preset or "").startswith("jsac")
     refused = [
         (not clusters and bare, "no cluster is given: add --gpus N, --cluster FILE or --preset NAME"),
         (len(clusters) > 1, f"{' and '.join(clusters)} contradict each other: one cluster at a time"),
@@ -186,10 +299,18 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
             "TRACE and --arrivals contradict each other: jobs are a log's or drawn",
         ),
         (
-            options.arrivals is not None and options.preset is None,
-            "--arrivals draws the jobs of a setting: add --preset",
+            options.arrivals is not None and options.preset is None and options.cluster is None,
+            "--arrivals draws the jobs of a setting: add --preset or --cluster",
         ),
         (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} concern drawn jobs: add --arrivals"),
+        (
+            bool(concerns_jobs := _flags(options, of_cluster=False)) and options.arrivals is None,
+            f"{concerns_jobs} drawn jobs: add --preset and --arrivals",
+        ),
+        (
+            bool(concerns_cluster := _flags(options, of_cluster=True)) and not jsac,
+            f"{concerns_cluster} the presets jsac-…: add --preset jsac-cloud or another of them",
+        ),
         (options.arrivals is not None and options.mode == "gang", "drawn jobs are elastic: leave --mode gang out"),
         (
             options.arrivals is not None and options.chunks_per_gpu is not None,
@@ -214,15 +335,26 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
             raise InputError(sentence)
 
 
+def _flags(options: WorkloadOptions, *, of_cluster: bool) -> str:
+    """The start of a sentence: the options of presets that were given and concern the cluster, or drawn jobs."""
+    alone = CLUSTER_OPTIONS - {"ps_hosts"}
+    named = [name for name in options.given() if (name in alone) == of_cluster or (name == "ps_hosts" and of_cluster)]
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in named)
+    return f"{flags} concern{'' if len(named) > 1 else 's'}" if named else ""
+
+
 def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluster, str]":
     from tranche.simulation.clusters import ClusterSpec, pool, read_cluster
-    from tranche.simulation.presets import PRESETS
+    from tranche.simulation.presets import DEPRECATED, PRESETS
     from tranche.simulation.recipes import FixedCluster, PresetCluster
 
     if options.preset is not None:
-        if options.preset not in PRESETS:
+        name = DEPRECATED.get(options.preset, options.preset)
+        if name not in PRESETS:
             raise InputError(f"unknown preset {options.preset!r}; choose one of: {', '.join(sorted(PRESETS))}")
-        return PresetCluster(options.preset), options.preset
+        if name != options.preset:
+            click.echo(f"Warning: the preset {options.preset} is now called {name}: use --preset {name}", err=True)
+        return PresetCluster(name, options.drawn()), name
     if options.cluster is not None:
         return FixedCluster(read_cluster(options.cluster)), str(options.cluster)
     if options.gpus is None and export is not None:
@@ -239,7 +371,8 @@ def _workload(
 
     if options.arrivals is not None:
         log, skipped = _log(options.arrivals, options)
-        drawn = DrawnJobs(log, options.jobs or min(DRAWN_JOBS, len(log.rows())), options.chunk_scale or 1.0)
+        count = options.jobs or min(DRAWN_JOBS, len(log.rows()))
+        drawn = DrawnJobs(log, count, options.chunk_scale or 1.0, options=options.drawn())
         return drawn, skipped, "elastic", DRAWN_LOAD
     trace = options.trace or Path()
     if export is not None:

@@ -9,6 +9,7 @@ from tranche.estimate.speeds import (
     bits_per_second,
     link_between,
     transfer_seconds,
+    upload_link,
 )
 from tranche.estimate.uploads import Ends, Uploads
 
@@ -25,4 +26,5 @@ __all__ = [
     "bits_per_second",
     "link_between",
     "transfer_seconds",
+    "upload_link",
 ]

@@ -1,10 +1,13 @@
 """Iteration and transfer times from specification and links.
 
-Source: Wang et al., JSAC 40(8), 2022, section III (algorithms.md 1.1): ``n_js = 1 / (m_j + G_j + 2 q_j / b_j)``.
+Source: Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, N. Wang, R. Zhou, L. Jiao,
+R. Zhang, B. Li, Z. Li, IEEE JSAC 40(8):2411-2425, 2022, doi 10.1109/JSAC.2022.3180772, eq. (1):
+``n_js = 1 / (m_j + G_j + 2 q_j / b_j)``, and ``1 / (m_j + G_j)`` if ζ_j = 1.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from tranche.model import Job, Link, Site
 
@@ -26,10 +29,18 @@ def bits_per_second(prior: NetworkPrior, sites: Mapping[str, Site], here: str, t
 
 def transfer_seconds(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, site: str) -> float:
     """Δ_js: time to bring one chunk of the job to a site, in seconds; 0 where the data are."""
+    link = upload_link(prior, sites, job, site)
+    return 0.0 if link is None else link.transfer_seconds(job.chunk_bytes)
+
+
+def upload_link(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, site: str) -> Link | None:
+    """The path that the job's data take to a site; None if nothing has to be brought there."""
     here = job.data_site or site
     if here == site or not job.chunk_bytes:
-        return 0.0
-    return link_between(prior, sites, here, site).transfer_seconds(job.chunk_bytes)
+        return None
+    if site in job.upload_seconds:
+        return Link(inf, job.upload_seconds[site], dedicated=True)
+    return link_between(prior, sites, here, site)
 
 
 def batch_seconds(job: Job, bandwidth: float | None, speed: float = 1.0) -> float:

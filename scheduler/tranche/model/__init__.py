@@ -7,7 +7,7 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 from tranche.model.chunksets import format_chunks, parse_chunks
 from tranche.model.clusters import Link, Node, Resources, Site, Tier
 from tranche.model.constraints import Constraints, Requirement, Taint, Toleration
-from tranche.model.jobs import UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
+from tranche.model.jobs import OUTSIDE, UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
 from tranche.model.plans import (
     AttemptRecord,
     Checkpoint,
@@ -23,6 +23,7 @@ from tranche.model.reports import Allotment, ChunkRequest, Report, Timings
 from tranche.model.sentences import until, without_moments
 
 __all__ = [
+    "OUTSIDE",
     "UNKNOWN_DURATION_SECONDS",
     "Allotment",
     "AttemptRecord",

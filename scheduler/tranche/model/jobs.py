@@ -1,5 +1,6 @@
 """What a user asks for: one training job."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -9,6 +10,9 @@ from tranche.model.constraints import Constraints
 
 UNKNOWN_DURATION_SECONDS = 3600.0
 """Assumed of a job whose user says nothing of how long it takes, on its most workers."""
+
+OUTSIDE = "outside"
+"""`Job.data_site` of data that are at no site of the cluster: every site has to be brought them."""
 
 
 class Preemption(StrEnum):
@@ -55,7 +59,10 @@ class Job:
     """b_j, if that is less than a link has: what a worker and its parameter server exchange at most, in bit/s."""
     chunk_bytes: float = 0.0
     data_site: str | None = None
-    """Where the data are at arrival; None: at every site (Δ = 0)."""
+    """Where the data are at arrival: a site, or `OUTSIDE`; None: at every site (Δ = 0)."""
+    upload_seconds: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Δ_js: time to bring one chunk to each site that is not `data_site`, in seconds; uploads do not delay each other.
+    A site that is not named here is reached by its links. Must not be changed."""
     staged: bool = False
     """Pods of the job bring its data to other sites; else they are believed to be there after Δ."""
     max_workers: int = 1
@@ -97,6 +104,11 @@ class Job:
     def tenant(self) -> str:
         """Who the job counts for in a fair share."""
         return self.owner or self.namespace
+
+    @property
+    def home(self) -> str | None:
+        """The site of the cluster where the data are at arrival, if there is one."""
+        return None if self.data_site == OUTSIDE and self.upload_seconds else self.data_site
 
     @property
     def whole(self) -> bool:

@@ -9,6 +9,7 @@ from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
 from tranche.planner import changes, ledgers, lessons, releases, stagings
 from tranche.policies import ARRIVED, BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
+from tranche.policies.projections import planned_window
 
 if TYPE_CHECKING:
     from tranche.planner.events import JobSubmitted
@@ -150,8 +151,10 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
         for placed in placements:
             began = state.job.submitted if known else now
             ready_at = planner.cluster.begin_copies(state, placed.home.site, 1, began)[0]
-            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds)
+            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost)
             planner.cluster.bind(entry)
+            node = planner.cluster.nodes.get(placed.home.node or "")
+            entry.planned_start, entry.planned_end = planned_window(node, entry, now)
             planner.cluster.dispatched += 1
             state.data_sites[placed.chunk] = placed.home.site
             if placed.home.node is not None:

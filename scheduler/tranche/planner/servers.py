@@ -47,9 +47,10 @@ def missing_requests(state: JobState) -> list[Resources]:
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
     """Where pods of that shape that the job's workers talk to may be, the best site first; None stands for any site.
 
-    The site is the cloud if all of the job trains there (ζ = 1). Otherwise the published rule knows one: where the job's data are, else where most of its chunks have
-    their home. Ours [I] takes all, by the narrowest path to a site where the job's workers are or may soon be: this
-    minimises the slowest worker's 2q/b (one facility over few sites).
+    The site is the cloud if all of the job trains there (ζ = 1). Otherwise the published rule says "server s" [P], which
+    we read as [I] where the job's data are if there is room, else where most of its chunks have their home. Ours [I]
+    takes all sites, by the narrowest path to one where the job's workers are or may soon be: this minimises the slowest
+    worker's 2q/b (one facility over few sites).
     """
     together = next(iter(state.cloud.values()), None)
     if together is not None and not state.entries and state.is_bound_for(together):
@@ -69,11 +70,12 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     if state.colocated and homes:
         return [homes.most_common(1)[0][0]]
     own = state.job.data_site
+    most = min(homes, key=lambda site: (-homes[site], site)) if homes else None
     if own and any(node.node.site == own for node in cluster.nodes.values()):
-        return [own]
+        return list(dict.fromkeys((own, most)))
     if not homes and cluster.clouds and not cluster.eligible(shape):
         return [*cluster.clouds]
-    return [min(homes, key=lambda site: (-homes[site], site)) if homes else None]
+    return [most]
 
 
 def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now: float) -> bool:

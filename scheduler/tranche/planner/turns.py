@@ -26,7 +26,8 @@ RESTARTS_PER_WINDOW = 3
 def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
     """Run one scheduling cycle: open and close windows until no waiting job can be placed.
 
-    Nodes are offered first, in order of rank; what still waits is then compared with unlimited sites, and starts there.
+    First, if it is time, waiting jobs are divided between nodes and unlimited sites. Then the windows are opened, in
+    order of rank.
     """
     changed = list(queue.stale)
     for key in changed:
@@ -37,23 +38,25 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
             else:
                 upload_everywhere(planner, arriving, now)
     reviewed = review_shares(planner, now)
-    _run_cycle(planner, queue, now)
-    if cloud_burst.review(planner, queue, changed, now):
-        _run_cycle(planner, queue, now)
-    expect_review(planner, now, reviewed=reviewed)
-    if queue.policy.sited:
-        look_ahead(planner, queue, now)
-
-
-def _run_cycle(planner: Planner, queue: JobQueue, now: float) -> None:
-    for key, change in queue.refresh(now):
-        planner.timers.change(None if change is None else max(now, change), key)
+    if cloud_burst.is_due(planner, queue, changed, now):
+        _refresh(planner, queue, now)
+        cloud_burst.review(planner, queue, now)
+    _refresh(planner, queue, now)
     decision = Decision(planner, queue, now, queue.candidates(now))
     while decision.turn():
         pass
     for state in decision.passed_over:
         queue.stale[state.job.key] = None
     queue.settle()
+    expect_review(planner, now, reviewed=reviewed)
+    if queue.policy.sited:
+        look_ahead(planner, queue, now)
+
+
+def _refresh(planner: Planner, queue: JobQueue, now: float) -> None:
+    """Rank changed jobs, and set the timers for the next change of their ranks."""
+    for key, change in queue.refresh(now):
+        planner.timers.change(None if change is None else max(now, change), key)
 
 
 @dataclass(slots=True, eq=False)

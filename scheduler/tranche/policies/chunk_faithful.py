@@ -1,34 +1,51 @@
-"""Online preemptive scheduling of PS/worker jobs in edge-cloud networks, as published.
+"""Preemptive dispatching and scheduling of chunks at the edge and in the cloud: the published algorithm, corrected.
 
-Source: Wang, Zhou, Jiao, Zhang, Li, Li, IEEE JSAC 40(8):2411-2425, 2022, doi 10.1109/JSAC.2022.3180772, Alg. 1-5; the
-reading of its pseudo-code is algorithms.md 1.2. Marks: [P] printed in the paper, [I] ours.
+Source: Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, N. Wang, R. Zhou, L. Jiao,
+R. Zhang, B. Li, Z. Li, IEEE JSAC 40(8):2411-2425, 2022, doi 10.1109/JSAC.2022.3180772, eq. (1) and (5), Alg. 1-5,
+Table I. Marks: [P] printed in the paper, [I] ours.
 
-[P] chunk density as static order, dispatch cost Q of equation (5), ζ and the unlimited cloud, parameter server kept or
-chosen at random among the feasible ones. [I] workers of g > 1 GPUs as rigid groups of g slots on one node, where
-density counts g × seconds; a finite cloud is a site with queues. With g = 1 and no finite cloud nothing of ours acts.
+[P] Chunk density as static order, dispatch cost Q of eq. (5), ζ and the unlimited cloud, parameter servers kept or
+chosen at random among the feasible hosts. [I] Job weights; workers of g > 1 GPUs as rigid groups of g slots on one
+node, where density counts g × seconds; a finite cloud is a site with queues. With weight 1, g = 1 and no finite cloud,
+none of these act.
+
+Five corrections of the print:
+
+1. Alg. 2, lines 21-24, places a chunk on the worker of the least stored key even if the refreshed key is no longer the
+   least. Here keys are refreshed until the least one is fresh, so each chunk goes where Q is least.
+   ``refresh=printed`` places as the print does; it is for comparison only.
+2. Alg. 2, line 18, refreshes the key of the cloud with the first chunk, which gives ζ = 1 by Alg. 3. Once a chunk is at
+   the edge, ζ is 0, so the key of the cloud counts the exchange with the parameter server.
+3. Alg. 4, line 5, delays a preempted chunk by its own length. Eq. (5) and the schedule need the length of the chunk
+   that is inserted.
+4. If the cloud wins only at chunk d > 1, "all chunks" means d … D_j, and ζ stays 0; chunks before d stay at the edge.
+5. Alg. 5 does not test whether the host of a parameter server is free, which constraint (2f) needs. Only free hosts are
+   chosen.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
-from typing import ClassVar
+from heapq import heapify, heapreplace, nsmallest
+from math import inf
+from typing import ClassVar, Literal
 
 from tranche.policies.interfaces import BindingPolicy, Placement
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key
+from tranche.policies.projections import project_node
+from tranche.policies.runs import Entry, Home, Key
 from tranche.policies.states import ClusterState, allowed
 
 
 @dataclass(slots=True)
 class SlotLoad:
-    """What one slot's queue means for an arriving chunk at the time when its data would be there."""
+    """What one slot's queue means for an arriving chunk at t0, when its data would be there."""
 
     slot: int
     wait: float
-    """Σ p̂ of chunks at least as dense, seconds; the arriving job's own chunks are added as they are placed."""
+    """Σ p̂ of chunks at least as dense, in seconds; the arriving job's own chunks are added as they are placed."""
     lighter: float
-    """Σ weights of less dense chunks."""
+    """Σ w/D of less dense chunks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,20 +60,35 @@ class Candidate:
     key: Key
     loads: list[SlotLoad]
     width: int
+    weight: float
+    """w/D of the arriving job."""
 
     def group(self) -> list[SlotLoad]:
-        """The slots that the next chunk would take: those of the shortest wait, then of the least delay to others."""
-        return sorted(self.loads, key=lambda load: (load.wait + self.seconds * load.lighter, load.slot))[: self.width]
+        """The slots of least Q for the next chunk, as many as a worker has GPUs; ties go to the smaller slots."""
+        if self.width == 1:
+            return [min(self.loads, key=lambda load: (self._queue_cost(load.wait, load.lighter), load.slot))]
+        best: tuple[float, list[int], list[SlotLoad]] = (inf, [], [])
+        for limit in {load.wait for load in self.loads}:
+            within = [load for load in self.loads if load.wait <= limit]
+            group = nsmallest(self.width, within, key=lambda load: (load.lighter, load.slot))
+            if group and len(group) == self.width:
+                group.sort(key=lambda load: load.slot)
+                queued = self._queue_cost(max(load.wait for load in group), sum(load.lighter for load in group))
+                best = min(best, (queued, [load.slot for load in group], group), key=lambda item: item[:2])
+        return best[2]
 
-    def cost(self, weight: float) -> float:
-        """Q of equation (5), in seconds: transfer, wait, own work, and the delay put on less dense chunks."""
+    def cost(self) -> float:
+        """Q of eq. (5), in seconds: transfer, wait, own work, and the delay put on less dense chunks."""
         group = self.group()
         wait = max((load.wait for load in group), default=0.0)
-        return weight * (self.transfer + wait + self.seconds) + self.seconds * sum(load.lighter for load in group)
+        return self._queue_cost(self.transfer + wait + self.seconds, sum(load.lighter for load in group))
+
+    def _queue_cost(self, wait: float, lighter: float) -> float:
+        return self.weight * wait + self.seconds * lighter
 
 
-HeapItem = tuple[float, str, str, Candidate]
-"""Cost, site and node (ties go by name), and what they are the cost of."""
+HeapItem = tuple[float, float, str, str, Candidate]
+"""Cost, transfer, site and node (ties go to the smaller Δ, then by name), and what they are the cost of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +97,17 @@ class ChunkFaithful(BindingPolicy):
 
     name: ClassVar[str] = "chunk-faithful"
     source: ClassVar[str] = (
-        "Wang et al., Online preemptive scheduling of PS/worker jobs, IEEE JSAC 40(8), 2022, Alg. 1-5"
+        "Wang et al., Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, "
+        "IEEE JSAC 40(8):2411-2425, 2022, Alg. 1-5, with five corrections"
     )
     behind: ClassVar[str] = "whose chunks are denser"
+
+    refresh: Literal["fresh", "printed"] = "fresh"
+    """fresh: each chunk goes to the worker of least Q; printed: to that of the least stored key, as in the print."""
+
+    def __post_init__(self) -> None:
+        if self.refresh not in ("fresh", "printed"):
+            raise ValueError(f"refresh of policy {self.name} is fresh or printed, not {self.refresh!r}")
 
     def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """Densest first; ties first come, first served."""
@@ -88,27 +128,24 @@ class ChunkFaithful(BindingPolicy):
             if allowed(node, state, sites, now)
         ]
         clouds = [site.name for site in cluster.unlimited_sites() if sites is None or site.name in sites]
-        weight = state.job.weight / state.job.chunks
         colocated = False
-        heap = [_item(node, weight) for node in nodes]
+        heap = [_item(node) for node in nodes]
         if clouds:
-            together = min(_item(_cloud_candidate(self, cluster, state, c, colocated=True), weight) for c in clouds)
+            together = min(_item(_cloud_candidate(self, cluster, state, c, colocated=True)) for c in clouds)
             colocated = state.colocated or (sites is None and (not heap or together < min(heap)))
-            apart = [_item(_cloud_candidate(self, cluster, state, c, colocated=False), weight) for c in clouds]
+            apart = [_item(_cloud_candidate(self, cluster, state, c, colocated=False)) for c in clouds]
             heap = [together] if colocated else heap + apart
         heapify(heap)
-        return self._place(heap, chunks, now, weight), colocated
+        return self._place(heap, chunks, now), colocated
 
-    def _place(self, heap: list[HeapItem], chunks: Sequence[int], now: float, weight: float) -> list[Placement]:
+    def _place(self, heap: list[HeapItem], chunks: Sequence[int], now: float) -> list[Placement]:
         placements: list[Placement] = []
         for chunk in chunks:
             if not heap:
                 break
-            while (fresh := _item(heap[0][-1], weight)) != heap[0]:
-                heapreplace(heap, fresh)
-            cost, _, _, best = heap[0]
+            cost, best = self._cheapest(heap)
             if best.node is None:  # once the cloud wins, the rest goes there too
-                heap = heap[:1]
+                heap = [_item(best)]
             group = best.group()
             home = Home(best.site, best.node, tuple(sorted(load.slot for load in group)))
             key = (*best.key[:3], chunk)
@@ -117,9 +154,19 @@ class ChunkFaithful(BindingPolicy):
                 load.wait += best.seconds
         return placements
 
+    def _cheapest(self, heap: list[HeapItem]) -> tuple[float, Candidate]:
+        """The candidate for the next chunk and its Q; the keys of the heap never exceed the costs."""
+        first = heap[0]
+        while (fresh := _item(first[-1])) != first:
+            heapreplace(heap, fresh)
+            if self.refresh == "printed":
+                return fresh[0], fresh[-1]
+            first = heap[0]
+        return first[0], first[-1]
 
-def _item(candidate: Candidate, weight: float) -> HeapItem:
-    return (candidate.cost(weight), candidate.site, candidate.node or "", candidate)
+
+def _item(candidate: Candidate) -> HeapItem:
+    return (candidate.cost(), candidate.transfer, candidate.site, candidate.node or "", candidate)
 
 
 def _node_candidate(
@@ -128,33 +175,49 @@ def _node_candidate(
     site = node.node.site
     per_batch = cluster.batch_seconds(state, site, colocated=False, node=node.node.name)
     transfer = cluster.transfer_seconds(state, site)
-    key = policy.key(state, 0, per_batch)
-    loads = [_load(node, slot, key, now, transfer) for slot in range(len(node.queues))]
-    seconds = state.job.batches_per_chunk_total * per_batch
-    return Candidate(site, node.node.name, per_batch, seconds, transfer, key, loads, max(1, state.job.gpus))
+    return Candidate(
+        site,
+        node.node.name,
+        seconds_per_batch=per_batch,
+        seconds=state.job.batches_per_chunk_total * per_batch,
+        transfer=transfer,
+        key=(key := policy.key(state, 0, per_batch)),
+        loads=slot_loads(node, key, now, transfer),
+        width=max(1, state.job.gpus),
+        weight=state.job.weight / state.job.chunks,
+    )
 
 
 def _cloud_candidate(
     policy: ChunkFaithful, cluster: ClusterState, state: JobState, site: str, *, colocated: bool
 ) -> Candidate:
     per_batch = cluster.batch_seconds(state, site, colocated=colocated)
-    seconds = state.job.batches_per_chunk_total * per_batch
-    key = policy.key(state, 0, per_batch)
-    return Candidate(site, None, per_batch, seconds, cluster.transfer_seconds(state, site), key, [], 0)
+    return Candidate(
+        site,
+        None,
+        seconds_per_batch=per_batch,
+        seconds=state.job.batches_per_chunk_total * per_batch,
+        transfer=cluster.transfer_seconds(state, site),
+        key=policy.key(state, 0, per_batch),
+        loads=[],
+        width=0,
+        weight=state.job.weight / state.job.chunks,
+    )
 
 
-def _load(node: NodeState, slot: int, key: Key, now: float, transfer: float) -> SlotLoad:
-    """The slot's queue as it will be when the data have come: its first `transfer` seconds of work are done then."""
-    wait = lighter = 0.0
-    budget = transfer
-    for entry in node.queues[slot]:
-        rest = entry.remaining_seconds(now)
-        worked = min(rest, budget)
-        budget -= worked
-        if worked and worked == rest:
-            continue
-        if entry.key[0] <= key[0]:
-            wait += rest - worked
-        else:
-            lighter += entry.state.job.weight / entry.state.job.chunks
-    return SlotLoad(slot, wait, lighter)
+def slot_loads(node: NodeState, key: Key, now: float, transfer: float) -> list[SlotLoad]:
+    """The slots' queues as they will be at t0 = now + transfer, for a chunk of that key, if no other job arrives."""
+    loads = [SlotLoad(slot, 0.0, 0.0) for slot in range(len(node.queues))]
+    for entry, rest in _left_at(node, now, now + transfer):
+        for slot in entry.home.slots:
+            if entry.key[0] <= key[0]:
+                loads[slot].wait += rest
+            else:
+                loads[slot].lighter += entry.state.job.weight / entry.state.job.chunks
+    return loads
+
+
+def _left_at(node: NodeState, now: float, then: float) -> list[tuple[Entry, float]]:
+    """The node's chunks that are unfinished then, A(t0), and their remaining seconds p̂."""
+    projected = project_node(node, now, then)
+    return [(one.entry, one.rest) for one in projected if one.rest or not one.windows]

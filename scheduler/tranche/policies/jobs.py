@@ -364,7 +364,7 @@ class JobState:
         return now + max(MOMENT_SECONDS, (gpu_seconds - self.attained_gpu_seconds(now)) / training)
 
     def density(self, seconds_per_batch: float) -> float:
-        """γ = (1/D) / (g·E·B/n) of a chunk at such a speed, times the job's weight (JSAC'22, section IV)."""
+        """γ = (w/D) / (g·p) of a chunk that takes p seconds at such a speed (JSAC'22 with w = g = 1)."""
         work = self.job.batches_per_chunk_total * seconds_per_batch * max(1, self.job.gpus)
         return self.job.weight / (self.job.chunks * work)
 

@@ -33,7 +33,14 @@ class Entry:
     chunk: int
     home: Home
     ready_at: float
+    """t0: when its data are there, in seconds on the planner's clock."""
     batch_seconds: float
+    cost: float | None = None
+    """Q at dispatch, in seconds; None if no dispatch rule chose the home, as after a restart of the planner."""
+    planned_start: float | None = None
+    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
+    planned_end: float | None = None
+    """When it was to be done, as planned at dispatch; later arrivals may shift or split the window."""
 
     def remaining_seconds(self, now: float) -> float:
         """p̂: the rest of the chunk at its home, in seconds."""

@@ -12,7 +12,7 @@ from tranche.estimate import (
     Uploads,
     batch_seconds,
     bits_per_second,
-    link_between,
+    upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site
 from tranche.policies.hosts import FreeNodes, Hosts
@@ -121,13 +121,15 @@ class ClusterState:
     ) -> float:
         """The same by specification and links alone.
 
-        Before the parameter server has a place it is assumed beside the data, or beside the worker.
+        Before the parameter server has a place it is assumed beside the data, or beside the worker if no site of the
+        cluster has the data. The site "" stands for the inside of any site.
         """
         host = self.nodes.get(node) if node is not None else None
         speed = host.node.speed if host is not None else 1.0
         if state.job.servers == 0 or (self._is_colocated(state, site) if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
-        there = next((s.planned.site for s in state.servers if not s.planned.is_chief), state.job.data_site or site)
+        placed = (server.planned.site for server in state.servers if not server.planned.is_chief)
+        there = next(placed, state.job.home or site) if site else site
         return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
 
     def _is_colocated(self, state: JobState, site: str) -> bool:
@@ -149,7 +151,7 @@ class ClusterState:
 
     def nominal_batch_seconds(self, state: JobState) -> float:
         """1 / n_j where the job's data and parameter servers are, or inside any site if they may be anywhere."""
-        return self.batch_seconds(state, state.job.data_site or "")
+        return self.batch_seconds(state, state.job.home or "")
 
     def transfer_seconds(self, state: JobState, site: str) -> float:
         """Δ_js of one chunk that has the link for itself, in seconds, as measured uploads correct it."""
@@ -179,10 +181,8 @@ class ClusterState:
 
     def _path(self, state: JobState, site: str) -> tuple[Ends, Link] | None:
         """The link that the job's data take to the site; None if nothing has to be sent."""
-        here = state.job.data_site or site
-        if here == site or not state.job.chunk_bytes:
-            return None
-        return (here, site), link_between(self.network, self.sites, here, site)
+        link = upload_link(self.network, self.sites, state.job, site)
+        return None if link is None else ((state.job.data_site or site, site), link)
 
     def bind(self, entry: Entry) -> None:
         """Put a chunk into the queues of its home's slots."""

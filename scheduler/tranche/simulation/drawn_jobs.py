@@ -1,57 +1,81 @@
 """Jobs drawn at random within the ranges of a published evaluation; no log says chunks, epochs or gradients.
 
-Source: Wang et al., JSAC 40(8), 2022, evaluation (algorithms.md 1.4). Marks: [P] printed there, read at second hand;
-[I] ours.
+Source: Wang et al., IEEE JSAC 40(8), 2022. Marks: [P2] printed there, and known from a reader who quotes it; [C2] from
+a third party's partial re-implementation, so that it may be the paper's choice or that person's own; [I] ours.
 
-[P] the ranges of E, B, m, q, b, G, D by data set, the upload times, and what workers and parameter servers ask for.
-[I] their distributions, since only ranges are printed. m, q and b span factors of 19 to 50 and are drawn log-uniformly:
-a uniform draw would put nine tenths of them into the upper decade, so that the lower ends would hardly be seen. E, G,
-CPU, memory and upload times span factors of at most 10 and are drawn uniformly; so is the data set.
+[P2] the ranges of E, B, m, q, b and of the upload times. [C2] G, D by data set, and what workers and parameter servers
+ask for. [I] the distributions: m, q and b span factors of 19 to 50 and are drawn log-uniformly unless an option says
+otherwise: a uniform draw, which [C2] makes, puts nine tenths of them into the upper decade, so that the lower ends are
+hardly seen. E, G, CPU, memory and upload times span factors of at most 10 and are drawn uniformly; so is the data set.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
 
-from tranche.estimate import batch_seconds
-from tranche.model import Job, PodShape, Resources, Tier
+from tranche.estimate import NetworkPrior, batch_seconds, transfer_seconds
+from tranche.model import OUTSIDE, Constraints, Job, PodShape, Resources, Site, Tier
+from tranche.policies.choices import uniform
 from tranche.simulation.clusters import ClusterSpec
+from tranche.simulation.jsac_options import USUAL, Draw, JsacOptions
 
 CHUNKS = {"CIFAR-10": 27, "ImageNet": 60, "Caltech-101": 115}
-"""D by data set [P]."""
+"""D by data set [C2]."""
 MAX_CHUNKS = 2000
 LOADS = (0.001, 1000.0)
+JSAC_EDGES = 9
+"""Edge sites [C2]."""
 EPOCHS, BATCHES = (20, 60), 58
+"""E and B [P2]."""
 COMPUTE_SECONDS, FIXED_SECONDS = (3.6, 180.0), (0.010, 0.100)
-"""m and G, of one mini-batch."""
+"""m [P2: 0.001 to 0.05 slots of an hour] and G [C2], of one mini-batch."""
 GRADIENT_BYTES, BANDWIDTH = (30e6, 575e6), (100e6, 5e9)
-"""q in bytes, b in bit/s."""
+"""q in bytes, b in bit/s [P2]."""
+EDGE_HOURS, CLOUD_HOURS = (1.0, 4.0), (10.0, 15.0)
+"""Δ of one chunk: to an edge site, and to the cloud [P2]."""
+LEAST_DELAY_SECONDS = 0.001
+"""Δ whatever its scale [I]: a site without the data needs a copy."""
 CPUS, MEMORY_GB = (1, 4), (3, 6)
+"""Of a worker and of a parameter server [C2]."""
+PS_HOST_LABEL = "tranche.dev/ps-host"
+"""Label of the machines that host parameter servers, if these are limited."""
 FASTEST_LINK = 2.8e9
-"""Bit/s of a link that brings a chunk in one hour [I]. The links of the presets ``jsac…`` then have 0.19 to 2.8 Gbit/s:
-within the range of b."""
-SLOWEST_EDGE_LINK = FASTEST_LINK / 4
-"""Bit/s of a link that brings a chunk in four hours. q and b of all jobs are scaled so that the largest b is this one:
-only q/b counts, and so no link between edge sites is narrower than a job's own b."""
+"""Bit/s of a link that brings a chunk in one hour [I]. The links of the presets ``jsac-…`` then have 0.19 to
+2.8 Gbit/s: within the range of b."""
+SLOWEST_EDGE_LINK, SLOWEST_CLOUD_LINK = FASTEST_LINK / EDGE_HOURS[1], FASTEST_LINK / CLOUD_HOURS[1]
+"""Bit/s of links that bring a chunk in four and in fifteen hours. q and b of all jobs are scaled so that the largest b
+is the first of them, or the second if data come from outside: only q/b counts, and so no link between edge sites (or
+at all) is narrower than a job's own b."""
 CHUNK_BYTES = FASTEST_LINK * 3600 / 8
 """Of every job: 1.26 TB. It stands for the time that the upload takes, and is not meant as the size of a data set."""
 
 
 def jsac_jobs(
-    arrivals: Sequence[float], *, jobs: int, load: float, chunk_scale: float, seed: int, cluster: ClusterSpec
+    arrivals: Sequence[float],
+    *,
+    jobs: int,
+    load: float,
+    chunk_scale: float,
+    seed: int,
+    cluster: ClusterSpec,
+    options: JsacOptions = USUAL,
 ) -> list[Job]:
-    """Draw jobs of the paper's setting; the same arguments draw the same jobs.
+    """Draw jobs of the setting of JSAC'22; the same arguments draw the same jobs.
 
     The pattern of arrivals is a log's: `jobs` consecutive ones from a place that the seed chooses, stretched or
-    compressed until Σ work / (slots × span of arrivals) is `load`. Work is D·E·B·(m + G + 2q/b) at a job's own site; a
-    slot is a GPU and counts its node's speed; an unlimited site counts nothing.
+    compressed until Σ work / (slots × span of arrivals) is `load`. Work is D·E·B·(m + G + 2q/b); a slot is a GPU and
+    counts its node's speed; an unlimited site counts nothing.
 
-    A simulated link has one bandwidth for data and gradients, where the paper draws Δ by job and site, and b by job. So
-    all jobs have chunks of `CHUNK_BYTES`, and Δ depends on the pair of sites only; q and b are scaled alike (see
-    `SLOWEST_EDGE_LINK`), so that communication takes 2q/b_j at and between all edge sites of the preset ``jsac``, as in
-    the paper (up to 3.75 times as long from its cloud to an edge site). Δ = 0 at the site of the data. Every job has an
-    owner of its own, so that a fair share is one among jobs, as in the paper's baseline DRF.
+    Where data come from (`JsacOptions.delay`): ``outside``, the form of the paper: Δ is drawn by job and site, at every
+    edge site from 1 to 4 h, at the cloud from 10 to 15 h, and there is no free site; communication takes 2q/b_j
+    wherever the parameter server is. ``home`` [I]: the data of a job are at one edge site, where Δ = 0, and Δ depends
+    on the pair of sites only, since a simulated link has one bandwidth for data and gradients; communication takes
+    2q/b_j at and between all edge sites (up to 3.75 times as long from a cloud to an edge site). All jobs have chunks
+    of `CHUNK_BYTES`, and q and b are scaled alike (see `SLOWEST_EDGE_LINK`).
+
+    An option changes no draw that it does not concern. Every job has an owner of its own, so that a fair share is one
+    among jobs [I].
 
     Args:
         arrivals: Times of submission of a log, seconds, in any order.
@@ -59,7 +83,8 @@ def jsac_jobs(
         load: From 0.001 to 1000; 1 is as much work as the slots can do while jobs arrive.
         chunk_scale: D is multiplied by it, rounded, at least 1; the work of a chunk stays.
         seed: Of everything drawn.
-        cluster: Data are at its edge sites that have nodes (at any site with nodes if no edge site has).
+        cluster: Data at home are at its edge sites that have GPUs (at any site with GPUs if no edge site has).
+        options: That the cluster was drawn with.
 
     Raises:
         ValueError: one line that says which argument is wrong.
@@ -70,8 +95,11 @@ def jsac_jobs(
         raise ValueError(f"cluster {cluster.name}: no node has a GPU, so there is no load to aim at")
     draw = random.Random(f"jsac jobs {seed}")  # noqa: S311 - statistics, no secret
     moments = _stretch(arrivals, jobs, draw)
-    homes = _data_sites(cluster)
-    drawn = [_job(number, len(str(jobs)), seed, chunk_scale, draw.choice(homes), draw) for number in range(jobs)]
+    drawn = []
+    for number in range(jobs):
+        home = _home(_data_sites(cluster), number, seed, options, draw)
+        job = _job(number, len(str(jobs)), seed, chunk_scale, options, draw)
+        drawn.append(_with_data(job, number, seed, home, cluster, options))
     span = sum(work_seconds(job) for job in drawn) / (slots * load)
     width = (moments[-1] - moments[0]) or 1.0
     return [replace(job, submitted=span * ((at - moments[0]) / width)) for job, at in zip(drawn, moments, strict=True)]
@@ -105,33 +133,86 @@ def _stretch(arrivals: Sequence[float], jobs: int, draw: random.Random) -> list[
 
 
 def _data_sites(cluster: ClusterSpec) -> list[str]:
-    with_nodes = {node.site for node in cluster.nodes}
-    edges = [site.name for site in cluster.sites if site.tier is Tier.EDGE and site.name in with_nodes]
-    return edges or sorted(with_nodes)
+    with_gpus = {node.site for node in cluster.nodes if node.allocatable.gpus}
+    edges = [site.name for site in cluster.sites if site.tier is Tier.EDGE and site.name in with_gpus]
+    return edges or sorted(with_gpus)
 
 
-def _job(number: int, digits: int, seed: int, chunk_scale: float, home: str, draw: random.Random) -> Job:
+def _home(sites: Sequence[str], number: int, seed: int, options: JsacOptions, draw: random.Random) -> str:
+    """Where the data of the job are if they are in the cluster; another number of sites changes no later draw."""
+    if options.edges in (None, JSAC_EDGES):
+        return draw.choice(sites)
+    draw.choice(range(JSAC_EDGES))
+    return sites[int(uniform(seed, "home", number) * len(sites))]
+
+
+def _with_data(job: Job, number: int, seed: int, home: str, cluster: ClusterSpec, options: JsacOptions) -> Job:
+    """The job with its data in place, and the scale of q and b that goes with it."""
+    if options.delay_of(cluster.name) == "outside":
+        if any(site.name == OUTSIDE for site in cluster.sites):
+            raise ValueError(f"cluster {cluster.name}: with delay=outside no site may be called {OUTSIDE!r}")
+        upload = {site.name: _upload_seconds(site, number, seed, options) for site in cluster.sites}
+        slowest = SLOWEST_CLOUD_LINK
+        job = replace(job, data_site=OUTSIDE, upload_seconds=upload)
+    else:
+        job = replace(job, data_site=home)
+        job = replace(job, upload_seconds=_scaled_links(job, cluster, options))
+        slowest = SLOWEST_EDGE_LINK
+    largest = BANDWIDTH[1] * options.bandwidth_scale
+    gradient, bandwidth = job.gradient_bits * slowest / largest, job.bits_per_second * slowest / largest
+    return replace(job, gradient_bits=gradient, bits_per_second=bandwidth)
+
+
+def _upload_seconds(site: Site, number: int, seed: int, options: JsacOptions) -> float:
+    """Δ of one chunk from outside to the site."""
+    low, high = CLOUD_HOURS if site.tier is Tier.CLOUD else EDGE_HOURS
+    seconds = 3600 * (low + (high - low) * uniform(seed, "delay", number, site.name))
+    return max(LEAST_DELAY_SECONDS, seconds * _delay_scale(site, options))
+
+
+def _scaled_links(job: Job, cluster: ClusterSpec, options: JsacOptions) -> Mapping[str, float]:
+    """Δ of one chunk from the job's home to the other sites where it is not what the links say."""
+    scaled = [site for site in cluster.sites if site.name != job.data_site and _delay_scale(site, options) != 1]
+    if not scaled:
+        return {}
+    by_name = {site.name: site for site in cluster.sites}
+    if not all(link.dedicated for one in by_name.values() for to, link in one.links.items() if to != one.name):
+        raise ValueError(f"cluster {cluster.name}: uploads share links, so Δ can be scaled only with delay=outside")
+    prior = NetworkPrior()
+    seconds = {one.name: transfer_seconds(prior, by_name, job, one.name) * _delay_scale(one, options) for one in scaled}
+    return {name: max(LEAST_DELAY_SECONDS, value) for name, value in seconds.items()}
+
+
+def _delay_scale(site: Site, options: JsacOptions) -> float:
+    return options.cloud_delay_scale if site.tier is Tier.CLOUD else options.edge_delay_scale
+
+
+def _job(number: int, digits: int, seed: int, chunk_scale: float, options: JsacOptions, draw: random.Random) -> Job:
+    """The job as it is wherever its data are, with q and b in their own units."""
     name = f"job-{number:0{digits}d}"
     chunks = max(1, round(draw.choice(sorted(CHUNKS.values())) * chunk_scale))
     epochs = draw.randint(*EPOCHS)
-    step = _log_uniform(draw, COMPUTE_SECONDS) + draw.uniform(*FIXED_SECONDS)
-    gradient, bandwidth = _log_uniform(draw, GRADIENT_BYTES), _log_uniform(draw, BANDWIDTH)
+    step = _spread(draw, COMPUTE_SECONDS, options.draw) + draw.uniform(*FIXED_SECONDS)
+    gradient = _spread(draw, GRADIENT_BYTES, options.draw) * options.gradient_scale
+    bandwidth = _spread(draw, BANDWIDTH, options.draw) * options.bandwidth_scale
+    worker, server = _shape(draw, gpus=1), _shape(draw, gpus=0)
+    if options.ps_hosts is not None:
+        server = replace(server, constraints=Constraints(selector=((PS_HOST_LABEL, "true"),)))
     return Job(
         key=f"jsac/{name}",
         uid=f"jsac-{seed}-{name}",
         submitted=0.0,
-        worker=_shape(draw, gpus=1),
-        server=_shape(draw, gpus=0),
+        worker=worker,
+        server=server,
         servers=1,
         chunks=chunks,
         max_workers=chunks,
-        epochs=epochs,
+        epochs=options.epochs or epochs,
         batches_per_chunk=BATCHES,
         step_seconds=step,
-        gradient_bits=8 * gradient * SLOWEST_EDGE_LINK / BANDWIDTH[1],
-        bits_per_second=bandwidth * SLOWEST_EDGE_LINK / BANDWIDTH[1],
+        gradient_bits=8 * gradient,
+        bits_per_second=bandwidth,
         chunk_bytes=CHUNK_BYTES,
-        data_site=home,
         owner=name,
     )
 
@@ -140,5 +221,7 @@ def _shape(draw: random.Random, *, gpus: int) -> PodShape:
     return PodShape(Resources(draw.randint(*CPUS) * 1000, draw.randint(*MEMORY_GB) * 10**9, gpus, pods=1))
 
 
-def _log_uniform(draw: random.Random, bounds: tuple[float, float]) -> float:
-    return exp(draw.uniform(log(bounds[0]), log(bounds[1])))
+def _spread(draw: random.Random, bounds: tuple[float, float], how: Draw) -> float:
+    """A number within the bounds, from one number of the generator."""
+    low, high = bounds
+    return draw.uniform(low, high) if how == "uniform" else exp(draw.uniform(log(low), log(high)))

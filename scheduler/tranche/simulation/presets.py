@@ -7,18 +7,30 @@ from itertools import combinations
 from math import cos, hypot, radians
 
 from tranche.model import Link, Node, Resources, Site, Tier
+from tranche.policies.choices import uniform
 from tranche.simulation.clusters import AMPLE, GPU_LABEL, ClusterError, ClusterSpec
-from tranche.simulation.drawn_jobs import FASTEST_LINK, jsac_jobs
+from tranche.simulation.drawn_jobs import (
+    CLOUD_HOURS,
+    EDGE_HOURS,
+    FASTEST_LINK,
+    JSAC_EDGES,
+    PS_HOST_LABEL,
+    jsac_jobs,
+)
+from tranche.simulation.jsac_options import CLUSTER_OPTIONS, USUAL, JsacOptions
 
-__all__ = ["PRESETS", "jsac_jobs", "preset_cluster"]
+__all__ = ["DEPRECATED", "PRESETS", "JsacOptions", "jsac_jobs", "preset_cluster"]
 
-PRESETS = ("jsac", "jsac-cloud", "jsac-cloud10", "edge-cloud")
+PRESETS = ("jsac-cloud", "jsac-edge", "jsac-cloud10", "edge-cloud")
+DEPRECATED = {"jsac": "jsac-edge"}
+"""Earlier names of presets, and what they are called now."""
 CLOUD = "cloud"
-JSAC_SITES = 9
 JSAC_WORKERS = (3, 4)
-JSAC_CLOUD_WORKERS = 10
-JSAC_EDGE_HOURS, JSAC_CLOUD_HOURS = (1.0, 4.0), (10.0, 15.0)
-"""Δ: to bring one chunk to another edge site, and to the cloud."""
+"""Of an edge site [C2]."""
+JSAC_CLOUD_WORKERS, JSAC_CLOUD_PS_HOSTS = 10, 5
+"""Of a cloud that is limited [C2]."""
+SPEEDS = (0.5, 1.5)
+"""Of mixed workers, mean 1 [I]."""
 METRO_BANDWIDTH, METRO_LATENCY, SECONDS_PER_KM = 1e9, 0.002, 5e-6
 """Between edge sites of one city [I]: 1 Gbit/s; 2 ms for the equipment, and light in fibre."""
 INTERNAL_LINK = Link(10e9, 0.0002)
@@ -28,55 +40,84 @@ CLOUD_NODES, CLOUD_GPUS = 4, 8
 EDGE_NODES, EDGE_GPUS = (2, 3), (1, 2, 4)
 
 
-def preset_cluster(name: str, seed: int) -> ClusterSpec:
+def preset_cluster(name: str, seed: int, options: JsacOptions = USUAL) -> ClusterSpec:
     """Draw the cluster of a preset; the same arguments draw the same cluster.
 
-    ``jsac``: nine edge sites of three or four workers of one GPU each [P, second hand: algorithms.md 1.4], without the
-    paper's cloud: it has no limit, takes most chunks, and hides what the policies do. ``jsac-cloud``: the same sites
-    and links (for the same seed), and that cloud. ``jsac-cloud10``: the cloud has ten workers of one GPU each [I], so
-    that it helps and still has queues. Each worker is a node; its CPU and memory never run out, since
-    nothing is known about the hosts of parameter servers [I]. The time Δ to bring a chunk from one edge site to another
-    is drawn by pair from 1 to 4 h, to the cloud by edge site from 10 to 15 h, uniformly [I]; the bandwidth is what
-    takes so long for a chunk of `drawn_jobs.CHUNK_BYTES`.
+    ``jsac-cloud`` is the setting of JSAC'22: nine edge sites of three or four workers of one GPU each [C2], and a cloud
+    without limit [P2]. ``jsac-edge`` [I] has the same edge sites and links for the same seed, and no cloud: with one,
+    most chunks go there, and policies differ less. ``jsac-cloud10`` [I]: the cloud has ten workers of one GPU each.
+    Each worker is a node; its CPU and memory never run out unless `JsacOptions.ps_hosts` limits the hosts of parameter
+    servers. With data at home, the time Δ to bring a chunk from one edge site to another is drawn by pair from 1 to
+    4 h, to the cloud by edge site from 10 to 15 h, uniformly [ranges P2, by pair I]; the bandwidth of the links is what
+    takes so long for a chunk of `drawn_jobs.CHUNK_BYTES`. With data from outside the jobs carry their own Δ.
 
     ``edge-cloud`` [I, of measured parts]: twelve base stations in the centre of Melbourne as edge sites, each with two
     or three equal nodes of one, two or four GPUs of a drawn kind, and a cloud of four nodes with eight V100. A kind's
     speed is the median over the models of Gavel's measurements, relative to V100. The path to the cloud is the one
     measured between AWS Sydney, the measured region nearest to Melbourne, and Singapore, nearest to it by latency;
-    the latencies are read as round trips, so half is taken. Nobody measured paths inside Melbourne: see
+    the latencies are read as round trips, so half is taken. No measurement of paths inside Melbourne is known: see
     `METRO_BANDWIDTH`. With jobs of `jsac_jobs` a chunk takes 2.8 h to another edge site and 3.4 h to the cloud.
 
     Raises:
-        ClusterError: there is no such preset.
+        ClusterError: there is no such preset, or an option does not apply to it.
     """
+    name = DEPRECATED.get(name, name)
+    if name not in PRESETS:
+        raise ClusterError(f"there is no preset {name[:40]!r}: choose one of {', '.join(PRESETS)}")
+    if name != "edge-cloud":
+        return _jsac(name, seed, options)
+    if wrong := [option for option in options.changed() if option in CLUSTER_OPTIONS]:
+        raise ClusterError(f"{wrong[0]} is an option of the presets jsac-…, not of {name}")
+    return _edge_cloud(random.Random(f"preset {seed}"))  # noqa: S311 - statistics, no secret
+
+
+def _jsac(name: str, seed: int, options: JsacOptions) -> ClusterSpec:
+    """The nine usual sites are drawn in any case; an option adds sites to them, or takes some away."""
     draw = random.Random(f"preset {seed}")  # noqa: S311 - statistics, no secret
-    if name == "edge-cloud":
-        return _edge_cloud(draw)
-    if name in ("jsac", "jsac-cloud", "jsac-cloud10"):
-        return _jsac(name, draw)
-    raise ClusterError(f"there is no preset {name[:40]!r}: choose one of {', '.join(PRESETS)}")
-
-
-def _jsac(name: str, draw: random.Random) -> ClusterSpec:
-    edges = [f"edge-{number}" for number in range(1, JSAC_SITES + 1)]
-    links = {edge: {edge: Link(FASTEST_LINK)} for edge in edges}
+    usual = range(JSAC_EDGES)
+    workers = {edge: draw.randint(*JSAC_WORKERS) for edge in usual}
+    hours = {pair: draw.uniform(*EDGE_HOURS) for pair in combinations(usual, 2)}
+    far = {edge: draw.uniform(*CLOUD_HOURS) for edge in usual}
+    count = options.edges or JSAC_EDGES
+    for edge in range(JSAC_EDGES, count):
+        low, high = JSAC_WORKERS
+        workers[edge] = low + int(uniform(seed, "workers", edge) * (high - low + 1))
+        far[edge] = _between(CLOUD_HOURS, uniform(seed, "far", edge))
+        hours |= {(other, edge): _between(EDGE_HOURS, uniform(seed, "hours", other, edge)) for other in range(edge)}
+    names = [f"edge-{number}" for number in range(1, count + 1)]
+    links = {edge: {edge: Link(FASTEST_LINK)} for edge in names}
+    for one, other in combinations(range(count), 2):
+        path = Link(FASTEST_LINK / hours[one, other], dedicated=True)
+        links[names[one]][names[other]] = links[names[other]][names[one]] = path
     nodes = []
-    for edge in edges:
-        workers = draw.randint(*JSAC_WORKERS)
-        nodes += [_jsac_worker(edge, i) for i in range(workers)]
-    for one, other in combinations(edges, 2):
-        links[one][other] = links[other][one] = Link(FASTEST_LINK / draw.uniform(*JSAC_EDGE_HOURS), dedicated=True)
-    sites = [Site(edge, Tier.EDGE, links=links[edge]) for edge in edges]
-    if name != "jsac":
-        paths = {edge: Link(FASTEST_LINK / draw.uniform(*JSAC_CLOUD_HOURS), dedicated=True) for edge in edges}
+    for edge, site in enumerate(names):
+        nodes += _jsac_nodes(site, options.workers_per_edge or workers[edge], options.ps_hosts or 0, seed, options)
+    sites = [Site(site, Tier.EDGE, links=links[site]) for site in names]
+    if name != "jsac-edge":
+        paths = {site: Link(FASTEST_LINK / far[edge], dedicated=True) for edge, site in enumerate(names)}
         unlimited = name == "jsac-cloud"
         sites.append(Site(CLOUD, Tier.CLOUD, unlimited=unlimited, links=paths))
-        nodes += [] if unlimited else [_jsac_worker(CLOUD, i) for i in range(JSAC_CLOUD_WORKERS)]
+        if not unlimited:
+            hosts = JSAC_CLOUD_PS_HOSTS if options.ps_hosts else 0
+            nodes += _jsac_nodes(CLOUD, JSAC_CLOUD_WORKERS, hosts, seed, options)
     return ClusterSpec(name, tuple(nodes), tuple(sites))
 
 
-def _jsac_worker(site: str, index: int) -> Node:
-    return _node(f"{site}-{index}", site, Resources(AMPLE.cpu, AMPLE.memory, 1, AMPLE.pods))
+def _jsac_nodes(site: str, workers: int, ps_hosts: int, seed: int, options: JsacOptions) -> list[Node]:
+    """Workers of one GPU, and machines without GPU that have room for one parameter server each."""
+    nodes = []
+    for index in range(workers):
+        name = f"{site}-{index}"
+        speed = _between(SPEEDS, uniform(seed, "speed", name)) if options.speeds == "mixed" else 1.0
+        nodes.append(_node(name, site, Resources(AMPLE.cpu, AMPLE.memory, 1, AMPLE.pods), speed=speed))
+    for index in range(ps_hosts):
+        host = Resources(AMPLE.cpu, AMPLE.memory, 0, pods=1)
+        nodes.append(_node(f"{site}-ps-{index}", site, host, {PS_HOST_LABEL: "true"}))
+    return nodes
+
+
+def _between(bounds: tuple[float, float], share: float) -> float:
+    return bounds[0] + (bounds[1] - bounds[0]) * share
 
 
 def _edge_cloud(draw: random.Random) -> ClusterSpec:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from tranche.model import Job
 from tranche.simulation.bootstraps import resample
 from tranche.simulation.clusters import ClusterSpec
+from tranche.simulation.jsac_options import USUAL, JsacOptions
 from tranche.simulation.presets import jsac_jobs, preset_cluster
 from tranche.simulation.readers import Trace, TraceError, TraceRow, read_trace
 from tranche.simulation.scenarios import Scenario
@@ -136,20 +137,29 @@ class LoggedJobs:
 
 @dataclass(frozen=True, slots=True)
 class DrawnJobs:
-    """Jobs of the paper's setting, drawn; only the times between arrivals are a log's."""
+    """Jobs of the setting of JSAC'22, drawn; only the times between arrivals are a log's."""
 
     log: Log
     count: int
     chunk_scale: float = 1.0
     draws: bool = True
+    options: JsacOptions = USUAL
+    """The same as the cluster's."""
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
         """Jobs drawn from the seed."""
         if load is None:
             raise ValueError("drawn jobs need a load")
         arrivals = sorted(row.submit_seconds for row in self.log.rows())
-        scale = self.chunk_scale
-        return jsac_jobs(arrivals, jobs=self.count, load=load, chunk_scale=scale, seed=seed, cluster=cluster)
+        return jsac_jobs(
+            arrivals,
+            jobs=self.count,
+            load=load,
+            chunk_scale=self.chunk_scale,
+            seed=seed,
+            cluster=cluster,
+            options=self.options,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +200,11 @@ class PresetCluster:
     """A named setting, drawn from the seed where it has something to draw."""
 
     name: str
+    options: JsacOptions = USUAL
 
     def spec(self, seed: int) -> ClusterSpec:
         """Sites, nodes and failures."""
-        return preset_cluster(self.name, seed)
+        return preset_cluster(self.name, seed, self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +219,8 @@ class Recipe:
     estimate_sigma: float = 0.0
     link_sigma: float = 0.0
     unsized: float = 0.0
+    speed_factor: float = 1.0
+    """1 + ε of speed augmentation: each chunk takes its time over this, arrivals and uploads stay (`at_speed`)."""
 
     @property
     def draws(self) -> bool:
@@ -235,7 +248,7 @@ class Recipe:
         """
         cluster = self.cluster.spec(seed)
         return Scenario(
-            jobs=tuple(self.workload.jobs(cluster, seed, load)),
+            jobs=tuple(at_speed(job, self.speed_factor) for job in self.workload.jobs(cluster, seed, load)),
             nodes=cluster.nodes,
             sites=cluster.sites,
             policy=policy,
@@ -249,6 +262,17 @@ class Recipe:
             failures=cluster.failures,
             record=record,
         )
+
+
+def at_speed(job: Job, factor: float) -> Job:
+    """The job as it is on workers, of nodes and unlimited sites, that are so many times as fast.
+
+    In the model of JSAC'22 a worker of speed 1 + ε takes 1/(1 + ε) of the processing time, which includes what it
+    exchanges with the parameter server: so computation and gradients shrink alike. Data to upload do not.
+    """
+    if factor == 1:
+        return job
+    return replace(job, step_seconds=job.step_seconds / factor, gradient_bits=job.gradient_bits / factor)
 
 
 def capacity_gpus(cluster: ClusterSpec) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tranche.estimate import link_between
+from tranche.estimate import upload_link
 from tranche.planner import ChunkStaged, StageData
 from tranche.policies import ClusterState
 
@@ -22,7 +22,10 @@ class TrueUploads:
         """When copies that begin now are complete, and the reports of it."""
         job = cluster.jobs[wanted.job].job
         ends = (job.data_site or wanted.site, wanted.site)
-        link = link_between(cluster.network, cluster.sites, *ends)
+        link = upload_link(cluster.network, cluster.sites, job, wanted.site)
+        if link is None:  # the data are there
+            yield from ((now, ChunkStaged(wanted.job, chunk, wanted.site, 0.0)) for chunk in wanted.chunks)
+            return
         seconds = link.transfer_seconds(job.chunk_bytes) * self.factor(*ends)
         for chunk in wanted.chunks:
             begins = now if link.dedicated else max(now, self._busy.get(ends, now))

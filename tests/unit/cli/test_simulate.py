@@ -63,6 +63,13 @@ def test_json_has_the_stable_keys_and_says_what_the_figures_depend_on(log: Path)
     assert 0 < found["lower_bound_seconds"] <= found["average_jct_seconds"]
 
 
+def test_speed_factor_shortens_work_and_leaves_arrivals(log: Path) -> None:
+    found = answered(log, "--gpus", 4, "--policy", "fifo", "--speed-factor", 2)
+    assert found["speed_factor"] == 2.0
+    assert found["average_jct_seconds"] == pytest.approx((50 + 65 + 255 + 60) / 4)
+    assert "'--speed-factor'" in refused(log, "--gpus", 4, "--policy", "fifo", "--speed-factor", 0)
+
+
 def test_the_printed_command_gives_the_same_result(log: Path) -> None:
     first = answered(log, "--gpus", 4, "--policy", "srsf", "--restart-seconds", 2.5, "--load", 0.7, "--quiet")
     assert first["command"] == f"tranche simulate {log} --gpus 4 --restart-seconds 2.5 --policy srsf --load 0.7"
@@ -182,7 +189,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
         (("--gpus", 0), "--gpus"),
         (("--gpus", -1), "--gpus"),
         (("--gpus", "many"), "--gpus"),
-        (("--gpus", 4, "--preset", "jsac"), "contradict"),
+        (("--gpus", 4, "--preset", "jsac-edge"), "contradict"),
         (("--preset", "no-such"), "no-such"),
         (("--gpus", 4, "--policy", "no-such"), "no-such"),
         (("--gpus", 4, "--layout", "no-such"), "no-such"),
@@ -229,10 +236,21 @@ def test_a_report_is_written_with_every_job(log: Path, tmp_path: Path) -> None:
 
 def test_jobs_of_the_papers_setting_are_drawn_from_the_seed(log: Path) -> None:
     log.write_text(LOG + "e,90,1,1\nf,91,1,1\n")
-    words = ("--preset", "jsac", "--arrivals", log, "--jobs", 5, "--policy", "chunk-faithful", "--chunk-scale", 0.1)
+    words = (
+        "--preset",
+        "jsac-edge",
+        "--arrivals",
+        log,
+        "--jobs",
+        5,
+        "--policy",
+        "chunk-faithful",
+        "--chunk-scale",
+        0.1,
+    )
     one, again, other = (answered(*words, "--seed", seed) for seed in (1, 1, 2))
     assert one == again
-    assert (one["jobs"], one["mode"], one["load"], one["cluster"]) == (5, "elastic", 0.9, "jsac")
+    assert (one["jobs"], one["mode"], one["load"], one["cluster"]) == (5, "elastic", 0.9, "jsac-edge")
     assert one["average_jct_seconds"] != other["average_jct_seconds"]
 
 
@@ -263,7 +281,7 @@ WORDS = st.one_of(
     st.sampled_from(["--gpus", "--policy", "--mode", "--load", "--seed", "--preset", "--period", "--limit", "--jobs"]),
     st.sampled_from(["--cluster", "--arrivals", "--layout", "--chunks-per-gpu", "--speed-sigma", "--estimate-sigma"]),
     st.sampled_from(
-        ["4", "0", "-1", "nan", "1e308", "0.9", "gang", "elastic", "srsf", "fifo", "jsac", "auto", "LOG", ""]
+        ["4", "0", "-1", "nan", "1e308", "0.9", "gang", "elastic", "srsf", "fifo", "jsac-edge", "auto", "LOG", ""]
     ),
     st.text(max_size=8).filter(lambda text: "\0" not in text and text not in ("-h", "--help")),
 )

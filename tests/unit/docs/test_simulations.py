@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pages import ROOT
-from typed_commands import simulations
+from typed_commands import SIMULATIONS, every_command, simulations
 
 ROWS = ROOT / "scheduler/tranche/demo/data/elasticflow_cluster06_rows_1650_1689.csv"
 T0 = 1_800_000_000
@@ -64,6 +64,8 @@ def export() -> str:
 
 def test_there_are_commands_to_try() -> None:
     assert {one[1] for one in simulations()} == {"simulate", "compare", "replay", "policies"}
+    simulated = {one.page for one in every_command() if one.typed_by == SIMULATIONS}
+    assert {"README.md", "docs/reference/presets.md"} <= simulated
 
 
 @pytest.mark.parametrize("command", simulations(), ids=" ".join)

@@ -1,9 +1,10 @@
 """Where parameter servers go: the published rule, and the placement that the production policy uses."""
 
+from dataclasses import replace
 from typing import Any
 
 from builders import job, node, of_type, planner, worker
-from tranche.model import Job, Link, Node, PodShape, Resources, Site
+from tranche.model import Constraints, Job, Link, Node, PodShape, Resources, Site
 from tranche.planner import JobSubmitted, PlaceParameterServer, Planner
 
 SERVER = PodShape(Resources(cpu=1000, memory=2**30, gpus=0, pods=1))
@@ -53,3 +54,13 @@ def test_a_job_whose_server_fits_on_no_node_gets_no_place_and_says_so() -> None:
     one = with_server("j", worker=worker(cpu=64_000), server=PodShape(Resources(cpu=65_000, memory=1, gpus=0, pods=1)))
     assert placed(tight, one) == []
     assert tight.plan_of(one.key, 0.0).explanation == "no node at any site can ever hold its parameter server"
+
+
+def test_published_rule_with_full_data_site_uses_the_site_of_chunks() -> None:
+    host = {"labels": {"role": "ps"}}
+    shape = replace(SERVER, constraints=Constraints(selector=(("role", "ps"),)))
+    one = with_server("j", chunks=4, gradient_bits=1.0, server=shape)
+    bare = [node("a-1", "a"), node("b-1", "b", gpus=3), node("b-ps", "b", gpus=0, **host)]
+    assert placed(planner("chunk-faithful", bare, SITES), one) == [("b", "b-ps")]
+    with_room = [*bare, node("a-ps", "a", gpus=0, **host)]
+    assert placed(planner("chunk-faithful", with_room, SITES), one) == [("a", "a-ps")]

@@ -1,0 +1,118 @@
+"""Projection of slot queues: what each bound chunk does from now on if no other job arrives.
+
+At each moment a slot runs the first chunk of its queue, in the policy's order, whose data have arrived; a chunk that is
+ready later and ranks earlier preempts. A worker of several GPUs needs all of its slots at once. Restart costs, worker
+limits and CPU do not count, as in the model of JSAC'22 (see `tranche.policies.chunk_faithful`).
+"""
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from tranche.policies.nodes import NodeState
+from tranche.policies.runs import Entry
+
+
+class Interval(NamedTuple):
+    """Half open, [start, end), in seconds."""
+
+    start: float
+    end: float
+
+
+@dataclass(slots=True, eq=False)
+class Projected:
+    """One chunk in the projection."""
+
+    entry: Entry
+    rest: float
+    """Seconds that are left at the end of the projection."""
+    windows: list[Interval] = field(default_factory=list)
+    """When it runs."""
+
+    def run(self, start: float, end: float) -> bool:
+        """Train from `start` to `end` at most; returns whether the chunk is done."""
+        done = start + self.rest <= end
+        end = start + self.rest if done else end
+        self.rest = 0.0 if done else self.rest - (end - start)
+        if self.windows and self.windows[-1].end == start:
+            self.windows[-1] = Interval(self.windows[-1].start, end)
+        elif end > start:
+            self.windows.append(Interval(start, end))
+        return done
+
+
+def project(entries: Sequence[Entry], now: float, until: float = inf) -> list[Projected]:
+    """Play chunks forward that share slots.
+
+    Args:
+        entries: The chunks of one slot, or of one node, in their order.
+        now: Clock, in seconds.
+        until: Stop then, or when all are done.
+
+    Returns:
+        One for each entry, in the same order.
+    """
+    projected = [Projected(entry, entry.remaining_seconds(now)) for entry in entries]
+    width = len({slot for entry in entries for slot in entry.home.slots})
+    ready = [i for i, entry in enumerate(entries) if entry.ready_at <= now]
+    coming = [i for i, entry in enumerate(entries) if entry.ready_at > now]
+    coming.sort(key=lambda i: -entries[i].ready_at)
+    while now < until and (ready or coming):
+        running = _running(entries, ready, width)
+        end = min([until, *(now + projected[i].rest for i in running)])
+        if coming:
+            end = min(end, entries[coming[-1]].ready_at)
+        for i in running:
+            if projected[i].run(now, end):
+                ready.remove(i)
+        while coming and entries[coming[-1]].ready_at <= end:
+            insort(ready, coming.pop())
+        now = end
+    return projected
+
+
+def _running(entries: Sequence[Entry], ready: Sequence[int], width: int) -> list[int]:
+    """Which of the ready chunks run: in their order, those that find all of their slots free."""
+    running: list[int] = []
+    taken: set[int] = set()
+    for i in ready:
+        slots = entries[i].home.slots
+        if taken.isdisjoint(slots):
+            running.append(i)
+            taken.update(slots)
+            if len(taken) == width:
+                break
+    return running
+
+
+def project_node(node: NodeState, now: float, until: float = inf) -> list[Projected]:
+    """Play the queues of a node forward; each chunk is in the answer once."""
+    if _is_wide(node):
+        return project(node.entries(), now, until)
+    return [projected for queue in node.queues for projected in project(queue, now, until)]
+
+
+def planned_window(node: NodeState | None, entry: Entry, now: float) -> Interval:
+    """From when to when a bound chunk is to run, preemption by denser chunks in transit included (t* of Alg. 4).
+
+    Args:
+        node: Of its home; None at an unlimited site, where it does not wait for others.
+        entry: The chunk, which is in the queues of its slots.
+        now: Clock, in seconds.
+    """
+    if node is None:
+        start = max(now, entry.ready_at)
+        return Interval(start, start + entry.remaining_seconds(now))
+    queue = node.entries() if _is_wide(node) else node.queues[entry.home.slots[0]]
+    windows = project(queue[: queue.index(entry) + 1], now)[-1].windows
+    if not windows:
+        return Interval(max(now, entry.ready_at), max(now, entry.ready_at))
+    return Interval(windows[0].start, windows[-1].end)
+
+
+def _is_wide(node: NodeState) -> bool:
+    """Whether a chunk holds several slots, so that these have to be played together."""
+    return any(len(entry.home.slots) > 1 for queue in node.queues for entry in queue)
