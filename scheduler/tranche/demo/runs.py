@@ -3,14 +3,14 @@
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
 
 from tranche.demo import workloads
-from tranche.demo.observations import API, Snapshot
+from tranche.demo.observations import API, Copy, Snapshot, observe_copies
 from tranche.demo.replays import journal_of, outcome_of, replay
 from tranche.demo.reports import Outcome, report
 from tranche.demo.screens import Screen, Step
@@ -24,6 +24,10 @@ from tranche_testcluster import Cluster, ClusterError, Scaling, ensure
 
 GRACE_SECONDS = 120.0
 """After the last job could have ended in the worst order, the demo gives up."""
+
+
+COPIES_SECONDS = 2.0
+"""Between two looks at the links: each costs the scheduler a page of metrics."""
 
 
 class DemoError(Exception):
@@ -46,6 +50,14 @@ class DemoSettings:
     """For logs and data; None: a temporary folder."""
     picture: Path | None = None
     """Where to write what the terminal shows when half of the jobs are done."""
+
+
+@dataclass(slots=True)
+class _Copies:
+    """What was last seen of the links, and when."""
+
+    at: float = -COPIES_SECONDS
+    links: tuple[Copy, ...] = ()
 
 
 def run(console: Console, settings: DemoSettings) -> bool:
@@ -138,10 +150,13 @@ def _watch(
 ) -> Outcome:
     """Submit the jobs when they are due and draw until all have ended."""
     work = sum(job.chunks * job.chunk_seconds for job in jobs)
-    unsaved = [picture] if picture else []
+    unsaved, copies = [picture] if picture else [], _Copies()
     with Screen(console, len(jobs), ours.policy) as screen:
 
         def show(seconds: float, snapshot: Snapshot) -> None:
+            if seconds - copies.at >= COPIES_SECONDS:
+                copies.at, copies.links = seconds, observe_copies(ours.url)
+            snapshot = replace(snapshot, copies=copies.links)
             screen.show(seconds, snapshot)
             if unsaved and 2 * snapshot.phases["Succeeded"] >= len(jobs):
                 screen.save(unsaved.pop(), seconds, snapshot)

@@ -3,7 +3,7 @@
 Real: arrival, GPU count and duration of each job of the stretch. Drawn from a seed, since no real log has them: whether
 a job of several GPUs is a gang (every second one) or trains in chunks with a parameter server, the number of chunks
 (GPUs × 1, 2 or 3, uniformly), and the edge site that holds the data. Set: a chunk is 32 MiB, so that it takes half a
-second from edge to edge and a second to the cloud, behind the other copies on the link; gradients count as nothing. The
+second from edge to edge and three to the cloud, behind the other copies on the link; gradients count as nothing. The
 simulated nodes have no network: nothing is really sent, and the planner believes its own transfer times, as it does
 for every job without ``data.staging``. The work of a job, GPUs × duration, is kept; all times are divided, and long
 jobs and wide gangs are cut, as `Compression` says. The edges hold 12 GPUs, less than the stretch asks for. The rest
@@ -21,7 +21,7 @@ from tranche.simulation import TraceRow, read_rows
 
 STRETCH = "elasticflow_cluster06_rows_1650_1689.csv"
 EDGE_SITES = ("edge-a", "edge-b", "edge-c")
-EDGE_LINK, CLOUD_LINK, LINK_LATENCY = "500M", "250M", "20ms"
+EDGE_LINK, CLOUD_LINK, LINK_LATENCY = "500M", "100M", "20ms"
 """Between two edge sites, and between one of them and the cloud."""
 CHUNK_SIZE = "32Mi"
 BATCHES = 50
@@ -53,9 +53,9 @@ SITES = (
     DemoSite("edge-c", "Edge", 2, 2),
     DemoSite("cloud", "Cloud", 0, 4, unlimited=True),
 )
-NODE_SECONDS, IDLE_SECONDS, MOST_NODES = 4.0, 3.0, 32
+NODE_SECONDS, IDLE_SECONDS, MOST_NODES = 8.0, 3.0, 32
 """The autoscaler of the cloud: until a node comes for a pod that waits, and until one without pods goes."""
-NODE_STARTUP = "5s"
+NODE_STARTUP = "9s"
 """What the Site says of it: the pod has to be seen before, and bound afterwards."""
 
 

@@ -1,10 +1,15 @@
 """A job bursts from a small edge into an autoscaled cloud and back, on a real control plane."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tranche.demo.comparisons import compare
+from tranche.demo.observations import observe
+from tranche.demo.replays import journal_of, outcome_of
+from tranche.demo.reports import simulate_outcome
 from tranche.demo.stacks import Stack, apply_manifests
 from tranche_testcluster import Cluster, Scaling
 from wholes import API, Whole
@@ -13,6 +18,7 @@ ZONE = "topology.kubernetes.io/zone"
 START_SECONDS = 2.0
 CHUNK_SECONDS = 10.0
 SITES = ("edge", "cloud")
+SCALING = Scaling("cloud", gpus=2, start_seconds=START_SECONDS, idle_seconds=1.0, most_nodes=3)
 
 
 @pytest.fixture(scope="module", params=["chunk", "srsf"])
@@ -30,8 +36,8 @@ def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
             body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": site}, "spec": spec}
             status, answer = cluster.request("POST", f"{API}/sites", body)
             assert status == 201, answer
-        cluster.start_autoscaler(Scaling("cloud", gpus=2, start_seconds=START_SECONDS, idle_seconds=1.0, most_nodes=3))
-        options = ["--validate", "--estimate-seconds", "1"]
+        cluster.start_autoscaler(SCALING)
+        options = ["--validate", "--estimate-seconds", "1", "--journal", str(journal_of(cluster))]
         with Stack(cluster, request.param, scheduler_options=options) as stack:
             yield Whole(cluster, stack)
 
@@ -99,6 +105,21 @@ def test_a_killed_scheduler_takes_cloud_windows_over(whole: Whole) -> None:
     assert before <= {pod["metadata"]["name"] for pod in whole.pods("kept")}
     assert whole.until_phase("kept", "Succeeded")["plan"]["attempts"] == 3
     whole.delete("kept")
+
+
+def test_a_burst_takes_about_as_long_as_its_simulation(whole: Whole) -> None:
+    submitted = time.time()
+    whole.submit("beside", chunks=4, seconds=CHUNK_SECONDS, data=data(4))
+    whole.until_phase("beside", "Succeeded")
+    snapshot = observe(whole.cluster, "default")
+    outcome = outcome_of(whole.cluster, snapshot, {"beside": submitted}, 0.3, [SCALING])
+    assert outcome.delays.node_seconds >= START_SECONDS
+    _, simulated = simulate_outcome(outcome, whole.stack.policy, 0)
+    (deviation,) = compare(outcome.courses, simulated, outcome.completed, outcome.report_seconds)
+    assert deviation.chunks == 4
+    assert deviation.moved_chunks == 0, "as many chunks in the cloud as in the simulation"
+    assert deviation.relative < 0.25
+    whole.delete("beside")
 
 
 def _nodes_of(whole: Whole, name: str) -> set[str]:
