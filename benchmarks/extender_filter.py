@@ -1,7 +1,7 @@
 """Time of filter and prioritize as kube-scheduler sees it: over HTTP keep-alive, another process answering.
 
 ``python benchmarks/extender_filter.py`` prints p50, p99 and the largest time in milliseconds for 3 to 5,000 node names,
-with the watches of a large cluster in the answering process. Bars (quality.md, section 2): p99 10 ms, idle 1 ms.
+with the watches of a large cluster in the answering process. Bars: p99 10 ms, idle 1 ms.
 """
 
 import argparse

@@ -6,7 +6,7 @@ played there: it takes every status at once and gives it back as a watch would, 
 of 8 GPUs in 50 sites, 1,000 running jobs. From outside, over HTTP, come filter calls with 5,000 names, first alone
 (idle), then beside 5 arrivals a second of jobs of 115 chunks and 1,000 reports a second. It prints p50, p99 and the
 largest time, what was really served, and the longest that the loop stood still; and whether the bounds of ranges.toml
-are kept, which they are not yet. Bars: quality.md, section 2.
+are kept, which they are not yet.
 """
 
 import argparse

@@ -160,6 +160,21 @@ class Facts:
         links = [("edge-a", "edge-b"), ("edge-b", "edge-a")]
         return {labels(source=s, target=t): self.copies()[s, t] * size for s, t in links}
 
+    def copied_to(self, size: float) -> Values:
+        """The same by site."""
+        arrived = Counter[str]()
+        for (_, target), chunks in self.copies().items():
+            arrived[target] += chunks
+        return {labels(site=site, tier="Edge"): arrived[site] * size for site in GPUS}
+
+    def used_by_site(self, field: str) -> Values:
+        """Of status.progress.sites, over all jobs."""
+        found = Counter[str]()
+        for job in self.last.values():
+            for site in self.status(job).get("progress", {}).get("sites", ()):
+                found[site["site"]] += site.get(field, 0)
+        return {labels(site=site, tier="Edge"): float(amount) for site, amount in found.items()}
+
     def stopped(self) -> list[float]:
         """Seconds that the workers had run which were stopped before their end; both times in whole seconds."""
         found = []

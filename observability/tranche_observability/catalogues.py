@@ -137,6 +137,30 @@ SITES = Dashboard(
             unit="Bps",
         ),
         panel(
+            "GPU-hours by site",
+            "Held by workers that ended in the time shown, each from the opening of its window to the end of its pod.",
+            ("sum by (site, tier) (increase(tranche_site_gpu_seconds_total[$__range])) / 3600", "{{site}} ({{tier}})"),
+            look="stat",
+        ),
+        panel(
+            "Bytes copied by site",
+            "Copies of chunks' data to the site that were begun in the time shown.",
+            ("sum by (site, tier) (increase(tranche_site_copied_bytes_total[$__range]))", "{{site}} ({{tier}})"),
+            unit="bytes",
+            look="stat",
+        ),
+        panel(
+            "Bytes copied in vain by site",
+            "Copies that no chunk trained from; a copy counts when its chunk has trained elsewhere. If that is much, "
+            "fewer copies ahead of need (chunk:copies=1) save the links.",
+            (
+                "sum by (site, tier) (increase(tranche_site_copied_in_vain_bytes_total[$__range]))",
+                "{{site}} ({{tier}})",
+            ),
+            unit="bytes",
+            look="stat",
+        ),
+        panel(
             "Links: time still busy",
             "With copies that were begun, as the planner reckons.",
             ("max by (source, target) (tranche_link_busy_seconds)", "{{source}} → {{target}}"),

@@ -1,8 +1,7 @@
 """Required node affinity: the plan's short list of nodes, combined with what the user's template asks for.
 
 kube-scheduler looks at the listed nodes only if *every* term has a ``matchFields metadata.name`` expression with one
-value (kubernetes.md, section 1, rule 10). Terms are alternatives; so each planned node is combined with each term of
-the user.
+value. Terms are alternatives; so each planned node is combined with each term of the user.
 """
 
 import copy

@@ -43,7 +43,7 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """Kopf's settings; kubernetes.md, section 4, has the measurements."""
+    """Kopf's settings (decision 10)."""
     settings = kopf.OperatorSettings()
     settings.process.ultimate_exiting_timeout = None  # it would kill our whole process
     settings.posting.enabled = False

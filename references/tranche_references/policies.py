@@ -4,7 +4,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from tranche.policies import POLICIES
@@ -45,7 +45,10 @@ def _section(name: str, policy: Policy) -> str:
 
 
 def _options(policy: Any) -> Iterator[tuple[str, str, str]]:
-    meanings = dict(_field_texts(type(policy)))
+    meanings: dict[str, str] = {}
+    for kind in reversed(type(policy).__mro__):
+        if is_dataclass(kind):
+            meanings |= _field_texts(kind)
     for field in fields(policy):
         assert field.default is not MISSING, f"{policy.name}: {field.name} has no default"
         default = field.default

@@ -12,6 +12,7 @@ from builders import job, node, planner, worker
 from tranche.model import (
     Allotment,
     ChunkRequest,
+    ChunkState,
     Job,
     Node,
     PlannedServer,
@@ -42,6 +43,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.chunk_windows import chunk_windows
 from tranche.planner.gangs import expected_end
 from tranche.planner.invariants import check
 from tranche.planner.releases import end_of
@@ -279,6 +281,16 @@ class PlannerMachine(RuleBasedStateMachine):
             self.planner.forecast(self.now)
             for key in self.jobs:
                 assert self.planner.plan_of(key, self.now).explanation
+                self.check_windows(key)
+
+    def check_windows(self, key: str) -> None:
+        """Each chunk has one row; what has a time has a place, and is not over before it begins."""
+        state, rows = self.planner.cluster.jobs[key], chunk_windows(self.planner, key, self.now)
+        assert [row.chunk for row in rows] == list(range(state.job.chunks))
+        for row in rows:
+            assert (row.state is ChunkState.DONE) == (row.chunk in state.done)
+            assert row.start is None or row.site
+            assert row.start is None or row.end is None or row.start <= row.end
 
     def teardown(self) -> None:
         """Heal everything; then every job must run to its end."""
@@ -357,3 +369,7 @@ TestDrf = _case("drf", 100)
 TestLeastLoaded = _case("least-loaded", 60)
 TestRoundRobin = _case("round-robin", 60)
 TestRandom = _case("random", 60)
+TestThemis = _case("themis:lease=60", 100)
+TestOptimus = _case("optimus:contention=0.1", 100)
+TestDorm = _case("dorm", 100)
+TestRrh = _case("rrh", 100)

@@ -5,7 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tranche.client.attempts import Attempt, History
+from tranche.client.chunk_plans import ChunkPlan
 from tranche.client.whatifs import WhatIf
+from tranche.model import format_chunks
+from tranche.web.chunks import Chunk
 from tranche.web.reads import JobDetail, JobSummary
 
 GAP = "   "
@@ -62,7 +65,44 @@ def plan_text(job: JobDetail) -> str:
     rows = [_row(role, one) for role, one in [*helpers, *(("worker", one) for one in job.windows)]]
     if rows:
         text += "\n" + columns(["ROLE", "INDEX", "ATTEMPT", "STATE", "SITE", "NODE", "CHUNKS", "START", "END"], rows)
-    return text
+    return text + sites_text(job.sites)
+
+
+def sites_text(sites: Sequence[dict[str, Any]]) -> str:
+    """What a job has used at each site; "" if nothing, or if nobody has counted it."""
+    rows = [
+        [
+            one["site"],
+            f"{one.get('gpuSeconds', 0) / 3600:,.2f}",
+            str(one.get("chunks", 0)),
+            f"{one.get('copiedBytes', 0) / 1e9:,.2f}",
+            f"{one.get('inVainBytes', 0) / 1e9:,.2f}",
+        ]
+        for one in sites
+    ]
+    return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "IN VAIN GB"], rows) if rows else ""
+
+
+def chunks_text(plan: ChunkPlan) -> str:
+    """A row a chunk; chunks in a row that differ in nothing else are one row, such as ``0-11``."""
+    if not plan.chunks:
+        return f"nothing is planned for the chunks of TrainingJob {plan.name}: kubectl tranche why {plan.name}\n"
+    costed = any(one.q is not None for one in plan.chunks)
+    heads = ["CHUNK", "STATE", "SITE", "NODE", "SLOT", "START", "END", *(["Q"] if costed else [])]
+    rows: list[tuple[list[int], list[str]]] = []
+    for one in plan.chunks:
+        cells = _chunk(one, costed=costed)
+        if rows and rows[-1][1] == cells:
+            rows[-1][0].append(one.chunk)
+        else:
+            rows.append(([one.chunk], cells))
+    return columns(heads, [[format_chunks(numbers), *cells] for numbers, cells in rows])
+
+
+def _chunk(one: Chunk, *, costed: bool) -> list[str]:
+    slots = ",".join(map(str, one.slots))
+    cost = [f"{one.q:.6g} s" if one.q is not None else ""] if costed else []
+    return [one.state, one.site, one.node, slots, moment(one.start), moment(one.end), *cost]
 
 
 def whatif_text(told: WhatIf) -> str:
@@ -88,7 +128,7 @@ def attempts_text(history: History) -> str:
     if not history.attempts:
         return f"TrainingJob {history.name} has had no pod yet\n"
     heads = ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
-    text = columns(heads, map(_attempt, history.attempts))
+    text = columns(heads, map(_attempt, history.attempts)) + sites_text(history.sites)
     for one in history.attempts:
         if one.log:
             text += f"\nlog of {one.pod}:\n" + "".join(f"  {line}\n" for line in one.log)

@@ -194,13 +194,14 @@ def _notes(chosen: Setting, baseline: str, comparisons: "Sequence[Comparison]", 
 def _print_table(chosen: Setting, facts: dict[str, Any], comparisons: "Sequence[Comparison]") -> None:
     from rich.table import Table
 
-    from tranche.reports.tables import COLUMNS, shown
+    from tranche.reports.tables import columns_of, shown, shown_cells
 
     table = Table(box=None, header_style="bold", title_justify="left")
     table.title = f"Means over seeds; ratios to {facts['baseline']} within a seed, ± 95 % confidence"
     for heading in ("load", "policy"):
         table.add_column(heading)
-    for heading in ("average ratio", "p99 ratio", *(heading for _, heading in COLUMNS), "lower bound"):
+    columns = columns_of([comparison.figures for comparison in comparisons])
+    for heading in ("average ratio", "p99 ratio", *(heading for _, heading in columns), "lower bound"):
         table.add_column(heading, justify="right")
     for comparison in comparisons:
         bound = comparison.bound_seconds
@@ -208,7 +209,7 @@ def _print_table(chosen: Setting, facts: dict[str, Any], comparisons: "Sequence[
             "as logged" if comparison.load is None else f"{comparison.load:g}",
             comparison.policy,
             *_shown_ratios(comparison, facts["baseline"]),
-            *(shown(key, comparison.figures[key]) for key, _ in COLUMNS),
+            *shown_cells(comparison.figures, columns),
             "–" if bound is None else shown("_seconds", bound),
         )
     print_table(table, f"{chosen.trace}: {setting_caption(facts)}")

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 import tranche
-from tranche.cli.columns import attempts_text, event_text, plan_text, queue_text, whatif_text
+from tranche.cli.columns import attempts_text, chunks_text, event_text, plan_text, queue_text, whatif_text
 from tranche.cli.errors import InputError, OneLineCommand
 from tranche.kube.names import GPU_RESOURCE
 
@@ -108,12 +108,23 @@ def why(job: str, **values: Any) -> None:
 
 @main.command(cls=OneLineCommand)
 @click.argument("job")
+@click.option("--chunks", is_flag=True, help="Place and time window of each chunk instead, planned on paper.")
+@click.option("--system-namespace", default="tranche-system", show_default=True, help="Of the scheduler, for --chunks.")
 @cluster_options
-def plan(job: str, **values: Any) -> None:
-    """Planned start, completion and windows of JOB, and how far it is."""
+def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
+    """Planned start, completion and windows of JOB, and how far it is.
+
+    With --chunks the planner of this command plans what it reads of the whole cluster.
+    """
     with opened(values) as client:
-        detail = client.plan(job)
-    answer(values, detail, plan_text(detail))
+        if not chunks:
+            detail = client.plan(job)
+            answer(values, detail, plan_text(detail))
+            return
+        told = client.chunks(job, system_namespace=system_namespace)
+    answer(values, told, chunks_text(told))
+    if told.note and values["output"] == "table":
+        click.echo(told.note, err=True)
 
 
 @main.command(cls=OneLineCommand)

@@ -30,6 +30,7 @@ from tranche.live.choices import PlannerChoice
 from tranche.live.garbage import tend
 from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
+from tranche.planner.chunk_windows import listing
 from tranche.planner.journals import Fact
 from tranche.shadow.records import RecordError
 from tranche.web.apps import Planning, create_page_app
@@ -205,7 +206,11 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
                 )
                 tasks.append(group.create_task(serve(reports, options.report_host, options.report_port)))
             if options.page_port is not None:
-                planning = Planning(desk.trained, lambda key: planner.estimates.get(key) if desk.leading else None)
+                planning = Planning(
+                    desk.trained,
+                    lambda key: planner.estimates.get(key) if desk.leading else None,
+                    lambda key: listing(planner, key, controller.clock()) if desk.leading else None,
+                )
                 page = create_page_app(view, watches, client, planning)
                 tasks.append(group.create_task(serve(page, options.page_host, options.page_port)))
             if options.metrics_port is not None:

@@ -1,6 +1,7 @@
 """``tranche simulate``: when would these jobs complete on this cluster under this policy."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,10 @@ def simulate(
     if output.form == "json":
         print_json(facts)
     elif output.form == "csv":
-        print_csv([facts])
+        print_csv([{key: value for key, value in facts.items() if key != "sites"}])
     else:
         _print_table(chosen, facts, outcome)
+        _print_sites(result)
         print_notes([*notes, output.command], quiet=output.quiet)
     if output.out is not None:
         _write(output, chosen, outcome, result, notes)
@@ -145,6 +147,7 @@ def _facts(
         "unsized": options.unsized,
         "speed_factor": options.speed_factor,
         "lower_bound_seconds": outcome.bound_seconds,
+        "sites": [asdict(site) for site in result.sites],
         "never_fit": [job_name(key) for key in result.unfinished],
         "reasons": dict(outcome.reasons),
         "skipped_rows": list(chosen.skipped),
@@ -194,6 +197,14 @@ def _print_table(chosen: Setting, facts: dict[str, Any], outcome: "Outcome") -> 
     if outcome.bound_seconds is not None:
         caption += f"; no policy has an average below {shown('_seconds', outcome.bound_seconds)}"
     print_table(format_table([(outcome.policy, outcome.summary)]), caption)
+
+
+def _print_sites(result: "SimulationResult") -> None:
+    """Only where there are several sites."""
+    from tranche.reports.sites import SITE_KEY, format_sites
+
+    if len(result.sites) > 1:
+        print_table(format_sites(result.sites), SITE_KEY)
 
 
 def _write(

@@ -4,6 +4,7 @@
 """
 
 from tranche.client.attempts import Attempt, History, JobEvent
+from tranche.client.chunk_plans import ChunkPlan
 from tranche.client.clients import Client
 from tranche.client.errors import ClientError, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.client.whatifs import WhatIf
@@ -11,6 +12,7 @@ from tranche.web.reads import JobDetail, JobSummary
 
 __all__ = [
     "Attempt",
+    "ChunkPlan",
     "Client",
     "ClientError",
     "ClusterError",

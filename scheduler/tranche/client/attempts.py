@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -62,6 +63,8 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
     """By number; the ledger remembers the last 256 that ended."""
     events: list[JobEvent]
     """Oldest first; Kubernetes forgets them after an hour."""
+    sites: list[dict[str, Any]] = []
+    """What the job has used at each: GPU-seconds, chunks, bytes copied."""
 
 
 def attempts_of(job: TrainingJob, pods: Iterable[Pod]) -> list[Attempt]:

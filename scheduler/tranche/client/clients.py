@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 from tranche.client.attempts import History
 from tranche.client.bars import JobBar
+from tranche.client.chunk_plans import ChunkPlan, chunk_plan
 from tranche.client.contexts import present_namespace
 from tranche.client.errors import refusal
 from tranche.client.loops import LoopThread
@@ -120,6 +121,19 @@ class Client:
     def plan(self, name: str, namespace: str | None = None) -> JobDetail:
         """Everything that is planned for a job, and how far it is."""
         return reads.detail(self._job(name, namespace))
+
+    def chunks(self, name: str, namespace: str | None = None, *, system_namespace: str = SYSTEM_NAMESPACE) -> ChunkPlan:
+        """Where and when each chunk of a job trains, by the present plan.
+
+        The planner of this process plans on paper what it reads of the cluster, so it takes the right to list jobs,
+        sites, pods, nodes and quotas everywhere.
+
+        Args:
+            name: Of the job.
+            namespace: Of the job.
+            system_namespace: Of the scheduler, whose Lease says which policy it runs.
+        """
+        return self.call(chunk_plan(self.session, namespace or self.namespace, name, system_namespace))
 
     def why(self, name: str, namespace: str | None = None) -> str:
         """What a job does, or what it waits for, in one sentence."""

@@ -208,8 +208,8 @@ class Session:
             missing = {one.pod: _why_no_log(one, there) for one in attempts if one.pod not in read}
             attempts = await asyncio.gather(*(self._with_log(core, one, missing, lines) for one in attempts))
         events = await self._events(core, job)
-        summary = reads.summary(job)
-        return History(summary.namespace, summary.name, summary.phase, attempts, events)
+        told = reads.detail(job)
+        return History(told.namespace, told.name, told.phase, attempts, events, told.sites)
 
     async def _with_log(self, core: str, one: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
         """The attempt with its last lines, or why they cannot be had: its kubelet is away, or they may not be read."""

@@ -62,11 +62,28 @@ async def what_if(session: Session, namespace: str, manifest: dict[str, Any], sy
         ClusterError: a right is missing, or the API server cannot be reached.
     """
     asked = await session.create(namespace, manifest, dry_run=True)
+    watches, choice, memory, note = await read_cluster(session, system_namespace, "a what-if")
+    return answer(asked, watches, choice, note, time.time(), memory)
+
+
+async def read_cluster(
+    session: Session, system_namespace: str, what: str
+) -> tuple[Watches, PlannerChoice, Memory, str]:
+    """All that a planner on paper needs: the cluster's objects, which planner to make, what it has learnt, and a note.
+
+    Args:
+        session: Of the cluster.
+        system_namespace: Where the scheduler's Lease is.
+        what: Plans with it, for the message if a right is missing.
+
+    Raises:
+        ClusterError: a right is missing, or the API server cannot be reached.
+    """
     choice, memory, note = await _told(session, system_namespace)
     watches = Watches(session.api)
-    with refusals("see the whole cluster, which a what-if plans with"):
+    with refusals(f"see the whole cluster, which {what} plans with"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
-    return answer(asked, watches, choice, note, time.time(), memory)
+    return watches, choice, memory, note
 
 
 def answer(
@@ -78,10 +95,7 @@ def answer(
         ManifestError: the planner cannot read the job.
         ClusterError: there is no such policy here.
     """
-    planner = _planner(choice)
-    settings = ControllerSettings(choice.gpu_resource)
-    nobody: Any = None  # nothing is sent
-    Controller(nobody, watches, planner, Metrics(), settings, clock=lambda: now).restore(memory)
+    planner = paper_planner(watches, choice, now, memory)
     try:
         planner.handle(submission(asked, choice.gpu_resource), now)
     except ValueError as error:
@@ -98,6 +112,19 @@ def answer(
         policy=choice.policy,
         note=note,
     )
+
+
+def paper_planner(watches: Watches, choice: PlannerChoice, now: float, memory: Memory | None = None) -> Planner:
+    """A planner that has taken over what the stores of the watches hold, as a restarted scheduler does.
+
+    Raises:
+        ClusterError: there is no such policy here.
+    """
+    planner = _planner(choice)
+    settings = ControllerSettings(choice.gpu_resource)
+    nobody: Any = None  # nothing is sent
+    Controller(nobody, watches, planner, Metrics(), settings, clock=lambda: now).restore(memory)
+    return planner
 
 
 def _planner(choice: PlannerChoice) -> Planner:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from math import ceil, inf
 from typing import Any
 
+from tranche.kube.fields import MAX_SITES
 from tranche.kube.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
 from tranche.kube.objects import template_shape
 from tranche.kube.resources import (
@@ -32,6 +33,7 @@ from tranche.model import (
     PlannedStaging,
     Preemption,
     Site,
+    SiteProgress,
     Tier,
     Window,
     WindowState,
@@ -207,6 +209,18 @@ def read_progress(progress: Progress) -> JobProgress:
         lost_batches=progress.lost_batches,
         records=tuple(AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code) for a in progress.attempts),
         checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,
+        sites=tuple(
+            SiteProgress(
+                site=one.site,
+                gpu_seconds=float(one.gpu_seconds),
+                trained_gpu_seconds=float(one.trained_gpu_seconds),
+                chunks=one.chunks,
+                copied_bytes=float(one.copied_bytes),
+                in_vain_bytes=float(one.in_vain_bytes),
+                unused=parse_chunks(one.unused),
+            )
+            for one in progress.sites
+        ),
     )
 
 
@@ -306,7 +320,25 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
             _present(index=r.index, attempt=r.attempt, node=r.node, reason=r.reason, exitCode=r.exit_code)
             for r in progress.records
         ],
+        **_present(sites=_sites(progress.sites) or None),
     }
+
+
+def _sites(sites: Iterable[SiteProgress]) -> list[dict[str, Any]]:
+    """By name; those where the job used most, if there are more than status.progress may have."""
+    most = sorted(sites, key=lambda one: (one.gpu_seconds, one.copied_bytes), reverse=True)[:MAX_SITES]
+    return [
+        {
+            "site": one.site,
+            "gpuSeconds": round(one.gpu_seconds),
+            "trainedGpuSeconds": round(one.trained_gpu_seconds),
+            "chunks": one.chunks,
+            "copiedBytes": round(one.copied_bytes),
+            "inVainBytes": round(one.in_vain_bytes),
+            "unused": format_chunks(one.unused),
+        }
+        for one in sorted(most, key=lambda one: one.site)
+    ]
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -11,6 +11,8 @@ from pydantic.alias_generators import to_camel
 MAX_CHUNKS = 2000
 MAX_JOB_NAME = 50
 MAX_SITE_NAME = 63
+MAX_SITES = 64
+"""Of which status.progress says what a job has used."""
 
 
 def rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:

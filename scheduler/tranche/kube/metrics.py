@@ -70,6 +70,7 @@ class Metrics(ProcessMetrics):
         self._sites: Callable[[], Awaitable[Sequence[SiteUse]]] | None = None
         self._known_sites: Sequence[SiteUse] = ()
         self._links: Callable[[], Mapping[tuple[str, str], float]] = dict
+        self._site_totals: Callable[[], Rows] = tuple
         self._waits: Mapping[str, str] = {}
         self._reasons: tuple[str, ...] = ()
         self._define_extender()
@@ -156,6 +157,13 @@ class Metrics(ProcessMetrics):
             "tranche_site_planned_gpus": "GPUs that plans hold for pods that are not bound yet.",
         }
         self.computed_together("gauge", texts, ("site",), self._site_rows)
+        texts = {
+            "tranche_site_gpu_seconds_total": "GPU time that workers held, from window openings to pod ends; "
+            "a worker counts when it has ended.",
+            "tranche_site_copied_bytes_total": "Copies of chunks' data to the site that were begun, in bytes.",
+            "tranche_site_copied_in_vain_bytes_total": "Of these, what no chunk trained from.",
+        }
+        self.computed_together("counter", texts, ("site", "tier"), lambda: self._site_totals())
         text = "How long a link between sites is still busy with copies that were begun."
         self.computed("gauge", "tranche_link_busy_seconds", text, ("source", "target"), lambda: self._links().items())
         texts = {
@@ -254,6 +262,10 @@ class Metrics(ProcessMetrics):
     def set_links(self, links: Callable[[], Mapping[tuple[str, str], float]]) -> None:
         """Ask this for the seconds that links, from one site to another, are still busy."""
         self._links = links
+
+    def set_site_totals(self, totals: Callable[[], Rows]) -> None:
+        """Ask this for GPU-seconds held, bytes copied and bytes copied in vain, by site and tier; they only rise."""
+        self._site_totals = totals
 
     def set_waits(self, waits: Mapping[str, str], reasons: Iterable[str]) -> None:
         """By key, what jobs wait for, as it is whenever the metrics are read, and everything that it can be."""

@@ -45,6 +45,7 @@ from tranche.kube.statuses import (
     PlannedWindow,
     Progress,
     SavedProgress,
+    SiteProgress,
     SiteStatus,
     TrainingJobStatus,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "SavedProgress",
     "SiteLink",
     "SiteObject",
+    "SiteProgress",
     "SiteSpec",
     "SiteStatus",
     "Staging",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from tranche.kube.fields import ATOMIC, MAX_CHUNKS, ChunkSet, NodeName, Resource, SiteName, by_key, rules
+from tranche.kube.fields import ATOMIC, MAX_CHUNKS, MAX_SITES, ChunkSet, NodeName, Resource, SiteName, by_key, rules
 
 
 class PlannedWindow(Resource):
@@ -125,6 +125,24 @@ class EndedAttempt(Resource):
     exit_code: int | None = None
 
 
+class SiteProgress(Resource):
+    """What the job has used at one site."""
+
+    site: SiteName
+    gpu_seconds: int = 0
+    """GPU-seconds that workers held there, from the opening of a window to the end of its pod."""
+    trained_gpu_seconds: int = 0
+    """Of these, in which they trained."""
+    chunks: int = 0
+    """Chunks that were completed there."""
+    copied_bytes: int = 0
+    """Of uploads to the site that were begun."""
+    in_vain_bytes: int = 0
+    """Of these, what no chunk trained from."""
+    unused: ChunkSet = ""
+    """Chunks of which a copy was begun, and from which no worker has trained yet."""
+
+
 class Progress(Resource):
     """The ledger of finished work; owned by manager tranche-scheduler."""
 
@@ -161,6 +179,8 @@ class Progress(Resource):
     """Mini-batches trained and lost again by preemption or failure."""
     attempts: list[EndedAttempt] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
     """The last few ended pods."""
+    sites: list[SiteProgress] = Field(default=[], max_length=MAX_SITES, json_schema_extra=by_key("site"))
+    """What the job has used at each site; of more sites, those where it used most."""
 
 
 class Condition(Resource):

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from tranche.kube.metrics import Metrics
+from tranche.kube.registries import Rows
 from tranche.kube.resources import TrainingJob
 from tranche.model import JobPlan
 from tranche.planner import Event, Instruction, Limit, Planner, SiteChanged, StageData, WorkerEnded, WorkerStarted
-from tranche.policies import Run
+from tranche.policies import Run, SiteUsage
 
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
 REASONS = (*(limit.value for limit in Limit), OPENED, UNPLANNABLE)
@@ -32,6 +33,7 @@ class Measurements:
         self._metrics.set_leading(leads=True)
         self._metrics.set_waits(self._waits, REASONS)
         self._metrics.set_links(self._links)
+        self._metrics.set_site_totals(self._site_totals)
 
     # ---- the planner's
 
@@ -75,6 +77,13 @@ class Measurements:
     def _links(self) -> dict[tuple[str, str], float]:
         now = self._clock()
         return {ends: max(0.0, until - now) for ends, until in self._planner.cluster.uploads.busy.items()}
+
+    def _site_totals(self) -> Rows:
+        """Of all declared sites, so that their series begin at zero, and of those that were used."""
+        cluster = self._planner.cluster
+        places = {(site.name, site.tier) for site in cluster.sites.values()} | cluster.site_uses.keys()
+        used = [(site, tier, cluster.site_uses.get((site, tier), SiteUsage())) for site, tier in sorted(places)]
+        return [((site, tier.value), (u.gpu_seconds, u.copied_bytes, u.in_vain_bytes)) for site, tier, u in used]
 
     # ---- the jobs'
 

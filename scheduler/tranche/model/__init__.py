@@ -4,6 +4,7 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 (live) or since the start of the trace (simulated).
 """
 
+from tranche.model.chunk_windows import ChunkState, ChunkWindow, ExecutedWindow
 from tranche.model.chunksets import format_chunks, parse_chunks
 from tranche.model.clusters import Link, Node, Resources, Site, Tier
 from tranche.model.constraints import Constraints, Requirement, Taint, Toleration
@@ -15,6 +16,7 @@ from tranche.model.plans import (
     JobProgress,
     PlannedServer,
     PlannedStaging,
+    SiteProgress,
     Window,
     WindowState,
 )
@@ -29,7 +31,10 @@ __all__ = [
     "AttemptRecord",
     "Checkpoint",
     "ChunkRequest",
+    "ChunkState",
+    "ChunkWindow",
     "Constraints",
+    "ExecutedWindow",
     "Job",
     "JobPlan",
     "JobProgress",
@@ -46,6 +51,7 @@ __all__ = [
     "Requirement",
     "Resources",
     "Site",
+    "SiteProgress",
     "Taint",
     "Tier",
     "Timings",

@@ -116,6 +116,25 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteProgress:
+    """What a job has used at one site."""
+
+    site: str
+    gpu_seconds: float = 0.0
+    """GPU time that its workers held, from the openings of their windows to the ends of their pods."""
+    trained_gpu_seconds: float = 0.0
+    """Of these, in which they trained."""
+    chunks: int = 0
+    """Chunks that were completed there."""
+    copied_bytes: float = 0.0
+    """Of uploads to the site that were begun."""
+    in_vain_bytes: float = 0.0
+    """Of these, what no chunk trained from."""
+    unused: frozenset[int] = frozenset()
+    """Chunks of which a copy was begun, and from which no worker has trained yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """The ledger: what has been trained, durably, and what it took."""
 
@@ -143,3 +162,5 @@ class JobProgress:
     """What stopping one of its workers and starting it again is reckoned to cost."""
     checkpoint: Checkpoint | None = None
     """Of jobs whose parameter servers report."""
+    sites: tuple[SiteProgress, ...] = ()
+    """By site."""

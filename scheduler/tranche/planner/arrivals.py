@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
-from tranche.planner import changes, ledgers, lessons, releases, stagings
+from tranche.planner import changes, ledgers, lessons, releases, site_uses, stagings
 from tranche.policies import ARRIVED, BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
 from tranche.policies.projections import planned_window
 
@@ -89,7 +89,7 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         state.attempts = max(state.attempts, window.attempt)
         pace = planner.cluster.batch_seconds(state, window.site)
         host = None if planner.cluster.is_unlimited(window.site) else window.node
-        run = Run(window, Home(window.site, host), now, pace, adopted=True)
+        run = Run(window, Home(window.site, host), now, pace, adopted=True, held_from=window.start)
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)
@@ -151,6 +151,8 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
         for placed in placements:
             began = state.job.submitted if known else now
             ready_at = planner.cluster.begin_copies(state, placed.home.site, 1, began)[0]
+            if not known:
+                site_uses.copied(planner.cluster, state, (placed.chunk,), placed.home.site)
             entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost)
             planner.cluster.bind(entry)
             node = planner.cluster.nodes.get(placed.home.node or "")

@@ -17,6 +17,7 @@ from tranche.planner import (
     releases,
     renewals,
     reports,
+    site_uses,
     stagings,
     transfers,
 )
@@ -217,6 +218,7 @@ def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: 
     if state.restart_seconds < cost:
         _weigh_anew(planner, state)
     batches = ledgers.count_end(state, run, event)
+    site_uses.ended(planner.cluster, state, run, event.at)
     lessons.learn(planner, state, run, event, batches)
     detach(planner, state, run)
     if not state.runs:
@@ -228,6 +230,7 @@ def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: 
 
 def finish(planner: Planner, state: JobState) -> None:
     """All work of the job is done."""
+    site_uses.completed(planner.cluster, state, range(state.job.chunks))
     lessons.conclude(planner, state)
     stop(planner, state)
     planner.touch(state)
@@ -349,6 +352,7 @@ def _job_removed(planner: Planner, key: str) -> None:
     state = planner.cluster.jobs.get(key)
     if state is None:
         return
+    site_uses.removed(planner.cluster, state, planner.now)
     for run in list(state.runs.values()):
         detach(planner, state, run)
     stop(planner, state)

@@ -347,7 +347,9 @@ def _split_gang(
     rest = max((state.remaining_batches(chunk) for chunk in state.waiting), default=batches)
     slots = [] if state.unhosted else forecast.gang_slots(state)
     hosts = cluster.hosts(state).by_site
-    pace = max((cluster.batch_seconds(state, s, node=hosts[s][0].node.name) for s in {s for _, s in slots}), default=0.0)
+    pace = max(
+        (cluster.batch_seconds(state, s, node=hosts[s][0].node.name) for s in {s for _, s in slots}), default=0.0
+    )
     on_nodes = slots[-1][0] + state.restart_seconds + rest * pace if slots else inf
     best = (on_nodes, 0, "")
     for option in options:

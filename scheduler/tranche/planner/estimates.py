@@ -8,15 +8,16 @@ shortages are approximated. Either way there are no arrivals, and every chunk ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tranche.model import PodShape
 from tranche.planner.pieces import Pieces
 from tranche.planner.queues import Arrival
-from tranche.planner.rehearsals import DECISIONS, Rehearsal, Start, prepare
+from tranche.planner.rehearsals import DECISIONS, PlannedChunk, Rehearsal, Start, prepare
 from tranche.planner.rooms import could_run
 from tranche.policies import ClusterState, Entry, JobState, QueuePolicy, Standing
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 REHEARSED_JOBS = 200
 """Waiting jobs, from the first, that are rehearsed."""
+
+_NO_CHUNKS: Mapping[int, PlannedChunk] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Estimate:
     node: str = ""
     verified: bool = False
     """Whether it has been made sure that `behind` is in the way, as far as that is done at all."""
+    chunks: Mapping[int, PlannedChunk] = field(default_factory=lambda: _NO_CHUNKS, compare=False, repr=False)
+    """Where and when chunks train that are in no window yet, as far as that was rehearsed."""
 
 
 def forecast(planner: Planner, now: float) -> Pieces[dict[str, Estimate]]:
@@ -86,6 +91,9 @@ def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Pieces[dict[str, Es
     for state in sorted(open_ended, key=lambda state: ranks[state.job.key]):
         fluid.add(state, rehearsal.starts.get(state.job.key), estimates)
         yield
+    for key, chunks in rehearsal.chunks.items():
+        if key in estimates:
+            estimates[key] = replace(estimates[key], chunks=chunks)
     return estimates
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from tranche.model import AttemptRecord, JobProgress
+from tranche.planner import site_uses
 from tranche.planner.events import WorkerEnded
 from tranche.policies import JobState, Run
 
@@ -21,6 +22,7 @@ def restore(state: JobState, progress: JobProgress) -> None:
     state.ledger_changed()
     state.windows_changed()
     state.attained_seconds = progress.attained_seconds
+    site_uses.restore(state, progress.sites)
     state.busy_seconds, state.busy_since = progress.busy_seconds, progress.busy_since
     state.restarts.start_seconds, state.restarts.save_seconds = progress.start_seconds, progress.save_seconds
     state.preemptions = progress.preemptions
@@ -45,6 +47,7 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
         start_seconds=state.restarts.start_seconds,
         save_seconds=state.restarts.save_seconds,
         restart_seconds=state.restart_seconds,
+        sites=site_uses.progress_of(state),
         checkpoint=state.checkpoint,
     )
 

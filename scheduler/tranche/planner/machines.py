@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
 from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
-from tranche.planner import arrivals, changes, farewells, invariants, ledgers, releases, stagings
+from tranche.planner import arrivals, changes, farewells, invariants, ledgers, releases, site_uses, stagings
 from tranche.planner.constraints import binding_constraint
 from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
@@ -227,6 +227,8 @@ class Planner:
 
     def stage(self, state: JobState, chunks: tuple[int, ...], site: str) -> None:
         """Have data of chunks copied to a site."""
+        site_uses.copied(self.cluster, state, chunks, site)
+        self.publish(state.job.key)
         self.instruct(StageData(state.job.key, chunks, site, self._cause))
 
     def instruct(self, instruction: Instruction) -> None:
@@ -391,6 +393,8 @@ class Planner:
         )
         run = Run(window, home, now, per_batch, handover=self._occupied(home))
         changes.attach(self, state, run)
+        if self.queue is not None and not (self.queue.policy.sited or self.queue.policy.free_moves):
+            site_uses.brought(self.cluster, state, chunks, home.site)
         self.publish(state.job.key)
         self._out.append(OpenWindow(state.job.key, window, self._cause))
 

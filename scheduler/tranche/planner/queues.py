@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from tranche.model import Job, PodShape, Preemption
+from tranche.model import Job, PodShape
 from tranche.planner.rankings import RunningSites
 from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Standing
 
@@ -35,7 +35,7 @@ Only for policies whose queues are sites; where something happens it is looked a
 
 def preemptible(state: JobState, policy: Policy) -> bool:
     """Whether a running worker of the job may be stopped for another job."""
-    return policy.preemptive and state.job.preemption is Preemption.IMMEDIATE and not state.spared
+    return policy.preemptive and state.stoppable
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +83,8 @@ class JobQueue:
         """Sites of `_homes` by job."""
         self._sites: dict[str, tuple[str, ...]] = {}
         """Where each job has entries."""
+        self.distributed: tuple[int, tuple[tuple[str, int, int, int], ...]] | None = None
+        """What the workers were last distributed for: nodes, and jobs with what they can use."""
         self.looked_ahead = -inf
         """When the queue was last played forward for copies of data."""
         self.look_due = False
@@ -399,18 +401,18 @@ class JobQueue:
 
 
 def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
-    """Where chunks of the job wait: sites by name if the policy is sited, else "" for all nodes; unlimited sites last."""
+    """Sites where chunks of the job wait, unlimited ones last; "" stands for all nodes if the policy is not sited."""
     if sited and not state.job.rigid:
         clouds = state.clouds(now)
         return (*(site for site in state.waiting_by_site(now) if site not in clouds), *clouds)
-    return (*(("",) if state.waiting_for_nodes > 0 else ()), *state.clouds(now))
+    return (*(("",) if state.wanted_on_nodes > 0 else ()), *state.clouds(now))
 
 
 def wants_at(state: JobState, site: str, now: float) -> bool:
     """Whether the job could use another worker there now."""
     if not wants_windows(state, now):
         return False
-    return site in state.waiting_by_site(now) if site else state.waiting_for_nodes > 0
+    return site in state.waiting_by_site(now) if site else state.wanted_on_nodes > 0
 
 
 def wants_windows(state: JobState, now: float) -> bool:

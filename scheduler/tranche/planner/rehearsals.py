@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tranche.model import ChunkRequest, Window
 from tranche.planner import gangs, releases
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow
+from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow, RenewWindow
 from tranche.planner.ledgers import applied_in_order
 from tranche.planner.pieces import Pieces, at_once
 from tranche.policies import History, Hosts, JobState, Run, expected_copies
@@ -45,6 +45,20 @@ class Start:
     """Whose window ended or was stopped there in that moment."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedChunk:
+    """Where and when a chunk trains in windows that are not open yet, or that are stopped before its end."""
+
+    site: str
+    node: str
+    start: float
+    """Of the first of these windows."""
+    end: float | None
+    """Of the last one; None: that is later than is rehearsed."""
+    attempt: int = 0
+    """Of the window that is open already; 0: none is."""
+
+
 @dataclass(slots=True, eq=False)
 class Rehearsal:
     """A planner on paper and what happens to its workers."""
@@ -54,6 +68,8 @@ class Rehearsal:
     starts: dict[str, Start] = field(default_factory=dict)
     """Of jobs that had no window, by key."""
     completions: dict[str, float] = field(default_factory=dict)
+    chunks: dict[str, dict[int, PlannedChunk]] = field(default_factory=dict)
+    """Those that came into a window or were stopped, by job; with the place of the first window if it was several."""
     cut_short: bool = False
     """Not everything was played."""
     until: tuple[str, float] | None = None
@@ -171,11 +187,15 @@ class Rehearsal:
                     if run is not None:
                         self._freed.setdefault(run.home.node or "", key)
                         following.append(self._ended(key, run))
+                        self._note_stop(key, run)
                 case CloseParameterServer(job=key, server=server):
                     following.append(releases.end_of(key, server, "Preempted", 143))
                 case OpenWindow(job=key, window=window):
                     self._note_start(key, window)
+                    self._note_chunks(key, window, self.now + jobs[key].job.restart_seconds)
                     heappush(self._begins, (self.now + jobs[key].job.restart_seconds, key, window.attempt))
+                case RenewWindow(job=key, window=window):
+                    self._note_chunks(key, window, self.now)
                 case _:
                     pass
         return [*following, *self._due()]
@@ -192,6 +212,29 @@ class Rehearsal:
             node = window.node or ""
             others = (other for other in (self._freed.get(node), *self._freed.values()) if other not in (None, key))
             self.starts[key] = Start(self.now, window.site, node, next(others, None))
+
+    def _note_chunks(self, key: str, window: Window, trains: float) -> None:
+        """A window begins: its chunks train one after the other from then on."""
+        run = self._run(key, window.attempt)
+        if run is None:
+            return
+        state, start, end = self.planner.cluster.jobs[key], self.now, trains
+        pace, known = self._pace(state, run), self.chunks.setdefault(key, {})
+        for chunk in window.chunks:
+            end += state.remaining_batches(chunk) * pace
+            first = known.get(chunk)
+            known[chunk] = (
+                PlannedChunk(window.site, window.node or "", start, end) if first is None else (replace(first, end=end))
+            )
+            start = end
+
+    def _note_stop(self, key: str, run: Run) -> None:
+        """A window is stopped: when those of its chunks end that are not through is open again."""
+        state, known, window = self.planner.cluster.jobs[key], self.chunks.setdefault(key, {}), run.window
+        for chunk, batches in self._progress(state, run).items():
+            if batches < state.job.batches_per_chunk_total:
+                planned = PlannedChunk(window.site, window.node or "", window.start, None, window.attempt)
+                known[chunk] = replace(known[chunk], end=None) if chunk in known else planned
 
     # ---- how long workers train
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tranche.model import Allotment
-from tranche.planner import ledgers, lessons
+from tranche.planner import ledgers, lessons, site_uses
 from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import RenewWindow
 from tranche.planner.queues import JobQueue
@@ -146,6 +146,7 @@ def _begin_anew(planner: Planner, state: JobState, run: Run, chunks: tuple[int, 
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
     lessons.learn(planner, state, run, ended, ledgers.count_batches(state, run, ended)[0])
+    site_uses.ended(planner.cluster, state, run, at)
     planner.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])
     state.leave(run)
     state.attempts += 1

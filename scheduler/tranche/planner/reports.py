@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tranche.model import Checkpoint, Timings
-from tranche.planner import changes, ledgers, releases
+from tranche.planner import changes, ledgers, releases, site_uses
 from tranche.planner.events import ProgressReported
 from tranche.policies import JobState, Run
 
@@ -158,6 +158,7 @@ def _pace(run: Run, gained: float, at: float) -> None:
 
 def _finish(planner: Planner, state: JobState, chunks: list[int]) -> None:
     planner.cluster.unbind([state.entries[chunk] for chunk in chunks if chunk in state.entries])
+    site_uses.completed(planner.cluster, state, chunks)
     state.windows_changed()
     if state.finished:
         changes.finish(planner, state)

@@ -149,7 +149,7 @@ class Challenge:
                 yield Victim(victim, runs)
 
     def _may_close(self, victim: JobState, run: Run, above: float) -> bool:
-        if self.site and run.home.site != self.site:
+        if self.policy.holds(run, self.now) or (self.site and run.home.site != self.site):
             return False
         return above == -inf or rest_seconds(victim, run, self.now) > above
 

@@ -47,8 +47,8 @@ def missing_requests(state: JobState) -> list[Resources]:
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
     """Where pods of that shape that the job's workers talk to may be, the best site first; None stands for any site.
 
-    The site is the cloud if all of the job trains there (ζ = 1). Otherwise the published rule says "server s" [P], which
-    we read as [I] where the job's data are if there is room, else where most of its chunks have their home. Ours [I]
+    The site is the cloud if all of the job trains there (ζ = 1). Else the published rule says "server s" [P], which we
+    read as [I] where the job's data are if there is room, else where most of its chunks have their home. Ours [I]
     takes all sites, by the narrowest path to one where the job's workers are or may soon be: this minimises the slowest
     worker's 2q/b (one facility over few sites).
     """

@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tranche.model import PlannedStaging
+from tranche.planner import site_uses
 from tranche.planner.events import StagingEnded
 from tranche.planner.instructions import StageData
 from tranche.policies import ARRIVED, JobState, Staging
@@ -52,6 +53,7 @@ def begin(planner: Planner, now: float) -> Iterable[StageData]:
                 state.attempts += 1
                 staging.attempt, staging.chunks, staging.wanted = state.attempts, staging.wanted, ()
                 planner.publish(key)
+                site_uses.copied(planner.cluster, state, staging.chunks, staging.site)
                 yield StageData(key, staging.chunks, staging.site, planner.cause)
         if not held:
             del planner.unstaged[key]

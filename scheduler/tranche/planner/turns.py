@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tranche.model import Preemption
 from tranche.planner import cloud_burst, gangs
+from tranche.planner.distributions import distribute
 from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
 from tranche.planner.quotas import make_quota, shortage
 from tranche.planner.rooms import Challenge, Trial, could_run_on_nodes, free_hosts, free_nodes
@@ -37,10 +38,12 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
                 copy_ahead(planner, queue, arriving, now)
             else:
                 upload_everywhere(planner, arriving, now)
+    distribute(planner, queue, now)
     reviewed = review_shares(planner, now)
     if cloud_burst.is_due(planner, queue, changed, now):
         _refresh(planner, queue, now)
         cloud_burst.review(planner, queue, now)
+        distribute(planner, queue, now)
     _refresh(planner, queue, now)
     decision = Decision(planner, queue, now, queue.candidates(now))
     while decision.turn():
@@ -137,7 +140,7 @@ def _has_own_obstacle(state: JobState, now: float) -> bool:
 
 
 def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
-    """Whether a waiting head of a strict queue keeps those behind it from nodes: it could run, and its data are there."""
+    """Whether a waiting head of a strict queue blocks the nodes: it could run there, and its data have arrived."""
     sites = cluster.hosts(state).by_site
     return any(state.can_start_at(site, now) for site in sites) and could_run_on_nodes(cluster, state)
 
@@ -207,7 +210,7 @@ def _take_free(
 ) -> None:
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
     job = state.job
-    waiting = len(state.waiting_at(site, now)) if site else state.waiting_for_nodes
+    waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
     wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
     if job.rigid and job.helpers:
         found = gangs.find_places(planner.cluster, state, nodes, now, first_fit=first_fit)

@@ -9,6 +9,7 @@ from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, 
 from tranche.policies.runs import Entry, Home, Run
 from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
+from tranche.policies.site_uses import JobUse, SiteUsage, is_cloud
 from tranche.policies.stagings import Staging, expected_copies
 from tranche.policies.states import ClusterState
 
@@ -24,6 +25,7 @@ __all__ = [
     "Home",
     "Hosts",
     "JobState",
+    "JobUse",
     "Kind",
     "NodeState",
     "Placement",
@@ -35,10 +37,12 @@ __all__ = [
     "Server",
     "Shares",
     "Shortage",
+    "SiteUsage",
     "Staging",
     "Standing",
     "expected_copies",
     "get_live_policy",
     "get_policy",
+    "is_cloud",
     "kind_of",
 ]

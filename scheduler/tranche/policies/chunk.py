@@ -1,8 +1,8 @@
 """The production policy: the job with the least work left first, chunks where their data are, copied ahead of need.
 
-Source: ours [I], from the study of ../shared/design (policy-study.md): the order of SRPT over jobs, because a job's
-last chunk decides its completion; late binding: a chunk is bound to a slot only when it starts, at whatever site has a
-copy of its data (`tranche.planner.transfers`); cost-aware preemption: a running worker is stopped only if
+Source: ours [I] (decision 17): the order of SRPT over jobs, because a job's last chunk decides its completion; late
+binding: a chunk is bound to a slot only when it starts, at whatever site has a copy of its data
+(`tranche.planner.transfers`); cost-aware preemption: a running worker is stopped only if
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. What is left is believed, not known: see
@@ -36,7 +36,7 @@ class Chunk(QueuePolicy):
 
     name: ClassVar[str] = "chunk"
     source: ClassVar[str] = (
-        "ours: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
+        "ours [I]: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
     )
     preemptive: ClassVar[bool] = True
     sited: ClassVar[bool] = True
@@ -94,7 +94,7 @@ class Chunk(QueuePolicy):
         if age == OLDEST:
             return None
         older = AGE_STEP ** (age + 1) - 1.0
-        return now + max(SHORTEST_STEP, self.aging * _ideal_seconds(state) * older - state.waited_seconds(now))
+        return now + max(SHORTEST_STEP, self.aging * state.ideal_seconds * older - state.waited_seconds(now))
 
     def server_host(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
@@ -129,14 +129,8 @@ class Chunk(QueuePolicy):
         """Steps by which the job has aged."""
         if not self.aging:
             return 0
-        older = 1.0 + state.waited_seconds(now) / max(self.aging * _ideal_seconds(state), 1e-9)
+        older = 1.0 + state.waited_seconds(now) / max(self.aging * state.ideal_seconds, 1e-9)
         return min(OLDEST, floor(log(min(older, AGE_STEP ** (OLDEST + 1)), AGE_STEP) + NEARLY))
-
-
-def _ideal_seconds(state: JobState) -> float:
-    """The job's JCT if all its workers trained at once from the start."""
-    job = state.job
-    return -(-job.chunks // job.width) * job.batches_per_chunk_total * state.nominal_batch_seconds
 
 
 def _start_cost(state: JobState) -> float:

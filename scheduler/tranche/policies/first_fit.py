@@ -1,6 +1,6 @@
 """First fit: arrival order, and each worker on the first node with room.
 
-Source: first fit of bin packing (Johnson 1973), the placement baseline FF of arXiv 2002.10105, section 5.
+Source: first fit of bin packing (Johnson, Near-optimal bin packing algorithms, 1973); [I] the order of arrival.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,7 @@ class FirstFit(PooledPolicy):
     """Like fifo-skip, but nodes are taken in the order of their names and not by the best fit."""
 
     name: ClassVar[str] = "first-fit"
-    source: ClassVar[str] = (
-        "First in, first out, each worker on the first node with room (baseline of arXiv 2002.10105)"
-    )
+    source: ClassVar[str] = "First in, first out, each worker on the first node with room (Johnson 1973)"
     first_fit: ClassVar[bool] = True
     behind: ClassVar[str] = "which came earlier"
 

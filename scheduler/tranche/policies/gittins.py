@@ -1,6 +1,6 @@
 """Tiresias-G: the discretised two-dimensional Gittins index, from the service that completed jobs needed.
 
-Source: Gu et al., Tiresias, NSDI 2019, section 3.2: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
+Source: Gu et al., Tiresias, NSDI 2019: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
 the service (GPUs × time) of a job, from history; largest first [P]. [I] the index is computed at geometric levels of
 attained service, with Δ from one level to a later one, and history is that of this cluster so far: until ten jobs have
 completed all jobs rank alike. The planner gathers the history anew from completed TrainingJobs after a restart.

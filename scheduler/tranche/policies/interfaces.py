@@ -7,9 +7,10 @@ from math import inf
 from typing import ClassVar
 
 from tranche.policies.choices import choose
+from tranche.policies.drafts import Draft
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key
+from tranche.policies.runs import Home, Key, Run
 from tranche.policies.states import ClusterState
 
 Rank = tuple[float, float]
@@ -37,7 +38,7 @@ class Policy(ABC):
 
     name: ClassVar[str]
     source: ClassVar[str]
-    """Publication and section."""
+    """Publication, and how far the policy is that of its authors: ours [I], reconstructed [R], else as printed."""
     preemptive: ClassVar[bool] = False
     plans_gangs: ClassVar[bool] = True
     learns: ClassVar[bool] = False
@@ -72,6 +73,9 @@ class QueuePolicy(Policy):
     grouped: ClassVar[bool] = False
     """All waiting jobs of a `group` rank alike, and ranks of groups may change with every decision."""
 
+    distributes: ClassVar[bool] = False
+    """It gives every job a number of workers, `distribute`, and these are the most that it may have."""
+
     @abstractmethod
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The job's place in the order of its tier."""
@@ -101,6 +105,14 @@ class QueuePolicy(Policy):
             -inf if it may always be stopped, inf if never.
         """
         return -inf
+
+    def holds(self, run: Run, now: float) -> bool:
+        """Whether a window is not to be stopped for another job yet, whatever `preempts_above` says of its job."""
+        return False
+
+    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+        """How many workers every job is to have from now on and which windows go on, if the policy `distributes`."""
+        return Draft(cluster, now)
 
     def uploads_ahead(self) -> bool:
         """Whether a job's data are uploaded to every site from its arrival on, and no GPU is held meanwhile.
@@ -157,6 +169,8 @@ class PooledPolicy(QueuePolicy):
     """
 
     uploads: str = "ahead"
+    """`ahead`: data are uploaded to every site from a job's arrival on, and no GPU is held meanwhile. `held`: a worker
+    fetches its data after its start."""
 
     def __post_init__(self) -> None:
         if self.uploads not in ("ahead", "held"):

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tranche.estimate import Restarts
-from tranche.model import AttemptRecord, Checkpoint, Job, Timings
+from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
 from tranche.policies.hosts import Hosts
 from tranche.policies.runs import Entry, Pace, Run
 from tranche.policies.servers import Server
+from tranche.policies.site_uses import JobUse
 from tranche.policies.stagings import Staging
 
 MOMENT_SECONDS = 1e-5
@@ -63,6 +64,8 @@ class JobState:
     """ζ = 1: all workers and the parameter servers are together in the cloud."""
     attempts: int = 0
     attained_seconds: float = 0.0
+    use: JobUse = field(default_factory=JobUse)
+    """What it has used at each site."""
     preemptions: int = 0
     failures: int = 0
     lost_batches: float = 0.0
@@ -90,6 +93,10 @@ class JobState:
     level_since: float = 0.0
     forgiven: float = 0.0
     """GPU-seconds attained at the last promotion."""
+    granted: int | None = None
+    """Workers on nodes that it may have under a policy that distributes them; None: as many as it asks for."""
+    place: int = 0
+    """Its order in that distribution."""
     nominal_batch_seconds: float = 0.0
     """Time of a mini-batch where nothing is known of the node."""
     assumed: bool = False
@@ -179,6 +186,18 @@ class JobState:
         """How many chunks wait and are not to train at an unlimited site."""
         return self.unassigned - len(self.cloud)
 
+    @property
+    def wanted_on_nodes(self) -> int:
+        """How many of these may start: of a job with a limit of workers, no more than it has left on nodes.
+
+        A job that was granted no worker may have one of those that no other job can use.
+        """
+        waiting = self.waiting_for_nodes
+        if self.granted is None or self.job.rigid:
+            return waiting
+        used = sum(run.home.node is not None for run in self.runs.values())
+        return min(waiting, max(0, max(1, self.granted) - used))
+
     def homes(self, now: float) -> Iterator[tuple[int, str]]:
         """Unfinished chunks with a site to which the data were placed, once for each such site."""
         for chunk, site in self.data_sites.items():
@@ -240,6 +259,17 @@ class JobState:
     def job_gpus(self) -> int:
         """GPUs of all these workers together."""
         return self.job.width * max(1, self.job.gpus)
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether its workers may be stopped for another job, as far as that is up to the job."""
+        return self.job.preemption is Preemption.IMMEDIATE and not self.spared
+
+    @property
+    def ideal_seconds(self) -> float:
+        """Its JCT if all its workers trained at once from the start."""
+        job = self.job
+        return -(-job.chunks // job.width) * job.batches_per_chunk_total * self.nominal_batch_seconds
 
     def ledger_changed(self, chunks: Iterable[int] | None = None) -> None:
         """Forget what was derived from `done` and `partial`, of some chunks or all; chunks done were in a window."""

@@ -1,6 +1,6 @@
 """Least attained service first, in classes that double: for jobs whose length nobody knows.
 
-Source: two-dimensional LAS of Tiresias (Gu et al., NSDI 2019, section 3.2); classes at powers of two instead of a few
+Source: two-dimensional LAS of Tiresias (Gu et al., NSDI 2019); classes at powers of two instead of a few
 queues are the multi-level feedback of Nuyens and Wierman, The foreground-background queue, Perf. Eval. 65(3), 2008.
 [I] the first class and the factor.
 """

@@ -1,6 +1,6 @@
 """Least loaded: every chunk to the slot with the least work bound to it.
 
-Source: list scheduling (Graham 1966), the placement baseline LS of arXiv 2002.10105, section 5. [I] in a slot, the
+Source: list scheduling (Graham, Bounds for certain multiprocessing anomalies, 1966). [I] in a slot, the
 densest chunk first (the order of JSAC'22), so that it differs from `chunk-faithful` by its dispatch rule alone;
 `order=arrival` makes it first in, first out.
 """

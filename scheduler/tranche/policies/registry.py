@@ -7,6 +7,7 @@ from typing import Any
 
 from tranche.policies.chunk import Chunk
 from tranche.policies.chunk_faithful import ChunkFaithful
+from tranche.policies.dorm import Dorm
 from tranche.policies.drf import Drf
 from tranche.policies.fifo import Fifo
 from tranche.policies.fifo_skip import FifoSkip
@@ -15,17 +16,21 @@ from tranche.policies.gittins import Gittins
 from tranche.policies.interfaces import Policy
 from tranche.policies.las import Las
 from tranche.policies.least_loaded import LeastLoaded
+from tranche.policies.optimus import Optimus
 from tranche.policies.random_dispatch import RandomDispatch
 from tranche.policies.round_robin import RoundRobin
+from tranche.policies.rrh import Rrh
 from tranche.policies.sjf import Sjf
 from tranche.policies.srpt_pool import SrptPool
 from tranche.policies.srsf import Srsf
 from tranche.policies.srtf import Srtf
+from tranche.policies.themis import Themis
 from tranche.policies.tiresias import Tiresias
 
 _ALL: tuple[Policy, ...] = (
     Chunk(),
     ChunkFaithful(),
+    Dorm(),
     Drf(),
     Fifo(),
     FifoSkip(),
@@ -33,12 +38,15 @@ _ALL: tuple[Policy, ...] = (
     Gittins(),
     Las(),
     LeastLoaded(),
+    Optimus(),
     RandomDispatch(),
     RoundRobin(),
+    Rrh(),
     Sjf(),
     SrptPool(),
     Srsf(),
     Srtf(),
+    Themis(),
     Tiresias(),
 )
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _ALL})

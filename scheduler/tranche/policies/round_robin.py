@@ -1,7 +1,8 @@
 """Round robin: chunks go to the slots in turn.
 
-Source: the baseline "RR" of JSAC'22, section VI. [I] the turn goes on from job to job; a restarted planner begins
-again.
+Source: a baseline of every load balancing study; OASiS (Bao, Peng, Wu, Li, INFOCOM 2018, arXiv 1801.00936, section
+V-A) places the workers of its comparators FIFO, DRF and RRH in this way [P]. [I] the turn goes on from job to job; a
+restarted planner begins again.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,9 @@ class RoundRobin(SlotDispatch):
     """The next slot."""
 
     name: ClassVar[str] = "round-robin"
-    source: ClassVar[str] = "Chunks to the slots in turn, first in, first out there (baseline of IEEE JSAC 40(8), 2022)"
+    source: ClassVar[str] = (
+        "Chunks to the slots in turn, first in, first out there [I]; the placement of OASiS' comparators (INFOCOM 2018)"
+    )
 
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
         """One after the other."""

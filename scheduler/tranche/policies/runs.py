@@ -73,6 +73,8 @@ class Run:
     """Its worker has asked for more chunks and was told to exit."""
     adopted: bool = False
     """An earlier planner opened it, so nobody knows when."""
+    held_from: float = 0.0
+    """When it was opened as far as the plan of that planner says; 0: it says nothing."""
     closed: float | None = None
     """When it was told to stop."""
     left: float | None = None

@@ -1,6 +1,6 @@
 """Shortest job first, by the time that the job would take alone; nothing that runs is preempted.
 
-Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967, chapter 8 (shortest processing time).
+Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967 (shortest processing time).
 """
 
 from dataclasses import dataclass

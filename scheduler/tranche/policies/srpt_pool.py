@@ -1,7 +1,7 @@
 """A reference that cannot be deployed: one pool of all GPUs, data everywhere at once, the least work left first.
 
-Source: ours [I]; the "central SRPT pool, free moves" of policy-study.md. What late binding to sites gives away to it is
-what data movement costs.
+Source: ours [I]: SRPT over jobs, as if all sites were one and data moved for nothing. What late binding to sites gives
+away to it is what data movement costs.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class SrptPool(QueuePolicy):
     """Least remaining GPU-seconds first, on any free GPU, with every preemption and every move free of charge."""
 
     name: ClassVar[str] = "srpt-pool"
-    source: ClassVar[str] = "ours: a reference with free data moves, for the simulator only"
+    source: ClassVar[str] = "ours [I]: a reference with free data moves, for the simulator only"
     preemptive: ClassVar[bool] = True
     free_moves: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = False

@@ -1,6 +1,6 @@
 """Shortest remaining service first: remaining time × GPUs, preemptive.
 
-Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019, section 3.1 (SRSF).
+Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019 (SRSF).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Srsf(PooledPolicy):
 
     name: ClassVar[str] = "srsf"
     source: ClassVar[str] = (
-        "Shortest remaining service (time × GPUs) first, preemptive (Tiresias, NSDI 2019, section 3.1)"
+        "Shortest remaining service (time × GPUs) first, preemptive (Gu et al., Tiresias, NSDI 2019)"
     )
     preemptive: ClassVar[bool] = True
     behind: ClassVar[str] = "which has less work left"

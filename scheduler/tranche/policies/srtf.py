@@ -1,7 +1,7 @@
 """Shortest remaining time first, preemptive.
 
 Source: Schrage, A proof of the optimality of the shortest remaining processing time discipline, Operations Research
-16(3), 1968; for clusters of GPUs the baseline SRTF of Tiresias (Gu et al., NSDI 2019, section 5).
+16(3), 1968; for clusters of GPUs the baseline SRTF of Tiresias (Gu et al., NSDI 2019).
 """
 
 from dataclasses import dataclass

@@ -14,13 +14,14 @@ from tranche.estimate import (
     bits_per_second,
     upload_link,
 )
-from tranche.model import Link, PodShape, Resources, Site
+from tranche.model import Link, PodShape, Resources, Site, Tier
 from tranche.policies.hosts import FreeNodes, Hosts
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import Quotas
 from tranche.policies.runs import Entry
 from tranche.policies.shares import History, Shares
+from tranche.policies.site_uses import SiteUsage
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +44,8 @@ class ClusterState:
     """What stopping and starting workers was seen to cost."""
     spared: dict[str, float] = field(default_factory=dict)
     """Until when jobs are spared whose pods could not be evicted."""
+    site_uses: dict[tuple[str, Tier], SiteUsage] = field(default_factory=dict)
+    """What all jobs used since this planner began, by site and the tier that it had then; amounts never decrease."""
     dispatched: int = 0
     """Chunks that were bound so far."""
     epoch: int = 0

@@ -1,12 +1,12 @@
 """Tiresias-L: two-dimensional least attained service, discretised into a few queues.
 
-Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019, sections 3.1-3.3. [P]
+Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019. [P]
 Attained service is GPUs × time; a job moves down a queue when it passes the queue's limit; a starving job is promoted
 back to the first queue when it has waited PROMOTEKNOB times as long as it has run; within a queue jobs go by start
 time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu), which orders a queue by
 who runs; there a job may fall later than at its limit, at the next event, since the time of the fall is computed from
 seconds and not from GPU-seconds. [I] The other orders; what each gives is in docs/results.md. The profiler and the
-consolidated placement of section 3.4 are not here.
+consolidated placement are not here.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ class Tiresias(PooledPolicy):
     """Discretised two-dimensional LAS with promotion."""
 
     name: ClassVar[str] = "tiresias"
-    source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019, section 3)"
+    source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019)"
     preemptive: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = False
     """First starts, entries and promotions are not in status."""

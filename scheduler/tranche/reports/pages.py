@@ -7,7 +7,8 @@ from html import escape
 from urllib.parse import quote
 
 from tranche.reports.runs import ReportRun
-from tranche.reports.tables import COLUMNS, cells_of, shown
+from tranche.reports.sites import SITE_HEADINGS, SITE_KEY, site_cells
+from tranche.reports.tables import columns_of, shown_cells
 from tranche.reports.units import format_duration
 
 MOST_REASONS = 50
@@ -33,6 +34,12 @@ li { overflow-wrap: anywhere; } code, .notes { overflow-wrap: anywhere; }
 .notes { background: var(--soft); border-radius: .4rem; padding: .6rem 1rem .6rem 2rem; }
 @media print { body { max-width: none; } figure { break-inside: avoid; } }
 """
+
+_CHUNKS_KEY = (
+    "<p>In <code>chunks-….csv</code> a row is a window in which a chunk trained, in seconds of the run: its site, node "
+    "and slots, when it started and ended, and how. The planned times and Q are those at dispatch, under policies that "
+    "bind chunks to slots then. A chunk that never trained has one row without times.</p>"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +77,12 @@ def page(
         _listing(notes, "notes"),
         "<h2>Figures</h2>",
         _table(runs),
+        *(_sites(run) for run in runs if run.result.sites),
         *(_figure(picture) for picture in pictures),
         *(_reasons(run) for run in runs if run.result.unfinished),
         "<h2>Files</h2>",
         "<ul>" + "".join(f'<li><a href="{escape(quote(name))}">{escape(name)}</a></li>' for name in files) + "</ul>",
+        _CHUNKS_KEY if any(run.result.chunks for run in runs) else "",
         "</body></html>\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -82,22 +91,33 @@ def page(
 def _table(runs: Sequence[ReportRun]) -> str:
     bounded = any(run.bound_seconds is not None for run in runs)
     lacking = any(run.result.unfinished for run in runs)
-    headings = ["run", *(heading for _, heading in COLUMNS)]
+    columns = columns_of([run.summary.as_dict() for run in runs])
+    headings = ["run", *(heading for _, heading in columns)]
     headings += ["lower bound", "average ÷ bound"] * bounded + ["unfinished"] * lacking
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
-    body = "".join(_row(run, bounded, lacking) for run in runs)
+    body = "".join(_row(run, columns, bounded, lacking) for run in runs)
     key = "Times are job completion times; queueing is the time in which no worker of a job trained."
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div><p>{key}</p>'
 
 
-def _row(run: ReportRun, bounded: bool, lacking: bool) -> str:
-    cells = [shown(key, value) for key, value in cells_of(run.summary)]
+def _row(run: ReportRun, columns: Sequence[tuple[str, str]], bounded: bool, lacking: bool) -> str:
+    cells = shown_cells(run.summary.as_dict(), columns)
     if bounded:
         cells.append("–" if run.bound_seconds is None else format_duration(run.bound_seconds))
         cells.append("–" if run.over_bound is None else f"{run.over_bound:.3f}")
     if lacking:
         cells.append(f"{len(run.result.unfinished):,}")
     return f'<tr><th scope="row">{escape(run.label)}</th>' + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>"
+
+
+def _sites(run: ReportRun) -> str:
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in SITE_HEADINGS)
+    body = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        for name, *cells in site_cells(run.result.sites)
+    )
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f"<h2>Use of sites in {escape(run.label)}</h2>\n{table}<p>{escape(SITE_KEY)}</p>"
 
 
 def _figure(picture: Picture) -> str:

@@ -23,11 +23,16 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("average_queueing_seconds", "queueing"),
     ("preemptions", "preempted"),
     ("lost_gpu_seconds", "GPU time lost"),
+    ("cloud_gpu_seconds", "cloud GPU h"),
+    ("copied_bytes", "copied GB"),
+    ("in_vain_bytes", "in vain GB"),
     ("utilisation", "used"),
     ("worst_slowdown", "worst slowdown"),
     ("jobs", "jobs"),
 )
 """Keys of a summary that tables show, with their headings."""
+IF_ANY = frozenset({"cloud_gpu_seconds", "copied_bytes", "in_vain_bytes"})
+"""Columns that tables leave out if all runs have 0 there: without a cloud, or without data that move."""
 
 JOB_COLUMNS = (
     "job",
@@ -45,9 +50,28 @@ JOB_COLUMNS = (
     "starts",
     "lost_gpu_seconds",
     "attained_gpu_seconds",
+    "cloud_gpu_seconds",
+    "copied_bytes",
+    "in_vain_bytes",
     "reason",
 )
 """Header of the per-job results."""
+
+CHUNK_COLUMNS = (
+    "job",
+    "chunk",
+    "state",
+    "site",
+    "node",
+    "slots",
+    "planned_start_seconds",
+    "planned_end_seconds",
+    "q_seconds",
+    "start_seconds",
+    "end_seconds",
+    "outcome",
+)
+"""Header of the windows of chunks."""
 
 
 def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
@@ -55,27 +79,35 @@ def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
     table = Table(title="Job completion time (JCT) and cost", title_justify="left", box=None, header_style="bold")
     table.add_column("", justify="left")
     lacking = any(summary.unfinished for _, summary in rows)
-    for _, heading in COLUMNS:
+    columns = columns_of([summary.as_dict() for _, summary in rows])
+    for _, heading in columns:
         table.add_column(heading, justify="right")
     if lacking:
         table.add_column("unfinished", justify="right", style="red")
     for label, summary in rows:
-        cells = [shown(key, value) for key, value in cells_of(summary)]
+        cells = shown_cells(summary.as_dict(), columns)
         table.add_row(Text(label), *cells, *([f"{summary.unfinished:,}"] if lacking else []))
     return table
 
 
-def cells_of(summary: Summary) -> Iterator[tuple[str, float | int]]:
-    """Keys and values of a summary that tables show."""
-    values = summary.as_dict()
-    for key, _ in COLUMNS:
-        yield key, values[key]
+def columns_of(figures: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
+    """Keys and headings that a table of these figures shows, a mapping a row."""
+    return [(key, heading) for key, heading in COLUMNS if key not in IF_ANY or any(row[key] > 0 for row in figures)]
+
+
+def shown_cells(figures: Mapping[str, float], columns: Sequence[tuple[str, str]]) -> list[str]:
+    """One row of such a table."""
+    return [shown(key, figures[key]) for key, _ in columns]
 
 
 def shown(key: str, value: float) -> str:
     """One figure of a summary in the unit of its kind."""
     if key == "lost_gpu_seconds":
         return f"{significant(value / 3600)} GPU h"
+    if key.endswith("gpu_seconds"):
+        return significant(value / 3600)
+    if key.endswith("_bytes"):
+        return significant(value / 1e9)
     if key.endswith("_seconds"):
         return format_duration(value)
     if key == "utilisation":
@@ -141,10 +173,35 @@ def job_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
             job.starts,
             job.lost_gpu_seconds,
             job.attained_gpu_seconds,
+            job.cloud_gpu_seconds,
+            job.use.copied_bytes,
+            job.use.in_vain_bytes,
             "",
         )
     for key, reason in result.unfinished.items():
         yield (key, "", "unfinished", *[""] * (len(JOB_COLUMNS) - 4), reason)
+
+
+def chunk_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
+    """Header and one row a window in which a chunk trained; a chunk that never did has one row without times.
+
+    The planned times and Q are those at dispatch, empty under policies that bind no chunk at arrival. Several slots
+    have spaces between them.
+    """
+    yield CHUNK_COLUMNS
+    for key, chunks in result.chunks.items():
+        for one in chunks:
+            head = (key, one.chunk, str(one.state).lower())
+            told = tuple("" if at is None else at for at in (one.planned_start, one.planned_end, one.cost))
+            if not one.executed:
+                yield (*head, one.site, one.node or "", _slots(one.slots), *told, "", "", "")
+            for run in one.executed:
+                place = (run.site, run.node or "", _slots(run.slots))
+                yield (*head, *place, *told, run.start, run.end, run.outcome)
+
+
+def _slots(slots: Sequence[int]) -> str:
+    return " ".join(map(str, slots))
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:

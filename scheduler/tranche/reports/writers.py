@@ -9,7 +9,8 @@ from tempfile import TemporaryFile
 from tranche.reports.errors import ReportError
 from tranche.reports.pages import Picture, page
 from tranche.reports.runs import ReportRun
-from tranche.reports.tables import csv_text, format_csv, job_rows, runs_json
+from tranche.reports.sites import site_rows
+from tranche.reports.tables import chunk_rows, csv_text, format_csv, job_rows, runs_json
 
 PAGE = "report.html"
 _OWN = (".html", ".json", ".csv", ".png")
@@ -18,9 +19,10 @@ _OWN = (".html", ".json", ".csv", ".png")
 def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> list[Path]:
     """Write per-job results, summaries, pictures and one page that shows all.
 
-    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``, and PNG pictures of what
-    the runs have data for: ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``, ``gantt-<run>.png``. The same input
-    gives the same bytes. Files of these names are replaced, others in the folder are left alone.
+    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``, ``sites-<run>.csv``, and of
+    what the runs have data for: ``chunks-<run>.csv``, and PNG pictures ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``,
+    ``gantt-<run>.png``. The same input gives the same bytes. Files of these names are replaced, others in the folder
+    are left alone.
 
     Args:
         directory: Made if it does not exist, with its parents.
@@ -43,6 +45,16 @@ def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: 
         "summary.json": runs_json(title, runs, notes) + "\n",
         "summary.csv": format_csv([(run.label, run.summary) for run in runs]),
         **{f"jobs-{slug}.csv": csv_text(job_rows(run.result)) for run, slug in zip(runs, slugs, strict=True)},
+        **{
+            f"sites-{slug}.csv": csv_text(site_rows(run.result.sites))
+            for run, slug in zip(runs, slugs, strict=True)
+            if run.result.sites
+        },
+        **{
+            f"chunks-{s}.csv": csv_text(chunk_rows(r.result))
+            for r, s in zip(runs, slugs, strict=True)
+            if r.result.chunks
+        },
         **{picture.name: picture.light for picture in pictures},
     }
     files = {PAGE: page(title, runs, notes, pictures, list(files)), **files}

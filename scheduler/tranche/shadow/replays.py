@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from typing import Any
 
 from tranche.kube.exports import Export
@@ -9,7 +10,7 @@ from tranche.kube.histories import Past
 from tranche.model import Job, Preemption
 from tranche.simulation.clusters import ClusterSpec
 from tranche.simulation.metrics import Summary, summarize
-from tranche.simulation.results import JobResult, SimulationResult
+from tranche.simulation.results import JobResult, JobUse, SimulationResult
 from tranche.simulation.scenarios import Scenario, run
 
 OnProgress = Callable[[int, int], None]
@@ -134,6 +135,7 @@ def _actual(past: Past) -> JobResult:
         starts=0,
         lost_gpu_seconds=0.0,
         attained_gpu_seconds=past.gpu_seconds,
+        use=JobUse(nan, nan, nan),  # a history does not say
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tranche.model import Job, Node
-from tranche.simulation.results import JobResult, Sample
+from tranche.simulation.results import JobResult, JobUse, Sample
 
 MOST_SAMPLES = 4096
 
@@ -40,7 +40,7 @@ class JobAccount:
         if not self.training:
             self.idle_since = now
 
-    def result(self, completed: float, ideal_seconds: float) -> JobResult:
+    def result(self, completed: float, ideal_seconds: float, use: JobUse) -> JobResult:
         """The job as it fared."""
         job = self.job
         started = completed if self.started is None else self.started
@@ -58,6 +58,7 @@ class JobAccount:
             attained_gpu_seconds=self.attained,
             tenant=job.tenant,
             chunk_completions=tuple(self.chunk_ends.get(chunk, completed) for chunk in range(job.chunks)),
+            use=use,
         )
 
 

@@ -4,7 +4,7 @@ All that happens at one instant is told to the planner at once, and it decides o
 unless one is given; then the planner hears of everything at the next multiple of it, while workers end when they end.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -35,7 +35,9 @@ from tranche.planner.ledgers import applied_in_order
 from tranche.planner.releases import end_of
 from tranche.policies import JobState, Policy
 from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
+from tranche.simulation.chunk_records import ChunkRecords, Stretch, stretches
 from tranche.simulation.results import JobResult, Occupation, SimulationResult
+from tranche.simulation.site_use import job_use, site_uses
 from tranche.simulation.uploads import TrueUploads
 
 BatchSeconds = Callable[[Job, Window], float]
@@ -64,6 +66,10 @@ class Worker:
         trained = max(0.0, now - self.starts) / self.per_batch
         return applied_in_order(self.window.chunks, self.begun, self.total, trained)
 
+    def stretches(self, now: float) -> Iterator[Stretch]:
+        """When it trained which chunk."""
+        return stretches(self.window, self.begun, self.total, self.per_batch, self.starts, now)
+
     def rest_seconds(self) -> float:
         """From the first batch to the last."""
         return sum(self.total - self.begun[chunk] for chunk in self.window.chunks) * self.per_batch
@@ -86,7 +92,7 @@ class Simulation:
     forget_finished: bool = False
     """Have the planner told that completed jobs are removed, as their time to live does in a cluster."""
     record: bool = False
-    """Keep every occupation."""
+    """Keep every occupation, and the windows of every chunk."""
     on_completion: OnCompletion | None = None
     truths: Mapping[str, Job] = field(default_factory=dict)
     """Jobs as they really are, where the planner is told otherwise."""
@@ -95,6 +101,7 @@ class Simulation:
     history: list[tuple[float, Instruction]] = field(default_factory=list)
     completed: list[JobResult] = field(default_factory=list)
     occupations: list[Occupation] = field(default_factory=list)
+    chunks: ChunkRecords = field(default_factory=ChunkRecords)
     load: LoadCurve = field(default_factory=LoadCurve)
     _heap: list[tuple[float, int, Event]] = field(default_factory=list)
     _order: "count[int]" = field(default_factory=count)
@@ -143,6 +150,8 @@ class Simulation:
             tuple(self.load.whole()),
             tuple(self.occupations),
             self.events,
+            site_uses(self.planner.cluster),
+            self.chunks.result(self.planner, self.now) if self.record else {},
         )
 
     # ---- what happens
@@ -215,6 +224,7 @@ class Simulation:
         if self.record:
             node = window.node or window.site
             self.occupations.append(Occupation(job.key, window.site, node, job.gpus, worker.opened, now, outcome))
+            self.chunks.ended(job.key, window, worker.stretches(now), outcome)
 
     # ---- what the planner hears and wants
 
@@ -282,6 +292,8 @@ class Simulation:
         total = state.job.batches_per_chunk_total
         worker = Worker(account, window, now, starts, pace, begun, total, brings=brings)
         self._workers[key, window.attempt] = worker
+        if self.record:
+            self.chunks.opened(state, window)
         account.starts += 1
         self._waiting -= not account.holding
         account.holding += 1
@@ -331,7 +343,8 @@ class Simulation:
             self._fastest = fastest_speed([node.node for node in self.planner.cluster.nodes.values()])
         del self._accounts[key]
         self._waiting -= 1
-        self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest)))
+        use = job_use(self.planner.cluster, state)
+        self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest), use))
         if self.on_completion is not None:
             self.on_completion(len(self.completed))
         if self.forget_finished:

@@ -40,6 +40,14 @@ class Summary:
     """Jobs that completed."""
     unfinished: int
     """Jobs that never did."""
+    gpu_seconds: float
+    """GPU time that workers held."""
+    cloud_gpu_seconds: float
+    """Of these, in the cloud: at sites of that tier, or with capacity made on demand."""
+    copied_bytes: float
+    """Of uploads of chunks that were begun."""
+    in_vain_bytes: float
+    """Of these, what no chunk trained from."""
 
     def as_dict(self) -> dict[str, float | int]:
         """By name, in the order above; these names are an interface of the command line."""
@@ -49,7 +57,7 @@ class Summary:
 def summarize(result: SimulationResult) -> Summary:
     """Work out all figures of one run, in O(n log n) of its jobs.
 
-    Lost GPU time, preemptions and starts count completed jobs only, as a result says nothing else of the others.
+    GPU time, bytes, preemptions and starts count completed jobs only; `SimulationResult.sites` counts all jobs.
     """
     jobs = result.jobs
     jct = np.array([job.jct_seconds for job in jobs], dtype=np.float64)
@@ -67,6 +75,10 @@ def summarize(result: SimulationResult) -> Summary:
         preemptions=sum(job.preemptions for job in jobs),
         starts=sum(job.starts for job in jobs),
         lost_gpu_seconds=fsum(job.lost_gpu_seconds for job in jobs),
+        gpu_seconds=fsum(job.gpu_seconds for job in jobs),
+        cloud_gpu_seconds=fsum(job.cloud_gpu_seconds for job in jobs),
+        copied_bytes=fsum(job.use.copied_bytes for job in jobs),
+        in_vain_bytes=fsum(job.use.in_vain_bytes for job in jobs),
         utilisation=fsum(job.attained_gpu_seconds for job in jobs) / room if room > 0 else 0.0,
         worst_slowdown=max(slowdowns, default=nan),
         fairness_index=jain_index(slowdowns),

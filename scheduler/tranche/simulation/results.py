@@ -5,6 +5,46 @@ from dataclasses import dataclass, field
 from statistics import mean
 from types import MappingProxyType
 
+from tranche.model import ChunkWindow
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """What one job used of the cloud and of links."""
+
+    cloud_gpu_seconds: float = 0.0
+    """GPU time that its workers held in the cloud: at sites of that tier, or with capacity made on demand."""
+    copied_bytes: float = 0.0
+    """Of uploads of its chunks that were begun."""
+    in_vain_bytes: float = 0.0
+    """Of these, what no chunk trained from."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteUse:
+    """What all jobs used at one site, those included that did not complete."""
+
+    site: str
+    tier: str
+    """Edge or Cloud."""
+    unlimited: bool
+    """Capacity is made on demand."""
+    gpu_seconds: float = 0.0
+    """GPU time that workers held, from the openings of their windows to the ends of their pods."""
+    trained_gpu_seconds: float = 0.0
+    """Of these, in which they trained."""
+    chunks: int = 0
+    """Chunks that were completed there."""
+    copied_bytes: float = 0.0
+    """Of uploads to the site that were begun."""
+    in_vain_bytes: float = 0.0
+    """Of these, what no chunk trained from."""
+
+    @property
+    def is_cloud(self) -> bool:
+        """Whether its GPU time is the cloud's."""
+        return self.unlimited or self.tier == "Cloud"
+
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
@@ -31,6 +71,22 @@ class JobResult:
     """GPU time in which its workers trained."""
     tenant: str = ""
     chunk_completions: tuple[float, ...] = ()
+    use: JobUse = JobUse()
+
+    @property
+    def gpu_seconds(self) -> float:
+        """GPU time that its workers held."""
+        return self.attained_gpu_seconds + self.lost_gpu_seconds
+
+    @property
+    def cloud_gpu_seconds(self) -> float:
+        """Of these, in the cloud."""
+        return self.use.cloud_gpu_seconds
+
+    @property
+    def bytes_copied(self) -> float:
+        """Of uploads of its chunks that were begun."""
+        return self.use.copied_bytes
 
     @property
     def jct_seconds(self) -> float:
@@ -84,6 +140,10 @@ class SimulationResult:
     """Every worker pod, if the run was asked to record them."""
     events: int = 0
     """Instants at which the planner decided."""
+    sites: tuple[SiteUse, ...] = ()
+    """By name."""
+    chunks: Mapping[str, tuple[ChunkWindow, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """By job, the window of each chunk with its executed windows, if the run was asked to record them."""
 
     @property
     def average_jct_seconds(self) -> float:

@@ -13,8 +13,10 @@ from starlette.responses import JSONResponse
 from tranche import __version__
 from tranche.extender.views import View, Watches
 from tranche.kube.clients import ApiClient
+from tranche.model.chunksets import LARGEST
 from tranche.web import reads
 from tranche.web.boards import GROUPS, Board, Expected, nothing_expected
+from tranche.web.chunks import ChunkWindows, no_windows, page_of
 from tranche.web.guards import RETRY_SECONDS, Guard, Refusal, Visitor, answered
 from tranche.web.occurrences import Occurrences
 from tranche.web.pages import SafeHeaders, etag, static_files
@@ -40,6 +42,8 @@ class Planning:
     """How far a job is."""
     expected: Expected = nothing_expected
     """Where and when a job that waits will start."""
+    chunk_windows: ChunkWindows = no_windows
+    """Where and when each chunk of a job trains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,22 @@ def _one(desk: Desk, guard: Guard) -> APIRouter:
         expected = desk.planning.expected(f"{namespace}/{name}")
         place = {"site": expected.site, "node": expected.node} if expected is not None and not job.windows else None
         return data_response({**msgspec.to_builtins(job), "expectedAt": place}, request)
+
+    @router.get("/jobs/{namespace}/{name}/chunks")
+    async def read_chunks(
+        request: Request,
+        visitor: Annotated[Visitor, Depends(guard)],
+        namespace: PathName,
+        name: PathName,
+        after: Annotated[int, Query(ge=-1, le=LARGEST)] = -1,
+        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
+    ) -> Response:
+        """Place and time window of each chunk, or member of a gang, a page at a time; `next` is the next `after`."""
+        await visitor.require("get", "trainingjobs", namespace, name)
+        key = f"{namespace}/{name}"
+        if key not in desk.view.jobs:
+            return _absent(namespace, name)
+        return data_response(await page_of(desk.planning.chunk_windows(key), after, limit), request)
 
     @router.get("/jobs/{namespace}/{name}/events")
     async def read_events(

@@ -63,6 +63,8 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     """Of a gang that has one."""
     staging: list[dict[str, Any]]
     conditions: list[dict[str, Any]]
+    sites: list[dict[str, Any]]
+    """What it has used at each: GPU-seconds, chunks, bytes copied."""
 
 
 def read_job(view: View, namespace: str, name: str, progress: Progress = not_planning) -> JobDetail | None:
@@ -102,6 +104,7 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
         chief=next(iter(_dumped([plan.chief])), None) if plan and plan.chief else None,
         staging=_dumped(plan.staging if plan else ()),
         conditions=_dumped(job.status.conditions),
+        sites=_dumped(ledger.sites if ledger else ()),
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,34 @@ def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, k
         whole.delete("steady")
 
 
+def test_plan_lists_the_place_and_window_of_each_chunk(whole: Whole, kubectl: Run) -> None:
+    whole.submit("wide", chunks=5, seconds=15.0)
+    try:
+        whole.until_phase("wide", "Running")
+        whole.until("all workers", lambda: whole.status("wide").get("activeWorkers") == len(workers(whole, "wide")))
+        told = kubectl("tranche", "plan", "wide", "--chunks", "-o", "json")
+        assert (told.returncode, told.stderr) == (0, "")
+        plan = json.loads(told.stdout)
+        assert (plan["policy"], plan["note"]) == ("chunk", "")
+        assert [one["chunk"] for one in plan["chunks"]] == list(range(5))
+        places = {c: (w["site"], w["node"]) for w in workers(whole, "wide") for c in w["chunks"]}
+        running = {one["chunk"]: (one["site"], one["node"]) for one in plan["chunks"] if one["state"] == "Running"}
+        assert running == places
+        assert all(one["start"] < one["end"] for one in plan["chunks"])
+        table = kubectl("tranche", "plan", "wide", "--chunks").stdout.splitlines()
+        assert table[0].split() == ["CHUNK", "STATE", "SITE", "NODE", "SLOT", "START", "END"]
+        reader = whole.cluster.service_account_kubeconfig("default", "default")
+        refused = kubectl("tranche", "plan", "wide", "--chunks", "-n", "default", kubeconfig=reader)
+        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    finally:
+        whole.delete("wide")
+
+
+def workers(whole: Whole, job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = whole.status(job)["plan"]["workers"]
+    return found
+
+
 def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole: Whole, kubectl: Run) -> None:
     whole.submit("large", chunks=2, seconds=8.0)
     whole.until("both run", lambda: whole.status("large").get("activeWorkers") == 2)
@@ -109,9 +138,10 @@ def test_history_shows_the_last_lines_of_a_failed_attempt_or_why_they_cannot_be_
         whole.delete("broken")
 
 
-@pytest.mark.parametrize("command", ["why", "plan", "history"])
+@pytest.mark.parametrize("command", ["why", "plan", "history", "plan --chunks"])
 def test_an_unknown_job_is_one_line_and_exit_status_3(kubectl: Run, command: str) -> None:
-    answer = kubectl("tranche", command, "ghost", "-n", "default")
+    verb, *flags = command.split()
+    answer = kubectl("tranche", verb, "ghost", *flags, "-n", "default")
     assert (answer.returncode, answer.stdout) == (3, "")
     assert answer.stderr == "Error: no TrainingJob ghost in namespace default\n"
 

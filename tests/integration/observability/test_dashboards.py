@@ -13,7 +13,7 @@ from statistics import mean
 import pytest
 import yaml
 
-from dashboard_runs import Run, run
+from dashboard_runs import GPUS, Run, run
 from prometheus_servers import SCRAPE_SECONDS, Labels
 from run_expectations import BYTES, Facts, Values, averages, labels, quantile
 from state_metrics import series_of
@@ -162,6 +162,17 @@ def queueing_quantile(shown: Shown) -> None:
     shown.assert_values(expected, error=shown.scrape_error)
 
 
+def gpu_hours(shown: Shown) -> None:
+    """Statuses say it in whole seconds; the seconds of training are those that they sum up as attained."""
+    rounding = 0.5 * len(shown.facts.last)
+    expected = shown.facts.used_by_site("gpuSeconds")
+    assert set(expected) == {labels(site=site, tier="Edge") for site in GPUS}
+    for key, value in shown.values().items():
+        assert 3600 * value == pytest.approx(expected.get(key, 0.0), rel=shown.scrape_error, abs=rounding), key
+    trained = sum(shown.facts.used_by_site("trainedGpuSeconds").values())
+    assert trained == pytest.approx(shown.facts.total("attainedSeconds"), abs=2 * rounding)
+
+
 def busy_links(shown: Shown) -> None:
     """The copies were begun at once, so the link was busy for them all, and then no more."""
     course = shown.run.prometheus.over(shown.panel.queries[0].expression, shown.run.began, shown.run.ended, 1.0)
@@ -288,6 +299,11 @@ EXPECTED: dict[tuple[str, str], Check] = {
     ("sites", "GPUs planned"): lambda shown: shown.assert_course(shown.facts.planned),
     ("sites", "Copies of chunks"): lambda shown: shown.assert_counts(shown.facts.copied()),
     ("sites", "Copies in bytes"): lambda shown: shown.assert_counts(shown.facts.copied(BYTES)),
+    ("sites", "GPU-hours by site"): gpu_hours,
+    ("sites", "Bytes copied by site"): lambda shown: shown.assert_counts(shown.facts.copied_to(BYTES)),
+    ("sites", "Bytes copied in vain by site"): lambda shown: shown.assert_counts(
+        shown.facts.used_by_site("inVainBytes")
+    ),
     ("sites", "Links: time still busy"): busy_links,
     ("preemption", "Workers stopped"): stops,
     ("preemption", "Work lost"): lost_work,

@@ -75,6 +75,10 @@ def test_each_team_sees_its_own_namespace_only(whole: Whole, team: str, other: s
     mine = token(whole, team, TEAMS[team])
     status, told = ask(whole, "overview", mine)
     assert (status, told["namespaces"]) == (200, [team])
+    status, told = ask(whole, f"jobs/{team}/job-of-{team}/chunks", mine)
+    assert (status, told["total"], told["note"]) == (200, 1, "")
+    assert told["chunks"][0]["site"]
+    assert ask(whole, f"jobs/{other}/job-of-{other}/chunks", mine)[0] == 403
     for path in ("overview", "jobs", "timeline/cluster", f"jobs/{team}/job-of-{team}"):
         status, told = ask(whole, path, mine)
         assert status == 200

@@ -98,6 +98,18 @@ def test_the_table_shows_both_policies_and_what_they_depend_on(log: Path) -> Non
     assert "tranche compare" in result.stderr
 
 
+def test_the_cost_of_the_cloud_is_a_column_of_each_policy(log: Path, tmp_path: Path) -> None:
+    cluster = tmp_path / "two.yaml"
+    cluster.write_text(
+        "sites:\n- {name: edge, nodes: [{count: 1, gpus: 1}]}\n- {name: cloud, tier: Cloud, unlimited: true}\n"
+    )
+    words = (log, "--cluster", cluster, "--policies", "least-loaded,chunk-faithful", "--mode", "elastic")
+    assert "cloud GPU h" in run(*words, "--processes", 1).stdout
+    found = json.loads(run(*words, "--processes", 1, "--format", "json").stdout)
+    hours = {one["policy"]: one["cloud_gpu_seconds"] for one in found["comparisons"]}
+    assert hours["chunk-faithful"] > 0.0
+
+
 def test_csv_has_a_row_a_simulation(log: Path) -> None:
     result = run(log, "--gpus", 4, "--policies", "fifo,srsf", "--loads", "0.7,0.9", "--processes", 1, "--format", "csv")
     rows = list(csv.DictReader(result.stdout.splitlines()))

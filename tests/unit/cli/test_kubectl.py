@@ -5,7 +5,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from tranche.cli.columns import columns
+from tranche.cli.columns import columns, sites_text
 from tranche.cli.kubectl import main
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/kubectl-plugin.md").read_text()
@@ -23,6 +23,20 @@ def test_the_page_and_the_help_agree_on_exit_statuses() -> None:
 def test_columns_are_as_wide_as_their_widest_cell_and_nothing_is_cut() -> None:
     text = columns(["NAME", "WHY"], [["a-long-name", "x" * 300], ["b", ""]])
     assert text.splitlines() == ["NAME          WHY", f"a-long-name   {'x' * 300}", "b             -"]
+
+
+def test_the_use_of_sites_is_a_row_for_each() -> None:
+    used = [
+        {"site": "cloud", "gpuSeconds": 5400, "chunks": 3, "copiedBytes": 4_500_000_000, "inVainBytes": 1_500_000_000},
+        {"site": "edge-a", "gpuSeconds": 90, "chunks": 1, "copiedBytes": 0, "inVainBytes": 0},
+    ]
+    assert sites_text(used).splitlines() == [
+        "",
+        "SITE     GPU-HOURS   CHUNKS   COPIED GB   IN VAIN GB",
+        "cloud    1.50        3        4.50        1.50",
+        "edge-a   0.03        1        0.00        0.00",
+    ]
+    assert sites_text([]) == ""
 
 
 def test_a_kubeconfig_that_is_not_there_is_one_line_that_says_what_to_do() -> None:

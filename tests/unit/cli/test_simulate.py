@@ -1,9 +1,11 @@
 """``tranche simulate``: what it prints where, and how it refuses."""
 
+import csv
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +236,24 @@ def test_a_report_is_written_with_every_job(log: Path, tmp_path: Path) -> None:
     assert str(out) in result.stderr
 
 
+@pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])
+def test_a_report_has_every_window_of_every_chunk(log: Path, tmp_path: Path, policy: str) -> None:
+    words = ("--preset", "jsac", "--arrivals", log, "--jobs", 4, "--policy", policy, "--chunk-scale", 0.1)
+    result = run(*words, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    with (tmp_path / f"chunks-{policy}.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    bound = policy == "chunk-faithful"
+    assert len({(row["job"], row["chunk"]) for row in rows}) > 4
+    for row in rows:
+        assert row["state"] == "done"
+        assert float(row["start_seconds"]) < float(row["end_seconds"])
+        filled = [row[name] != "" for name in ("slots", "planned_start_seconds", "planned_end_seconds", "q_seconds")]
+        assert filled == [bound] * 4
+    assert Counter(row["outcome"] for row in rows)["Succeeded"] == len({(row["job"], row["chunk"]) for row in rows})
+    assert "chunks-….csv" in (tmp_path / "report.html").read_text()
+
+
 def test_jobs_of_the_papers_setting_are_drawn_from_the_seed(log: Path) -> None:
     log.write_text(LOG + "e,90,1,1\nf,91,1,1\n")
     words = (
@@ -252,6 +272,27 @@ def test_jobs_of_the_papers_setting_are_drawn_from_the_seed(log: Path) -> None:
     assert one == again
     assert (one["jobs"], one["mode"], one["load"], one["cluster"]) == (5, "elastic", 0.9, "jsac-edge")
     assert one["average_jct_seconds"] != other["average_jct_seconds"]
+
+
+TWO_SITES = """
+sites:
+- {name: edge, nodes: [{count: 1, gpus: 1}]}
+- {name: cloud, tier: Cloud, unlimited: true}
+"""
+
+
+def test_sites_are_in_the_table_and_in_json(log: Path, tmp_path: Path) -> None:
+    cluster = written(tmp_path, TWO_SITES, "two.yaml")
+    words = (log, "--cluster", cluster, "--policy", "chunk-faithful", "--mode", "elastic")
+    found = answered(*words)
+    assert [(one["site"], one["unlimited"]) for one in found["sites"]] == [("cloud", True), ("edge", False)]
+    held = sum(one["gpu_seconds"] for one in found["sites"])
+    assert held == pytest.approx(found["gpu_seconds"])
+    assert found["cloud_gpu_seconds"] == pytest.approx(found["sites"][0]["gpu_seconds"])
+    table = run(*words).stdout
+    assert "Use of sites" in table
+    assert "Cloud, unlimited" in table
+    assert "sites" not in run(*words, "--format", "csv").stdout.splitlines()[0].split(",")
 
 
 def test_a_clusters_history_is_recognised_by_its_content() -> None:

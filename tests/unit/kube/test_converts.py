@@ -1,6 +1,7 @@
 """API objects as the planner's values, and back."""
 
 import copy
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -15,8 +16,19 @@ from tranche.kube.converts import (
     to_job,
     to_site,
 )
+from tranche.kube.fields import MAX_SITES
 from tranche.kube.resources import Condition, Plan, Progress, SiteObject, TrainingJob
-from tranche.model import AttemptRecord, Checkpoint, JobPlan, JobProgress, PlannedServer, Tier, Window, WindowState
+from tranche.model import (
+    AttemptRecord,
+    Checkpoint,
+    JobPlan,
+    JobProgress,
+    PlannedServer,
+    SiteProgress,
+    Tier,
+    Window,
+    WindowState,
+)
 
 TEMPLATE = {
     "spec": {
@@ -88,6 +100,33 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
     written = progress_status(progress, job, 57.5, estimated=True)
     assert read_progress(Progress.model_validate(written)) == progress
     assert (written["chunks"], written["batches"], written["estimated"]) == ("2/6", 57.5, True)
+
+
+def test_the_use_of_sites_survives_in_whole_seconds_and_bytes() -> None:
+    job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
+    used = SiteProgress("cloud", 7200.4, 7000.6, 3, 3e15, 1e15, frozenset({1, 2, 5}))
+    written = progress_status(JobProgress(sites=(used,)), job, 0.0, estimated=False)
+    assert written["sites"] == [
+        {
+            "site": "cloud",
+            "gpuSeconds": 7200,
+            "trainedGpuSeconds": 7001,
+            "chunks": 3,
+            "copiedBytes": 3 * 10**15,
+            "inVainBytes": 10**15,
+            "unused": "1-2,5",
+        }
+    ]
+    (again,) = read_progress(Progress.model_validate(written)).sites
+    assert again == replace(used, gpu_seconds=7200.0, trained_gpu_seconds=7001.0)
+
+
+def test_of_more_sites_than_a_status_holds_the_most_used_are_told() -> None:
+    job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
+    used = tuple(SiteProgress(f"edge-{number:02}", float(number)) for number in range(70))
+    written = progress_status(JobProgress(sites=used), job, 0.0, estimated=False)["sites"]
+    assert [one["site"] for one in written] == [f"edge-{number:02}" for number in range(6, 70)]
+    assert len(Progress.model_validate({"sites": written}).sites) == MAX_SITES
 
 
 def test_a_checkpoint_survives_with_whole_chunks_as_a_set() -> None:

@@ -75,6 +75,29 @@ def test_batches_that_are_lost_are_counted_as_the_ledgers_rise() -> None:
     assert value(controller.metrics, "tranche_lost_batches_total") == 9
 
 
+SITES = (
+    SiteObject.model_validate({"metadata": {"name": "edge"}, "spec": {"nodeSelector": {"zone": "good"}}}),
+    SiteObject.model_validate(
+        {"metadata": {"name": "cloud"}, "spec": {"nodeSelector": {"zone": "far"}, "tier": "Cloud"}}
+    ),
+)
+
+
+def test_gpu_time_is_counted_by_site_when_a_worker_has_ended() -> None:
+    before = {"sites": [{"site": "edge", "gpuSeconds": 5000, "copiedBytes": 70}]}  # of an earlier leader
+    controller = asyncio.run(taken_over(resource("cats", progress=before), sites=SITES))
+    metrics, name = controller.metrics, "tranche_site_gpu_seconds_total"
+    assert value(metrics, name, site="edge", tier="Edge") == 0
+    assert value(metrics, name, site="cloud", tier="Cloud") == 0
+    attempt = min(controller.planner.cluster.jobs["default/cats"].runs)
+    controller._tell(WorkerStarted("default/cats", attempt, NOW + 10))
+    controller._tell(WorkerEnded("default/cats", attempt, "Succeeded", NOW + 100))
+    assert value(metrics, name, site="edge", tier="Edge") == 100
+    assert value(metrics, "tranche_site_copied_bytes_total", site="edge", tier="Edge") == 0
+    progress = written(controller, "cats")["progress"]
+    assert [(one["site"], one["gpuSeconds"], one["copiedBytes"]) for one in progress["sites"]] == [("edge", 5100, 70)]
+
+
 def test_a_ledger_that_was_there_before_us_is_not_counted_again() -> None:
     job = resource("cats", progress={"lostBatches": 7.5})
     controller = asyncio.run(taken_over(job))

@@ -95,6 +95,10 @@ def test_the_keys_of_the_interface_stay() -> None:
         "fairness_index",
         "jobs",
         "unfinished",
+        "gpu_seconds",
+        "cloud_gpu_seconds",
+        "copied_bytes",
+        "in_vain_bytes",
     ]
 
 

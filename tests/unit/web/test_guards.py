@@ -10,7 +10,10 @@ from page_visitors import PEOPLE, Visited
 from tranche.web.apps import Planning
 from tranche.web.users import AUDIENCE
 
-DATA = ["overview", "timeline/edge-a", "jobs", "sites", "jobs/ns/cats", "jobs/ns/cats/events", "openapi.json"]
+DATA = [
+    "overview", "timeline/edge-a", "jobs", "sites", "jobs/ns/cats", "jobs/ns/cats/events", "jobs/ns/cats/chunks",
+    "openapi.json",
+]  # fmt: skip
 
 
 @pytest.fixture

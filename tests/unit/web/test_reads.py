@@ -8,6 +8,7 @@ import pytest
 from extender_objects import stranger, window, worker
 from page_visitors import Visited
 from tranche.extender.turns import PORTION
+from tranche.kube.resources import Progress
 from tranche.web.apps import Planning
 from tranche.web.boards import MOST_ROWS, Board
 from tranche.web.timelines import Timelines
@@ -50,6 +51,16 @@ def test_one_job_is_told_with_its_plan() -> None:
             "state": "Open",
         }
     ]
+
+
+def test_one_job_is_told_with_its_use_of_sites() -> None:
+    app = Visited()
+    known = app.stores.add_job("cats", phase="Running")
+    progress = Progress.model_validate({"sites": [{"site": "cloud", "gpuSeconds": 90, "chunks": 1}]})
+    status = known.status.model_copy(update={"progress": progress})
+    app.stores.jobs.put(known.key, known.model_copy(update={"status": status}))
+    (used,) = app.told("jobs/ns/cats")["sites"]
+    assert (used["site"], used["gpuSeconds"], used["chunks"], used["copiedBytes"]) == ("cloud", 90, 1, 0)
 
 
 def test_a_job_that_has_not_been_planned_is_told_too() -> None:

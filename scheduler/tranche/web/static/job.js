@@ -13,6 +13,17 @@ const windows = [
   { name: "From", style: "time", cell: (w) => moment(w.start) },
   { name: "To", style: "time", cell: (w) => moment(w.end) },
 ];
+const chunkWindows = [
+  { name: "Chunk", cell: (c) => String(c.chunk) },
+  { name: "State", cell: (c) => c.state.toLowerCase() },
+  { name: "Site", cell: (c) => c.site || "–" },
+  { name: "Node", cell: (c) => c.node || "–" },
+  { name: "Slot", cell: (c) => c.slots.join(", ") || "–" },
+  { name: "From", style: "time", cell: (c) => moment(c.start) },
+  { name: "To", style: "time", cell: (c) => moment(c.end) },
+  { name: "Q at dispatch", cell: (c) => (c.q === null ? "–" : `${Number(c.q.toPrecision(6))} s`) },
+];
+const SHOWN_CHUNKS = 200;
 const servers = [
   { name: "Role", cell: (s) => s.role },
   { name: "Attempt", cell: (s) => String(s.attempt) },
@@ -26,6 +37,13 @@ const attempts = [
   { name: "Node", cell: (a) => a.node },
   { name: "How it ended", cell: (a) => a.reason },
   { name: "Exit code", cell: (a) => (a.exitCode === undefined ? "–" : String(a.exitCode)) },
+];
+const sites = [
+  { name: "Site", cell: (s) => s.site || "all nodes" },
+  { name: "GPU-hours", cell: (s) => round((s.gpuSeconds ?? 0) / 3600) },
+  { name: "Chunks completed", cell: (s) => String(s.chunks ?? 0) },
+  { name: "Copied, GB", cell: (s) => round((s.copiedBytes ?? 0) / 1e9) },
+  { name: "Copied in vain, GB", cell: (s) => round((s.inVainBytes ?? 0) / 1e9) },
 ];
 const conditions = [
   { name: "Condition", cell: (c) => c.type },
@@ -53,7 +71,7 @@ export class Job {
     this.cells = el("ol", { class: "cells", "aria-hidden": "true" });
     this.cellsText = el("p", { class: "quiet" });
     this.chunks = section("Chunks", this.cells, this.cellsText);
-    this.parts = Object.entries({ Windows: windows, "Servers and chief": servers, "Ended pods": attempts, Conditions: conditions, Events: events })
+    this.parts = Object.entries({ Windows: windows, "Plan of each chunk": chunkWindows, "Servers and chief": servers, "Ended pods": attempts, "Use of sites": sites, Conditions: conditions, Events: events })
       .map(([name_, columns]) => new Part(name_, columns));
     this.body = el("div", {}, this.why, el("p", { class: "progress" }, this.bar, this.trained), this.facts, this.chunks, this.parts.map((part) => part.element));
     this.element = el("article", { class: "job" },
@@ -65,6 +83,7 @@ export class Job {
     this.told = await ask(this.path);
     const noted = await ask(`${this.path}/events`);
     this.events = noted.events;
+    this.plan = await ask(`${this.path}/chunks?limit=${SHOWN_CHUNKS}`);
     this.refused = noted.refused;
     this.ready = true;
   }
@@ -81,10 +100,13 @@ export class Job {
     this.drawChunks(job);
     const helpers = job.parameterServers.map((server) => ({ ...server, role: `parameter server ${server.index}` }))
       .concat(job.chief ? [{ ...job.chief, role: "chief" }] : []);
-    const [open, support, ended, states, noted] = this.parts;
+    const [open, planned, support, ended, used, states, noted] = this.parts;
     open.draw(job.windows, (w) => `${w.index}/${w.attempt}`, "none now");
+    const over = job.phase === "Succeeded" || job.phase === "Failed";
+    planned.draw(over ? [] : this.plan.chunks, (c) => String(c.chunk), over ? "" : this.plan.note, this.plan.total);
     support.draw(helpers, (s) => `${s.role}/${s.attempt}`);
     ended.draw([...job.attempts].reverse(), (a) => `${a.index}/${a.attempt}`, "none yet");
+    used.draw(job.sites ?? [], (s) => s.site);
     states.draw(job.conditions, (c) => c.type);
     noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none lately");
   }
@@ -154,12 +176,14 @@ class Part {
     this.element = section([`${name} `, this.count], this.list.whole, this.none);
   }
 
-  draw(items, keyOf, none = "") {
+  // `total` is how many there are if not all of them are shown.
+  draw(items, keyOf, none = "", total = items.length) {
+    const more = items.length ? total - items.length : 0;
     this.element.hidden = !items.length && !none;
     this.list.whole.hidden = !items.length;
-    this.none.hidden = items.length > 0;
-    set(this.none, { text: none });
-    set(this.count, { text: String(items.length) });
+    this.none.hidden = items.length > 0 && !more;
+    set(this.none, { text: more ? `and ${more} more` : none });
+    set(this.count, { text: String(items.length + more) });
     this.list.show(items, keyOf);
   }
 }

@@ -1,0 +1,339 @@
+"""The place and the time window of each chunk of a job, as the present plan has them.
+
+Under a policy that binds, the queues of the slots are played forward as the planner serves them: on each slot the first
+chunk in the policy's order whose data have arrived runs, and it is preempted when one that comes before it becomes
+ready (JSAC'22, Alg. 4 [P], for the whole queue instead of one insertion [I]). This is exact as long as no quota, CPU
+shortage or lack of a parameter server's host keeps a chunk from its slot; the worker limit of another job counts as far
+as its chunks are on the same nodes. Under a policy with one queue, windows that are open are known, and those to come
+are of the last forecast (`tranche.planner.rehearsals`).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+from tranche.model import ChunkState, ChunkWindow
+from tranche.planner.estimates import Estimate
+from tranche.planner.pieces import Pieces, at_once
+from tranche.planner.queues import preemptible
+from tranche.policies import Entry, JobState, Policy, Run
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+
+STEPS = 20_000
+"""Starts and ends that are played at most; what comes later is lined up without preemption."""
+PIECE = 100
+"""Of them in one piece."""
+
+
+def chunk_windows(planner: Planner, key: str, now: float) -> tuple[ChunkWindow, ...]:
+    """One row a chunk, or a member of a gang, in their order; none if the planner does not know the job.
+
+    Args:
+        planner: Whose plan it is; it is left as it is.
+        key: Of the job.
+        now: Clock, in seconds.
+    """
+    return at_once(listing(planner, key, now))
+
+
+def listing(planner: Planner, key: str, now: float) -> Pieces[tuple[ChunkWindow, ...]]:
+    """The same in pieces; what happens between them may count or not."""
+    state = planner.cluster.jobs.get(key)
+    if state is None:
+        return ()
+    rows = {chunk: ChunkWindow(chunk, ChunkState.DONE) for chunk in state.done}
+    for run in state.runs.values():
+        if not run.closing:
+            rows |= {row.chunk: row for row in _of_run(state, run, now) if row.chunk not in rows}
+    if planner.queue is None:
+        entries = dict(state.entries)
+        paper = Paper(now)
+        if state.active and entries:
+            yield from paper.copy(planner, state)
+            yield from paper.play()
+        for chunk, entry in entries.items():
+            if chunk not in state.done:
+                rows[chunk] = _of_entry(entry, rows.get(chunk), paper.own.get(chunk))
+    else:
+        rows = _with_forecast(state, rows, planner.estimates.get(key)) if state.active else rows
+    return tuple(rows.get(chunk, ChunkWindow(chunk, ChunkState.WAITING)) for chunk in range(state.job.chunks))
+
+
+def times_in_window(state: JobState, run: Run, now: float) -> Iterator[tuple[int, float, float]]:
+    """Chunks of an open window, each with its start and its expected end; they train one after the other."""
+    pace = max(one.batch_seconds for one in state.runs.values()) if state.job.rigid else run.batch_seconds
+    begin, end = run.window.start, run.since
+    if end is None:
+        end = max(now, run.opened + state.job.restart_seconds)
+    for chunk in run.window.chunks:
+        end += state.remaining_batches(chunk) * pace
+        yield chunk, begin, end
+        begin = end
+
+
+def _of_run(state: JobState, run: Run, now: float) -> Iterator[ChunkWindow]:
+    told = ChunkState.RUNNING if run.started is not None and run.started <= now else ChunkState.PLANNED
+    for chunk, start, end in times_in_window(state, run, now):
+        yield ChunkWindow(chunk, told, run.home.site, run.home.node, run.home.slots, start, end)
+
+
+def _with_forecast(
+    state: JobState, rows: Mapping[int, ChunkWindow], estimate: Estimate | None
+) -> dict[int, ChunkWindow]:
+    """Chunks that come into a window later, too, and the ends of those that are stopped and start again."""
+    found = dict(rows)
+    for chunk, one in (estimate.chunks if estimate is not None else {}).items():
+        row, run = rows.get(chunk), state.chunk_runs.get(chunk)
+        if row is None:
+            found[chunk] = ChunkWindow(chunk, ChunkState.PLANNED, one.site, one.node or None, (), one.start, one.end)
+        elif run is not None and run.window.attempt == one.attempt:
+            found[chunk] = replace(row, end=one.end)
+    return found
+
+
+def _of_entry(entry: Entry, row: ChunkWindow | None, item: Item | None) -> ChunkWindow:
+    """What the queue says of a chunk: its place, the present plan, and the plan at dispatch."""
+    start = item.start if item is not None else None
+    told = ChunkState.WAITING if start is None else ChunkState.PLANNED
+    if row is not None:
+        told, start = row.state, row.start
+    return ChunkWindow(
+        entry.chunk,
+        told,
+        entry.home.site,
+        entry.home.node,
+        entry.home.slots,
+        start,
+        item.end if item is not None else None,
+        entry.cost,
+        entry.planned_start,
+        entry.planned_end,
+    )
+
+
+# ---- the queues of slots, played forward
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """A bound chunk on paper."""
+
+    entry: Entry
+    place: Place
+    order: tuple[float, float, str, bool, int]
+    rest: float
+    """Seconds that it has to train."""
+    setup: float
+    """Seconds from its next start until it trains."""
+    ready: float
+    fixed: bool
+    """It is not stopped once it runs."""
+    since: float | None = None
+    """When it started, if it runs."""
+    start: float | None = None
+    end: float | None = None
+    ticket: int = 0
+    """Of the end that is expected."""
+
+    def rank(self, *, runs: bool) -> None:
+        """Take its place in the order: a running chunk is not displaced by a waiting one of its own job."""
+        value, arrival, job, waits, chunk = self.order
+        if waits == runs:
+            self.place.items.remove(self)
+            self.order = (value, arrival, job, not runs, chunk)
+            insort(self.place.items, self, key=lambda item: item.order)
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A node, or all unlimited sites."""
+
+    slots: float
+    items: list[Item] = field(default_factory=list)
+    """Unfinished, in order."""
+    running: dict[int, Item] = field(default_factory=dict)
+    """By identity."""
+
+
+class Paper:
+    """The nodes where a job has chunks, with all that may keep these from running."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.own: dict[int, Item] = {}
+        self._places: list[Place] = []
+        self._ends: list[tuple[float, int, Item]] = []
+        self._wakes: list[tuple[float, int, Place]] = []
+        self._count = 0
+        self._workers: Counter[str] = Counter()
+        """Windows by job."""
+        self._blocked: dict[str, dict[int, Place]] = {}
+        """Places where a job could not start a chunk since it has its most workers."""
+
+    def copy(self, planner: Planner, state: JobState) -> Iterator[None]:
+        """Take the queues of these nodes over, a node at a time."""
+        last = max(entry.key for entry in state.entries.values())
+        names = dict.fromkeys(entry.home.node for entry in state.entries.values())
+        for name in names:
+            node = planner.cluster.nodes.get(name or "")
+            if name is None:
+                entries = [entry for entry in state.entries.values() if entry.home.node is None]
+                self._add(Place(inf), entries, planner.policy)
+            elif node is not None:
+                others = (e for e in node.entries() if e.key <= last or not preemptible(e.state, planner.policy))
+                self._add(Place(len(node.queues)), others, planner.policy)
+            yield
+        self.own = {
+            item.entry.chunk: item for place in self._places for item in place.items if item.entry.state is state
+        }
+        jobs = {item.entry.state.job.key: item.entry.state for place in self._places for item in place.items}
+        copied = {id(item.entry) for place in self._places for item in place.items}
+        for key, one in jobs.items():
+            self._workers[key] += sum(
+                not run.closing and not any(id(one.entries.get(chunk)) in copied for chunk in run.window.chunks)
+                for run in one.runs.values()
+            )
+
+    def _add(self, place: Place, entries: Iterable[Entry], policy: Policy) -> None:
+        self._places.append(place)
+        for entry in entries:
+            if not entry.state.active:
+                continue
+            run = entry.state.chunk_runs.get(entry.chunk)
+            is_open = run is not None and not run.closing
+            setup = restart = entry.state.job.restart_seconds
+            if run is not None and is_open:
+                setup = 0.0 if run.started is not None else max(0.0, run.opened + restart - self.now)
+            value, arrival, job, chunk = entry.key
+            item = Item(
+                entry,
+                place,
+                (value, arrival, job, not is_open, chunk),
+                entry.remaining_seconds(self.now),
+                setup,
+                max(self.now, entry.ready_at, entry.state.held_until),
+                fixed=not preemptible(entry.state, policy),
+            )
+            place.items.append(item)
+            if is_open:
+                self._workers[job] += 1
+                self._begin(item)
+            if item.ready > self.now:
+                self._count += 1
+                heappush(self._wakes, (item.ready, self._count, place))
+        place.items.sort(key=lambda item: item.order)
+
+    def play(self) -> Iterator[None]:
+        """Until all chunks of the job are done, or so much has happened that the rest is lined up."""
+        left = len(self.own)
+        dirty = {id(place): place for place in self._places}
+        steps, pause = 0, PIECE
+        while left:
+            while dirty:
+                self._choose(dirty.pop(next(iter(dirty))), dirty)
+            times = [heap[0][0] for heap in (self._ends, self._wakes) if heap]
+            if not times or steps >= STEPS:
+                break
+            self.now = max(self.now, min(times))
+            while self._ends and self._ends[0][0] <= self.now:
+                _, ticket, item = heappop(self._ends)
+                if item.ticket == ticket:
+                    self._finish(item, dirty)
+                    left -= item.entry.chunk in self.own and self.own[item.entry.chunk] is item
+                    steps += 1
+            while self._wakes and self._wakes[0][0] <= self.now:
+                place = heappop(self._wakes)[2]
+                dirty[id(place)] = place
+                steps += 1
+            if steps >= pause:
+                pause = steps + PIECE
+                yield
+        if left:
+            self._line_up()
+
+    def _begin(self, item: Item) -> None:
+        self._count += 1
+        item.since, item.ticket = self.now, self._count
+        item.place.running[id(item)] = item
+        item.rank(runs=True)
+        if item.start is None:
+            item.start = self.now
+        heappush(self._ends, (self.now + item.setup + item.rest, item.ticket, item))
+
+    def _stop(self, item: Item) -> None:
+        """It makes way and keeps what it has trained."""
+        assert item.since is not None
+        item.rest -= max(0.0, self.now - item.since - item.setup)
+        item.setup, item.since, item.ticket = item.entry.state.job.restart_seconds, None, 0
+        del item.place.running[id(item)]
+        item.rank(runs=False)
+
+    def _finish(self, item: Item, dirty: dict[int, Place]) -> None:
+        item.end, item.ticket, item.since = self.now, 0, None
+        item.place.items.remove(item)
+        del item.place.running[id(item)]
+        dirty[id(item.place)] = item.place
+        self._release(item.entry.state.job.key, dirty)
+
+    def _release(self, job: str, dirty: dict[int, Place]) -> None:
+        self._workers[job] -= 1
+        dirty.update(self._blocked.pop(job, {}))
+
+    def _choose(self, place: Place, dirty: dict[int, Place]) -> None:
+        """Let those run that come first, as `tranche.planner.selections` does."""
+        taken: set[int] = set()
+        chosen: list[Item] = []
+        before = list(place.running.values())
+        for item in before:
+            if item.fixed:
+                taken.update(item.entry.home.slots)
+                chosen.append(item)
+        starting = Counter[str]()
+        for item in place.items:
+            if len(taken) >= place.slots:
+                break
+            if item in chosen or taken.intersection(item.entry.home.slots):
+                continue
+            if item.since is None and not self._may_start(item, starting):
+                continue
+            taken.update(item.entry.home.slots)
+            chosen.append(item)
+            if item.since is None:
+                starting[item.entry.state.job.key] += 1
+        for item in before:
+            if item not in chosen:
+                self._stop(item)
+                self._release(item.entry.state.job.key, dirty)
+        for item in chosen:
+            if item.since is None:
+                self._workers[item.entry.state.job.key] += 1
+                self._begin(item)
+
+    def _may_start(self, item: Item, starting: Counter[str]) -> bool:
+        job = item.entry.state.job
+        if item.ready > self.now:
+            return False
+        if self._workers[job.key] + starting[job.key] < job.max_workers:
+            return True
+        self._blocked.setdefault(job.key, {})[id(item.place)] = item.place
+        return False
+
+    def _line_up(self) -> None:
+        """One after the other on each slot, in order: what would be too much to play."""
+        for place in self._places:
+            free: dict[int, float] = {}
+            for item in place.items:
+                slots = item.entry.home.slots
+                begin = max([self.now, item.ready, *(free.get(slot, self.now) for slot in slots)])
+                trained = max(0.0, self.now - item.since - item.setup) if item.since is not None else 0.0
+                item.end = begin + (item.setup if item.since is None else 0.0) + item.rest - trained
+                item.start = begin if item.start is None else item.start
+                free.update(dict.fromkeys(slots, item.end))

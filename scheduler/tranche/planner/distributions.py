@@ -1,0 +1,42 @@
+"""Policies that distribute all workers at once: who may have how many, and whose workers stop for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tranche.policies.drafts import competitors, most_units
+
+if TYPE_CHECKING:
+    from tranche.planner.machines import Planner
+    from tranche.planner.queues import JobQueue
+    from tranche.policies import JobState
+
+
+def distribute(planner: Planner, queue: JobQueue, now: float) -> None:
+    """Have the policy distribute the workers on nodes anew if jobs, their rest, or nodes have changed.
+
+    Before the turns of a decision: these give each job at most what it was granted.
+    """
+    if not queue.policy.distributes:
+        return
+    cluster = planner.cluster
+    sharing = tuple(_claim(state, now) for state in competitors(cluster, now))
+    if queue.distributed == (cluster.epoch, sharing):
+        return
+    queue.distributed = (cluster.epoch, sharing)
+    draft = queue.policy.distribute(cluster, now)
+    for state in cluster.jobs.values():
+        state.granted, state.place = 0, len(draft.jobs)
+    for place, state in enumerate(draft.jobs):
+        state.granted, state.place = draft.workers(state), place
+    for state, run in list(draft.stopped()):
+        if not run.closing:
+            planner.close(state, run)
+    queue.stale.update(dict.fromkeys(cluster.jobs))
+    queue.grown.add("")
+
+
+def _claim(state: JobState, now: float) -> tuple[str, int, int, int]:
+    """What a distribution depends on: the job and its version, workers that it can use, sites with its data."""
+    sites = 0 if state.uploaded_at is None else sum(state.can_start_at(site, now) for site in state.copies)
+    return (state.job.key, state.job.generation, most_units(state), sites)

@@ -1,0 +1,132 @@
+"""Counting what jobs use at each site: GPU time, completed chunks, and copies of data; the same live and simulated.
+
+Source: ours [I]. What is counted:
+
+* GPU-seconds that workers hold, from the opening of a window to the end of its pod, times the GPUs of a worker; of
+  these, the GPU-seconds that they train.
+* Chunks, where they were completed first. A chunk that has to train again, because a parameter server lost what it had
+  not saved, does not count twice.
+* Bytes of uploads that were begun: one `chunk_bytes` for each chunk and upload, none to the site of the data itself. A
+  copy is in vain if no worker trains from it: the chunk is completed at another site, another upload of the chunk to
+  the same site begins before the first one was of use, or the job is deleted. A copy that may still be of use is not
+  in vain.
+"""
+
+from collections.abc import Iterable
+
+from tranche.model import SiteProgress, Tier
+from tranche.policies import ClusterState, JobState, JobUse, Run, SiteUsage
+
+
+def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
+    """Uploads of chunks to the site begin."""
+    job = state.job
+    if job.data_site is None or job.data_site == site or not job.chunk_bytes:
+        return
+    unused, number, repeated = state.use.unused.setdefault(site, set()), 0, 0
+    for chunk in chunks:
+        number += 1
+        repeated += chunk in unused
+        unused.add(chunk)
+    for usage in _both(cluster, state, site) if number else ():
+        usage.add(copied_bytes=number * job.chunk_bytes, in_vain_bytes=repeated * job.chunk_bytes)
+
+
+def brought(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
+    """A window that opens brings the data of its chunks to its site, if no earlier one has done so."""
+    there = state.use.there.get(site, ())
+    copied(cluster, state, [chunk for chunk in chunks if chunk not in there], site)
+
+
+def ended(cluster: ClusterState, state: JobState, run: Run, at: float) -> None:
+    """A window has ended, and its batches are in the ledger.
+
+    Args:
+        cluster: Has the totals.
+        state: Of the window's job.
+        run: The window, as it was.
+        at: When its pod ended or, if the pod goes on with other chunks, when it began these, in seconds.
+    """
+    use, site, gpus = state.use, run.window.site, max(1, state.job.gpus)
+    trained = max(0.0, at - run.started) if run.started is not None else 0.0
+    held = max(trained, at - _held_since(run))
+    for usage in _both(cluster, state, site):
+        usage.add(gpu_seconds=held * gpus, trained_gpu_seconds=trained * gpus)
+    if run.started is not None:
+        use.there.setdefault(site, set()).update(run.window.chunks)
+    for chunk in run.window.chunks if run.started is not None else ():
+        use.unused.get(site, set()).discard(chunk)
+        if chunk not in use.counted:
+            use.trained_at[chunk] = site
+        if chunk not in state.done:
+            break  # chunks of a window train in their order
+    completed(cluster, state, run.window.chunks)
+
+
+def completed(cluster: ClusterState, state: JobState, chunks: Iterable[int]) -> None:
+    """Count those of the chunks that are done and were not counted before."""
+    use = state.use
+    for chunk in chunks:
+        if chunk not in state.done or chunk in use.counted:
+            continue
+        use.counted.add(chunk)
+        site = use.trained_at.pop(chunk, None)
+        for usage in _both(cluster, state, site) if site is not None else ():
+            usage.add(chunks=1)
+        for other, unused in use.unused.items():
+            if chunk in unused:
+                unused.discard(chunk)
+                for usage in _both(cluster, state, other):
+                    usage.add(in_vain_bytes=state.job.chunk_bytes)
+
+
+def removed(cluster: ClusterState, state: JobState, now: float) -> None:
+    """The job is deleted: its windows hold nothing any more, and nothing trains from its copies."""
+    for run in state.runs.values():
+        ended(cluster, state, run, now)
+    for site, unused in state.use.unused.items():
+        for usage in _both(cluster, state, site):
+            usage.add(in_vain_bytes=len(unused) * state.job.chunk_bytes)
+        unused.clear()
+
+
+def progress_of(state: JobState) -> tuple[SiteProgress, ...]:
+    """The amounts as a value, by site."""
+    use = state.use
+    return tuple(
+        SiteProgress(
+            site,
+            usage.gpu_seconds,
+            usage.trained_gpu_seconds,
+            usage.chunks,
+            usage.copied_bytes,
+            usage.in_vain_bytes,
+            frozenset(use.unused.get(site, ())),
+        )
+        for site, usage in sorted(use.sites.items())
+    )
+
+
+def restore(state: JobState, sites: Iterable[SiteProgress]) -> None:
+    """Set the job's amounts to what an earlier planner wrote; the totals begin with this planner."""
+    state.use = JobUse(counted=set(state.done))
+    for one in sites:
+        state.use.sites[one.site] = SiteUsage(
+            one.gpu_seconds, one.trained_gpu_seconds, one.chunks, one.copied_bytes, one.in_vain_bytes
+        )
+        if unused := {chunk for chunk in one.unused if chunk < state.job.chunks} - state.done:
+            state.use.unused[one.site] = unused
+
+
+def _both(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsage, SiteUsage]:
+    """The amounts of the job and of all jobs together."""
+    known = cluster.sites.get(site)
+    place = (site, known.tier if known is not None else Tier.EDGE)
+    return state.use.at(site), cluster.site_uses.setdefault(place, SiteUsage())
+
+
+def _held_since(run: Run) -> float:
+    """When the window opened; of one that an earlier planner opened, what its plan says of that."""
+    if run.window.renewed:
+        return run.window.start
+    return run.held_from if run.adopted and 0 < run.held_from < run.opened else run.opened

@@ -1,0 +1,168 @@
+"""Dorm-like: the cluster as full as possible, shares near those of DRF, few running jobs changed at a time.
+
+Source: named after Dorm (Sun, Wen, Duong, Yan, 2017), which was not read; OASiS (INFOCOM 2018, arXiv 1801.00936)
+describes it in one sentence as a comparator [P]: utilisation is maximised under constraints of fairness and of
+adjustment cost. The programme is ours [I]: on arrival and completion, maximise ``Σ_j Σ_r d_jr n_j / C_r`` subject to
+the capacities, 1 ≤ n_j ≤ most, ``Σ_j |share_j − DRF share_j| ≤ slack · jobs · mean DRF share``, and at most
+``⌈changes · running⌉`` running jobs with another n_j. It is solved greedily by gain, since no solver is installed with
+the product: every waiting job gets one worker, then workers move from the job furthest above its DRF share to the one
+furthest below, until the second limit holds; what is free then goes to the greatest gain that keeps it. If no such
+distribution is found, the limit of changes is given up first, then that of shares.
+"""
+
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import ClassVar
+
+from tranche.policies.distributing import DistributingPolicy
+from tranche.policies.drafts import Draft, node_runs
+from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.jobs import JobState
+from tranche.policies.states import ClusterState
+
+NEARLY = 1e-9
+"""Of a share, by which rounding may exceed a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dorm(DistributingPolicy):
+    """Greatest utilisation within limits of unfairness and of changes to running jobs."""
+
+    name: ClassVar[str] = "dorm"
+    source: ClassVar[str] = (
+        "Dorm-like [I]: utilisation within limits of fairness and change, after one sentence of OASiS [P], greedy"
+    )
+    behind: ClassVar[str] = "whose share is further below its fair one, or which came earlier"
+
+    slack: float = 0.2
+    """How far shares may be from those of DRF, summed over jobs, in mean DRF shares a job."""
+    changes: float = 0.2
+    """Part of the running jobs whose number of workers may change at a time."""
+
+    def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
+        if not (self.slack >= 0 and self.changes >= 0):
+            raise ValueError("dorm needs slack ≥ 0 and changes ≥ 0")
+
+    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+        """Within both limits; else within that of shares; else as near to it as could be."""
+        fair = fair_units(Draft(cluster, now))
+        first = self._attempt(Draft(cluster, now), fair, limited=True)
+        if first.unfairness() <= first.most_unfair + NEARLY:
+            return first.draft
+        second = self._attempt(Draft(cluster, now), fair, limited=False)
+        return second.draft if second.unfairness() < first.unfairness() - NEARLY else first.draft
+
+    def _attempt(self, draft: Draft, fair: dict[str, int], *, limited: bool) -> "Attempt":
+        running = {state.job.key: len(node_runs(state)) for state in draft.jobs if node_runs(state)}
+        budget = ceil(self.changes * len(running) - NEARLY) if limited else inf
+        attempt = Attempt(draft, fair, running, budget)
+        attempt.most_unfair = self.slack * sum(fair[s.job.key] * draft.dominant(s) for s in draft.jobs)
+        attempt.keep()
+        attempt.begin()
+        attempt.even_out()
+        attempt.fill()
+        return attempt
+
+
+def fair_units(draft: Draft) -> dict[str, int]:
+    """Units of each job under DRF between jobs: the next one goes to the least dominant share over weight [I]."""
+    growing = list(draft.jobs)
+    while growing:
+        least = min(growing, key=lambda s: (draft.units(s) * draft.dominant(s) / s.job.weight, s.arrival))
+        if not draft.add(least):
+            growing.remove(least)
+    return {state.job.key: draft.units(state) for state in draft.jobs}
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One greedy search for a distribution."""
+
+    draft: Draft
+    fair: dict[str, int]
+    running: dict[str, int]
+    """Open windows by job."""
+    budget: float
+    """So many of these jobs may change."""
+    most_unfair: float = 0.0
+    before: dict[str, int] = field(default_factory=dict)
+    """Units of running jobs at first."""
+
+    def keep(self) -> None:
+        """All that runs goes on."""
+        for state in self.draft.jobs:
+            while self.draft.workers(state) < self.running.get(state.job.key, 0) and self.draft.add(state):
+                pass
+            if state.job.key in self.running:
+                self.before[state.job.key] = self.draft.units(state)
+
+    def begin(self) -> None:
+        """One unit for every job that waits, in order of arrival; who has most above its fair share makes room."""
+        for state in self.draft.jobs:
+            if state.job.key in self.running or self.draft.units(state):
+                continue
+            taken: list[JobState] = []
+            while not self.draft.add(state):
+                richest = self._richest()
+                if richest is None or not self.draft.remove(richest):
+                    for one in reversed(taken):
+                        self.draft.add(one)
+                    break
+                taken.append(richest)
+
+    def even_out(self) -> None:
+        """Workers move from who has most above its fair share to who is furthest below, until the limit holds."""
+        while (before := self.unfairness()) > self.most_unfair + NEARLY:
+            richest = self._richest()
+            if richest is None or not self.draft.remove(richest):
+                return
+            able = (s for s in self._changeable() if s is not richest and self._excess(s) < 0)
+            below = sorted(able, key=lambda s: (self._excess(s), s.arrival))
+            grown = next((state for state in below if self.draft.add(state)), None)
+            if self.unfairness() >= before - NEARLY:
+                if grown is not None:
+                    self.draft.remove(grown)
+                self.draft.add(richest)
+                return
+
+    def fill(self) -> None:
+        """What is free goes to the greatest gain in use, as long as the limit of shares holds or gets no worse."""
+        growing = list(self.draft.jobs)
+        while growing:
+            state = min(growing, key=lambda s: (-self.draft.part(s), self._excess(s), s.arrival))
+            before = self.unfairness()
+            able = self.draft.units(state) > 0 and self._may_change(state)
+            grown = able and self.draft.add(state)
+            if grown and self.unfairness() > max(before, self.most_unfair) + NEARLY:
+                self.draft.remove(state)
+                grown = False
+            if not grown:
+                growing.remove(state)
+
+    def unfairness(self) -> float:
+        """Σ |share − DRF share|."""
+        return sum(abs(self._excess(state)) for state in self.draft.jobs)
+
+    def changed(self) -> set[str]:
+        """Running jobs with another number of workers."""
+        units = {state.job.key: self.draft.units(state) for state in self.draft.jobs}
+        return {key for key, count in self.before.items() if units[key] != count}
+
+    def _excess(self, state: JobState) -> float:
+        return (self.draft.units(state) - self.fair[state.job.key]) * self.draft.dominant(state)
+
+    def _may_change(self, state: JobState) -> bool:
+        changed = self.changed() if state.job.key in self.before and self.budget < inf else set()
+        return state.job.key not in self.before or state.job.key in changed or len(changed) < self.budget
+
+    def _changeable(self) -> list[JobState]:
+        changed = self.changed()
+        free = len(changed) < self.budget
+        return [s for s in self.draft.jobs if free or s.job.key not in self.before or s.job.key in changed]
+
+    def _richest(self) -> JobState | None:
+        """Who is furthest above its fair share, of those that may lose a worker and keep one."""
+        able = [s for s in self._changeable() if self.draft.units(s) > max(1, self.draft.least[s.job.key])]
+        able = [state for state in able if self._excess(state) > 0]
+        return max(able, key=lambda s: (self._excess(s), s.arrival), default=None)

@@ -1,0 +1,93 @@
+"""Themis-like: whoever is treated worst, by its completion time over the one that it would have alone, comes first.
+
+Source: reconstructed [R] after Mahajan et al., Themis, NSDI 2020, recalled and not read: finish-time fairness
+``ρ = (elapsed + remaining at the present share) / duration alone``; what is free goes to the greatest ρ, and workers
+hold a GPU for a lease. [I] the lease, 20 minutes from the start of a worker's window, after which it may be stopped for
+a job with a greater ρ; a job without workers is taken to have one, or all of its gang; alone, it would have its most
+workers; ρ counts in steps of 10 %, so that a waiting job is ranked anew a number of times that grows with the logarithm
+of its wait, and in a step by arrival. Themis' auctions, in which jobs may hide what they know, are not here.
+"""
+
+from dataclasses import dataclass
+from math import floor, inf, isfinite, log
+from typing import ClassVar
+
+from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.jobs import JobState
+from tranche.policies.runs import Run
+from tranche.policies.states import ClusterState
+
+STEP = 1.1
+"""Ranks count ρ in powers of this."""
+NEARLY = 1e-6
+"""Of a step, or of a second: a timer may fire this much too early by rounding."""
+SHORTEST_STEP_SECONDS = 1.0
+"""Between two looks at a waiting job at least."""
+MOST = 100
+"""Steps at most: a factor of 13,780."""
+
+
+@dataclass(frozen=True, slots=True)
+class Themis(PooledPolicy):
+    """Greatest ratio of completion time to that alone first; running workers are safe for a lease."""
+
+    name: ClassVar[str] = "themis"
+    source: ClassVar[str] = (
+        "Themis-like [R]: finish-time fairness with leases, reconstructed, recalled and not read (Mahajan et al., 2020)"
+    )
+    preemptive: ClassVar[bool] = True
+    behind: ClassVar[str] = "which is further behind the completion time that it would have alone"
+
+    lease: float = 1200.0
+    """Seconds for which a worker is not stopped for another job."""
+
+    def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
+        if not (self.lease >= 0 and isfinite(self.lease)):
+            raise ValueError("themis needs lease ≥ 0")
+
+    def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
+        """The greatest ρ first, in steps."""
+        return (-float(_steps(fairness_of(state, now))), 0.0)
+
+    def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
+        """Rises when the lease of a worker is over: it may have to make way."""
+        return sum(not self.holds(run, now) for run in state.runs.values())
+
+    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """When the next lease is over, or ρ has risen by a step."""
+        ends = [run.window.start + self.lease for run in state.runs.values() if self.holds(run, now)]
+        step = _steps(fairness_of(state, now))
+        rate = 1.0 - state.training_rate(now) / _share(state)
+        if rate > NEARLY and step < MOST:
+            seconds = (STEP ** (step + 1) - fairness_of(state, now)) * max(state.ideal_seconds, NEARLY) / rate
+            ends.append(now + max(SHORTEST_STEP_SECONDS, seconds))
+        return min(ends, default=None)
+
+    def holds(self, run: Run, now: float) -> bool:
+        """As long as its lease runs."""
+        return now < run.window.start + self.lease - NEARLY
+
+    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+        """Only a job that is treated worse stops others."""
+        return -inf if _steps(fairness_of(state, now)) > _steps(fairness_of(victim, now)) else inf
+
+
+def finish_time_fairness(elapsed: float, remaining: float, alone: float) -> float:
+    """ρ of a job that has been there for so long and needs so long at its present share; all in seconds."""
+    return (elapsed + remaining) / max(alone, NEARLY)
+
+
+def fairness_of(state: JobState, now: float) -> float:
+    """ρ of a job now."""
+    remaining = max(0.0, state.worker_seconds(now)) / _share(state)
+    return finish_time_fairness(max(0.0, now - state.job.submitted), remaining, state.ideal_seconds)
+
+
+def _share(state: JobState) -> int:
+    """Workers that the job has, at least what it would start with."""
+    return max(state.job.together, sum(not run.closing for run in state.runs.values()))
+
+
+def _steps(ratio: float) -> int:
+    return max(-MOST, min(MOST, floor(log(max(ratio, STEP**-MOST)) / log(STEP) + NEARLY)))

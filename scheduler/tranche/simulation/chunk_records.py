@@ -1,0 +1,91 @@
+"""Where and when chunks trained in a run, beside what was planned for them at dispatch."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tranche.model import ChunkState, ChunkWindow, ExecutedWindow, Window
+from tranche.planner import Planner
+from tranche.planner.chunk_windows import chunk_windows
+from tranche.policies import Home, JobState
+
+Stretch = tuple[int, float, float, bool]
+"""A chunk, from when until when a worker trained it, and whether it was through then."""
+
+
+def stretches(
+    window: Window, begun: Mapping[int, float], total: int, per_batch: float, starts: float, now: float
+) -> Iterator[Stretch]:
+    """What a worker trained until now: its chunks one after the other, as far as it came.
+
+    Args:
+        window: Of the worker.
+        begun: Mini-batches of each chunk that had been trained before.
+        total: Mini-batches of a chunk.
+        per_batch: Seconds of one.
+        starts: When it began with the first chunk.
+        now: When it stopped.
+    """
+    for chunk in window.chunks:
+        end = starts + (total - begun[chunk]) * per_batch
+        through = end <= now or end - now < 1e-9 * max(1.0, abs(now))
+        if starts < now:
+            yield chunk, starts, end if through else now, through
+        if not through:
+            return
+        starts = end
+
+
+@dataclass(slots=True, eq=False)
+class ChunkRecords:
+    """Collects the windows of all chunks of a run."""
+
+    _planned: dict[str, dict[int, ChunkWindow]] = field(default_factory=dict)
+    """As seen at dispatch, by job."""
+    _executed: dict[str, dict[int, list[ExecutedWindow]]] = field(default_factory=dict)
+    _homes: dict[tuple[str, int], Home] = field(default_factory=dict)
+    """Of windows that are open, by job and attempt."""
+
+    def opened(self, state: JobState, window: Window) -> None:
+        """A worker starts: what was planned for its chunks is known here at the latest."""
+        key = state.job.key
+        self._homes[key, window.attempt] = state.runs[window.attempt].home
+        known = self._planned.setdefault(key, {})
+        for chunk in window.chunks:
+            entry = state.entries.get(chunk)
+            row = ChunkWindow(chunk, ChunkState.DONE)
+            if entry is not None:
+                row = replace(row, cost=entry.cost, planned_start=entry.planned_start, planned_end=entry.planned_end)
+            known[chunk] = row
+
+    def ended(self, key: str, window: Window, trained: Iterable[Stretch], outcome: str) -> None:
+        """A worker is over; what it trained when its node was lost is lost too."""
+        home = self._homes.pop((key, window.attempt))
+        known = self._executed.setdefault(key, {})
+        for chunk, start, end, through in trained:
+            how = "Succeeded" if through and outcome != "Lost" else outcome
+            one = ExecutedWindow(window.site, window.node, home.slots, start, end, how)
+            known.setdefault(chunk, []).append(one)
+
+    def result(self, planner: Planner, now: float) -> dict[str, tuple[ChunkWindow, ...]]:
+        """All chunks of all jobs by job: of completed ones as they were, of others as they are planned now."""
+        jobs = planner.cluster.jobs
+        open_ended = [key for key, state in jobs.items() if not state.finished]
+        found = {key: [rows[chunk] for chunk in sorted(rows)] for key, rows in self._planned.items()}
+        for key in open_ended:
+            found[key] = [self._with_dispatch(key, row) for row in chunk_windows(planner, key, now)]
+        return {key: tuple(self._with_executed(key, row) for row in rows) for key, rows in sorted(found.items())}
+
+    def _with_dispatch(self, key: str, row: ChunkWindow) -> ChunkWindow:
+        known = self._planned.get(key, {}).get(row.chunk)
+        if known is None or row.state is not ChunkState.DONE:
+            return row
+        return replace(row, cost=known.cost, planned_start=known.planned_start, planned_end=known.planned_end)
+
+    def _with_executed(self, key: str, row: ChunkWindow) -> ChunkWindow:
+        executed = tuple(self._executed.get(key, {}).get(row.chunk, ()))
+        if not executed or row.state is not ChunkState.DONE:
+            return replace(row, executed=executed)
+        first, last = executed[0], executed[-1]
+        return replace(
+            row, site=last.site, node=last.node, slots=last.slots, start=first.start, end=last.end, executed=executed
+        )

@@ -1,0 +1,55 @@
+"""What policies say of their sources: nothing that nobody has read."""
+
+import inspect
+import re
+import sys
+
+import pytest
+
+from tranche.policies import POLICIES
+
+MARK = re.compile(r"\[(P|P2|C|C2|D|R|I)\]")
+PUBLICATION = re.compile(r"\b(1[89]|20)\d\d\b")
+PART = re.compile(r"\b(sections?|sec\.|fig(ure|\.)|chapter|table)\s*[IVX\d]", re.IGNORECASE)
+CUSTOMARY = {
+    "fifo": "the order of arrival has no inventor",
+    "fifo-skip": "neither has passing over what does not fit",
+}
+"""Policies that name neither a mark nor a publication, and why."""
+READ = {
+    "chunk-faithful": "Alg. 1-5 and Table I were read as pictures of the pages",
+    "round-robin": "OASiS was read in full",
+}
+"""Policies that may name a part of a paper, and why."""
+RECONSTRUCTED = {"rrh": "RRH-like", "dorm": "Dorm-like", "optimus": "Optimus-like", "themis": "Themis-like"}
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - CUSTOMARY.keys()))
+def test_source_carries_a_mark_or_names_a_publication(name: str) -> None:
+    source = POLICIES[name].source
+    assert MARK.search(source) or PUBLICATION.search(source), source
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - READ.keys()))
+def test_source_names_no_part_of_an_unread_paper(name: str) -> None:
+    said = inspect.getdoc(sys.modules[type(POLICIES[name]).__module__]) or ""
+    for text in (POLICIES[name].source, said):
+        assert not PART.search(text), text
+
+
+@pytest.mark.parametrize("name", sorted(RECONSTRUCTED))
+def test_reconstructed_policy_says_so_in_its_source(name: str) -> None:
+    source = POLICIES[name].source
+    assert source.startswith(RECONSTRUCTED[name])
+    assert MARK.search(source)
+
+
+@pytest.mark.parametrize("name", sorted(CUSTOMARY.keys() | READ.keys()))
+def test_exceptions_are_policies_of_the_registry(name: str) -> None:
+    assert name in POLICIES
+
+
+def test_no_policy_names_a_file_that_is_not_in_the_repository() -> None:
+    for policy in POLICIES.values():
+        said = inspect.getdoc(sys.modules[type(policy).__module__]) or ""
+        assert not re.search(r"shared/design|policy-study|\b(quality|kubernetes)\.md", said), said

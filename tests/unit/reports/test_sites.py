@@ -1,0 +1,69 @@
+"""What a run used at each site, as people and programs read it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from simulated_results import full_result, job_result, report_run
+from tranche.reports import format_table, write_report
+from tranche.reports.sites import format_sites, site_cells, site_rows
+from tranche.simulation.metrics import summarize
+from tranche.simulation.results import JobUse, SimulationResult, SiteUse
+
+USES = (
+    SiteUse("cloud", "Cloud", True, 3 * 3600.0, 2 * 3600.0, 6, 4.5e9, 1.5e9),
+    SiteUse("edge-a", "Edge", False, 9 * 3600.0, 9 * 3600.0, 2, 0.0, 0.0),
+)
+
+
+def lines(table: Table) -> list[list[str]]:
+    console = Console(width=250, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        console.print(table)
+    return [[cell for cell in line.split("  ") if cell.strip()] for line in console.export_text().splitlines()]
+
+
+def test_a_site_is_a_row_with_its_shares() -> None:
+    cloud, edge = site_cells(USES)
+    assert cloud == ("cloud", "Cloud, unlimited", "3", "2", "25.0", "6", "75.0", "4.5", "1.5")
+    assert edge == ("edge-a", "Edge", "9", "9", "75.0", "2", "25.0", "0", "0")
+
+
+def test_unused_sites_have_no_shares() -> None:
+    (cells,) = site_cells([SiteUse("", "Edge", False)])
+    assert (cells[0], cells[4], cells[6]) == ("(all nodes)", "–", "–")
+
+
+def test_the_table_of_sites_has_a_row_for_each() -> None:
+    _, heads, *rows = lines(format_sites(USES))
+    assert len(rows) == 2
+    assert [len(row) for row in rows] == [len(heads), len(heads)]
+
+
+def test_csv_of_sites_has_bytes_and_seconds() -> None:
+    header, cloud, _ = site_rows(USES)
+    named = dict(zip(header, cloud, strict=True))
+    assert (named["site"], named["gpu_seconds"], named["copied_bytes"]) == ("cloud", 10_800.0, 4.5e9)
+
+
+def test_cost_columns_are_in_gpu_hours_and_gigabytes() -> None:
+    job = job_result("a", use=JobUse(7200.0, 3e9, 1e9))
+    _, heads, row = lines(format_table([("chunk", summarize(SimulationResult((job,))))]))
+    cells = dict(zip([head.strip() for head in heads], [cell.strip() for cell in row[1:]], strict=True))
+    assert (cells["cloud GPU h"], cells["copied GB"], cells["in vain GB"]) == ("2", "3", "1")
+
+
+def test_runs_without_cloud_and_copies_have_no_such_columns() -> None:
+    _, heads, _ = lines(format_table([("fifo", summarize(SimulationResult((job_result("a"),))))]))
+    assert not {"cloud GPU h", "copied GB", "in vain GB"} & {head.strip() for head in heads}
+
+
+def test_a_report_has_the_sites_on_its_page_and_as_csv(tmp_path: Path) -> None:
+    written = write_report(tmp_path, "T", [report_run("chunk", replace(full_result(), sites=USES))], [])
+    assert tmp_path / "sites-chunk.csv" in written
+    assert (tmp_path / "sites-chunk.csv").read_text().splitlines()[1].startswith("cloud,Cloud,True,10800.0,")
+    page = (tmp_path / "report.html").read_text()
+    assert "Use of sites in chunk" in page
+    assert "Cloud, unlimited" in page
