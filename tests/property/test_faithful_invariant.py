@@ -45,6 +45,7 @@ def workloads(draw: st.DrawFn) -> list[Job]:
             chunks=draw(st.integers(1, 6)),
             seconds=draw(st.floats(0.5, 300, allow_nan=False)),
             servers=0,
+            weight=draw(st.sampled_from([0.5, 1.0, 2.0])),
         )
         for i, submitted in enumerate(sorted(arrivals))
     ]
@@ -68,6 +69,8 @@ def test_costs_at_dispatch_sum_to_the_weighted_chunk_completion_times(
     assert not result.unfinished
     specs = {one.key: one for one in jobs}
     weighted = sum(
-        (end - done.submitted) / specs[done.key].chunks for done in result.jobs for end in done.chunk_completions
+        (end - done.submitted) * specs[done.key].weight / specs[done.key].chunks
+        for done in result.jobs
+        for end in done.chunk_completions
     )
     assert sum(policy.costs) == pytest.approx(weighted, rel=1e-9)

@@ -56,12 +56,16 @@ def project(entries: Sequence[Entry], now: float, until: float = inf) -> list[Pr
         One for each entry, in the same order.
     """
     projected = [Projected(entry, entry.remaining_seconds(now)) for entry in entries]
-    width = len({slot for entry in entries for slot in entry.home.slots})
+    if until <= now:
+        return projected
     ready = [i for i, entry in enumerate(entries) if entry.ready_at <= now]
-    coming = [i for i, entry in enumerate(entries) if entry.ready_at > now]
-    coming.sort(key=lambda i: -entries[i].ready_at)
+    coming: list[int] = []
+    if len(ready) < len(entries):
+        coming = [i for i, entry in enumerate(entries) if entry.ready_at > now]
+        coming.sort(key=lambda i: -entries[i].ready_at)
+    width = len({slot for entry in entries for slot in entry.home.slots}) if len(entries) > 1 else 1
     while now < until and (ready or coming):
-        running = _running(entries, ready, width)
+        running = ready[:1] if width == 1 else _running(entries, ready, width)
         end = min([until, *(now + projected[i].rest for i in running)])
         if coming:
             end = min(end, entries[coming[-1]].ready_at)
@@ -92,7 +96,7 @@ def project_node(node: NodeState, now: float, until: float = inf) -> list[Projec
     """Play the queues of a node forward; each chunk is in the answer once."""
     if _is_wide(node):
         return project(node.entries(), now, until)
-    return [projected for queue in node.queues for projected in project(queue, now, until)]
+    return [projected for queue in node.queues if queue for projected in project(queue, now, until)]
 
 
 def planned_window(node: NodeState | None, entry: Entry, now: float) -> Interval:

@@ -20,8 +20,8 @@ def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: 
     """Write per-job results, summaries, pictures and one page that shows all.
 
     ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``, ``sites-<run>.csv``, and of
-    what the runs have data for: ``chunks-<run>.csv``, and PNG pictures ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``,
-    ``gantt-<run>.png``. The same input gives the same bytes. Files of these names are replaced, others in the folder
+    what the runs have data for: ``chunks-<run>.csv``, and PNG pictures ``jct-cdf.png``, ``jct-by-size.png``,
+    ``load.png``, ``gantt-<run>.png``. The same input gives the same bytes. Files of these names are replaced, others in the folder
     are left alone.
 
     Args:

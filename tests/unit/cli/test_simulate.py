@@ -238,7 +238,7 @@ def test_a_report_is_written_with_every_job(log: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])
 def test_a_report_has_every_window_of_every_chunk(log: Path, tmp_path: Path, policy: str) -> None:
-    words = ("--preset", "jsac", "--arrivals", log, "--jobs", 4, "--policy", policy, "--chunk-scale", 0.1)
+    words = ("--preset", "jsac-edge", "--arrivals", log, "--jobs", 4, "--policy", policy, "--chunk-scale", 0.1)
     result = run(*words, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     with (tmp_path / f"chunks-{policy}.csv").open() as file:
