@@ -42,7 +42,8 @@ class NodeBook:
         site = site_of(observed.metadata.labels, sites)
         if site is None or (site in sites and sites[site].spec.unlimited):
             return None
-        return node_of(observed, site, self.foreign(observed.metadata.name), self.gpu_resource)
+        foreign = self.foreign(observed.metadata.name)
+        return node_of(observed, site, foreign, self.gpu_resource)
 
     def foreign(self, name: str) -> Resources:
         """What pods that it gave no node ask for on a node."""
