@@ -325,7 +325,7 @@ def draw_gain() -> None:
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for axis, (name, title) in zip(
-        axes, (("jsac", "the paper's chunks"), ("jsac-tenth", "a tenth of them")), strict=True
+        axes, (("jsac", "27, 60 or 115 chunks"), ("jsac-tenth", "a tenth of them")), strict=True
     ):
         kept = KEPT / name / "0.json"
         if not kept.exists():

@@ -142,11 +142,11 @@ _SETTING_CLICKS = (
         help="Of a jsac preset [default: 3 or 4, drawn].",
     ),
     click.option("--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Of all drawn jobs [default: 20 to 60, drawn]."),
-    click.option("--delay-scale", type=_SCALE, help="Δ of drawn jobs, × the paper's, to edge sites and clouds."),
+    click.option("--delay-scale", type=_SCALE, help="Δ of drawn jobs, × the setting's, to edge sites and clouds."),
     click.option("--edge-delay-scale", type=_SCALE, help="Likewise, to edge sites only."),
     click.option("--cloud-delay-scale", type=_SCALE, help="Likewise, to clouds only."),
-    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="b of drawn jobs, × the paper's."),
-    click.option("--gradient-scale", type=_SCALE, help="q of drawn jobs, × the paper's."),
+    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="b of drawn jobs, × the setting's."),
+    click.option("--gradient-scale", type=_SCALE, help="q of drawn jobs, × the setting's."),
 )
 _SETTING_OPTIONS = (
     "draw",
@@ -175,7 +175,7 @@ _OPTIONS = (
         help="With --preset or --cluster: draw the jobs from the seed, arriving as this log's do.",
     ),
     click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: how many to draw [default: 400]."),
-    click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × the paper's."),
+    click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × 27, 60 or 115."),
     *_SETTING_CLICKS,
     click.option("--mode", type=click.Choice(["gang", "elastic"]), help="Of the log's jobs [default: gang]."),
     click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Of the log's columns."),

@@ -393,7 +393,7 @@ class Planner:
         )
         run = Run(window, home, now, per_batch, handover=self._occupied(home))
         changes.attach(self, state, run)
-        if self.queue is not None and not (self.queue.policy.sited or self.queue.policy.free_moves):
+        if self.queue is not None and self.queue.policy.fetches_data:
             site_uses.brought(self.cluster, state, chunks, home.site)
         self.publish(state.job.key)
         self._out.append(OpenWindow(state.job.key, window, self._cause))

@@ -20,7 +20,7 @@ from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChange
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow, RenewWindow
 from tranche.planner.ledgers import applied_in_order
 from tranche.planner.pieces import Pieces, at_once
-from tranche.policies import History, Hosts, JobState, Run, expected_copies
+from tranche.policies import History, Hosts, JobState, JobUse, Run, expected_copies
 from tranche.policies.copies import shallow_copy
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _copy_job(paper: Planner, state: JobState) -> None:
     twin = paper.cluster.jobs[state.job.key] = shallow_copy(state)
     twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
     twin.applied, twin.refused = dict(state.applied), dict(state.refused)
-    twin.restarts = state.restarts.on_paper()
+    twin.restarts, twin.use = state.restarts.on_paper(), JobUse()
     twin.entries, twin.data_sites, twin.cloud = {}, dict(state.data_sites), dict(state.cloud)
     if state.job.staged:  # on paper pods need what is expected
         twin.job = replace(state.job, staged=False)

@@ -149,7 +149,9 @@ class Challenge:
                 yield Victim(victim, runs)
 
     def _may_close(self, victim: JobState, run: Run, above: float) -> bool:
-        if self.policy.holds(run, self.now) or (self.site and run.home.site != self.site):
+        if self.site and run.home.site != self.site:
+            return False
+        if not self.policy.may_stop(self.state, victim, run, self.now):
             return False
         return above == -inf or rest_seconds(victim, run, self.now) > above
 

@@ -32,6 +32,13 @@ def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: 
         usage.add(copied_bytes=number * job.chunk_bytes, in_vain_bytes=repeated * job.chunk_bytes)
 
 
+def uploaded(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
+    """All data of the job are uploaded to the site, unless an earlier planner has begun that."""
+    known = state.use.sites.get(site)
+    if known is None or not known.copied_bytes:
+        copied(cluster, state, chunks, site)
+
+
 def brought(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
     """A window that opens brings the data of its chunks to its site, if no earlier one has done so."""
     there = state.use.there.get(site, ())

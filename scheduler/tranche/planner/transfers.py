@@ -17,6 +17,7 @@ from heapq import heapify, heappush, heapreplace
 from math import inf
 from typing import TYPE_CHECKING
 
+from tranche.planner import site_uses
 from tranche.planner.queues import JobQueue
 from tranche.planner.stagings import arrive, demand, is_given_up
 from tranche.policies import ARRIVED, ClusterState, JobState, Standing
@@ -70,6 +71,7 @@ def upload_everywhere(planner: Planner, state: JobState, now: float) -> None:
         if site == state.job.data_site or site in state.copies:
             continue
         ready = cluster.begin_copies(state, site, len(waiting), began)
+        site_uses.uploaded(cluster, state, waiting, site)
         for chunk, until in zip(waiting, ready, strict=True):
             state.copy(chunk, site, until if until > now else ARRIVED)
         for until in dict.fromkeys(ready):

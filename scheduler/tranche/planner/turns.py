@@ -76,7 +76,7 @@ class Decision:
     """Sites where nobody who comes later can find a GPU."""
 
     def turn(self) -> bool:
-        """The turn of whoever comes first; False when there is nobody left, or nobody may pass the first."""
+        """Serve the candidate that ranks first; return False when none is left."""
         candidate = self._next()
         if candidate is None:
             return False
@@ -90,7 +90,8 @@ class Decision:
         held = waits and shortage(self.planner.cluster, state) is not None
         unlimited = self.planner.cluster.is_unlimited(one.site)
         if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.planner.cluster, state, now):
-            return False
+            self.full.add("")  # for those behind it
+            return True
         if waits and not unlimited and _is_full(self.planner, queue, state, one.site, rank, now):
             self.full.add(one.site)
         exhausted = waits and not (queue.policy.strict or unlimited or _has_own_obstacle(state, now))
@@ -105,10 +106,12 @@ class Decision:
 
     def _next(self) -> Candidate | None:
         """The first candidate that is still one, with today's rank."""
-        while self.heap and "" not in self.full:
+        clouds = self.planner.cluster.clouds
+        while self.heap and ("" not in self.full or clouds):
             candidate = heappop(self.heap)
             one = candidate[3]
-            if one.site in self.full or not self._has_chance(one):
+            nodes_full = "" in self.full and one.site not in clouds
+            if nodes_full or one.site in self.full or not self._has_chance(one):
                 continue
             today = self.queue.candidate(one, candidate[2], self.now)
             if today is None:

@@ -106,9 +106,12 @@ class QueuePolicy(Policy):
         """
         return -inf
 
-    def holds(self, run: Run, now: float) -> bool:
-        """Whether a window is not to be stopped for another job yet, whatever `preempts_above` says of its job."""
-        return False
+    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
+        """Whether this window of a victim may be stopped for the job now, if `preempts_above` allows it for the victim.
+
+        Asked window by window, when those before it have been stopped.
+        """
+        return True
 
     def distribute(self, cluster: ClusterState, now: float) -> Draft:
         """How many workers every job is to have from now on and which windows go on, if the policy `distributes`."""

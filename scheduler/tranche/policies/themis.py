@@ -1,11 +1,12 @@
 """Themis-like: whoever is treated worst, by its completion time over the one that it would have alone, comes first.
 
-Source: reconstructed [R] after Mahajan et al., Themis, NSDI 2020, recalled and not read: finish-time fairness
-``ρ = (elapsed + remaining at the present share) / duration alone``; what is free goes to the greatest ρ, and workers
-hold a GPU for a lease. [I] the lease, 20 minutes from the start of a worker's window, after which it may be stopped for
-a job with a greater ρ; a job without workers is taken to have one, or all of its gang; alone, it would have its most
-workers; ρ counts in steps of 10 %, so that a waiting job is ranked anew a number of times that grows with the logarithm
-of its wait, and in a step by arrival. Themis' auctions, in which jobs may hide what they know, are not here.
+Source: reconstructed [R] after Mahajan et al., Themis, NSDI 2020, recalled and not read: finish-time fairness ``ρ =
+(elapsed + remaining at the present share) / duration alone``; what is free goes to the greatest ρ, and workers hold a
+GPU for a lease. [I] the lease, 20 minutes from the start of a worker's window, after which it may be stopped for a job
+whose ρ is greater than that of the victim without the worker; a job without workers is taken to have one, or all of its
+gang; alone, it would have its most workers; ρ counts in steps of 10 %, so that a waiting job is ranked anew a number of
+times that grows with the logarithm of its wait, and in a step by arrival. Themis' auctions, in which jobs may hide what
+they know, are not here.
 """
 
 from dataclasses import dataclass
@@ -52,11 +53,11 @@ class Themis(PooledPolicy):
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
         """Rises when the lease of a worker is over: it may have to make way."""
-        return sum(not self.holds(run, now) for run in state.runs.values())
+        return sum(not self._is_leased(run, now) for run in state.runs.values())
 
     def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When the next lease is over, or ρ has risen by a step."""
-        ends = [run.window.start + self.lease for run in state.runs.values() if self.holds(run, now)]
+        ends = [run.window.start + self.lease for run in state.runs.values() if self._is_leased(run, now)]
         step = _steps(fairness_of(state, now))
         rate = 1.0 - state.training_rate(now) / _share(state)
         if rate > NEARLY and step < MOST:
@@ -64,13 +65,17 @@ class Themis(PooledPolicy):
             ends.append(now + max(SHORTEST_STEP_SECONDS, seconds))
         return min(ends, default=None)
 
-    def holds(self, run: Run, now: float) -> bool:
-        """As long as its lease runs."""
-        return now < run.window.start + self.lease - NEARLY
-
     def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Only a job that is treated worse stops others."""
         return -inf if _steps(fairness_of(state, now)) > _steps(fairness_of(victim, now)) else inf
+
+    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
+        """After its lease, if the victim is still treated better without the worker: so the greatest ρ falls."""
+        after = fairness_of(victim, now, fewer=1)
+        return not self._is_leased(run, now) and _steps(fairness_of(state, now)) > _steps(after)
+
+    def _is_leased(self, run: Run, now: float) -> bool:
+        return now < run.window.start + self.lease - NEARLY
 
 
 def finish_time_fairness(elapsed: float, remaining: float, alone: float) -> float:
@@ -78,15 +83,15 @@ def finish_time_fairness(elapsed: float, remaining: float, alone: float) -> floa
     return (elapsed + remaining) / max(alone, NEARLY)
 
 
-def fairness_of(state: JobState, now: float) -> float:
-    """ρ of a job now."""
-    remaining = max(0.0, state.worker_seconds(now)) / _share(state)
+def fairness_of(state: JobState, now: float, *, fewer: int = 0) -> float:
+    """ρ of a job now, or as it would be with so many workers fewer."""
+    remaining = max(0.0, state.worker_seconds(now)) / _share(state, fewer)
     return finish_time_fairness(max(0.0, now - state.job.submitted), remaining, state.ideal_seconds)
 
 
-def _share(state: JobState) -> int:
-    """Workers that the job has, at least what it would start with."""
-    return max(state.job.together, sum(not run.closing for run in state.runs.values()))
+def _share(state: JobState, fewer: int = 0) -> int:
+    """Workers that the job has, less so many, but at least what it would start with."""
+    return max(state.job.together, sum(not run.closing for run in state.runs.values()) - fewer)
 
 
 def _steps(ratio: float) -> int:

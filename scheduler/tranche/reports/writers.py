@@ -19,9 +19,9 @@ _OWN = (".html", ".json", ".csv", ".png")
 def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> list[Path]:
     """Write per-job results, summaries, pictures and one page that shows all.
 
-    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``, ``sites-<run>.csv``, and of
-    what the runs have data for: ``chunks-<run>.csv``, and PNG pictures ``jct-cdf.png``, ``jct-by-size.png``,
-    ``load.png``, ``gantt-<run>.png``. The same input gives the same bytes. Files of these names are replaced, others in the folder
+    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``; of what the runs have data
+    for ``sites-<run>.csv``, ``chunks-<run>.csv`` and PNG pictures: ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``,
+    ``gantt-<run>.png``. The same input gives the same bytes. Files of these names are replaced, others in the folder
     are left alone.
 
     Args:

@@ -19,21 +19,44 @@ and the mean busy time ``M_j = ∫ t·x_j(t) dt / a_j``:
     bound, π is constant within cells of time and improved by some steps of supergradient ascent, each in O(n log n) for
     jobs that are short against the cells.
 
-The largest of (1), (3) and (4) is returned. Measured at the loads of shared/traces (gangs, README there): 0.85–0.99 of
-the average JCT of SRSF.
+`fluid_srpt_seconds` is the largest of (1), (3) and (4). Measured at the loads of shared/traces (gangs, README there):
+0.85–0.99 of the average JCT of SRSF.
 
-Restart costs, transfers, packing into nodes, whole chunks and constraints are left out: they only delay. The bounds
-hold for what a job specifies; a run with speeds or durations drawn at random (σ > 0) has other jobs than these.
+`bound_seconds` also knows sites, the cloud and uploads. Let Δ_js be the time to bring one chunk of job j to site s (0
+where the data are, for a gang, and for a job without data), and p_jsv = E_j·B_j·(m_j/v + 2q_j/b_j) the time of one
+chunk on a worker of speed v there, where b_j is at most the fastest link of the cluster, and the second term is 0 in
+a cloud (ζ = 1) and without a parameter server.
+
+(1') ``C_j ≥ r_j + T_j``, where T_j is the time that the job would take with the cluster for itself. At r_j + t it can
+    train only at sites with ``Δ_js ≤ t``, since no data are anywhere else yet: an upload takes at least Δ_js, also
+    where others share its link, and none begins before r_j. It has at most W_j = min(D_j, most workers) workers
+    there, each on GPUs of one node, each at a rate of at most 1/p_jsv chunks a second. So it progresses at most at
+    the rate ``R_j(t)``: the sum of the W_j largest of these rates over all places at those sites, without limit at an
+    unlimited site. All D_j chunks need ``∫ R_j dt ≥ D_j`` over [0, C_j − r_j], also if chunks move between sites and
+    keep their progress; T_j is the first time at which that holds.
+(5) No job progresses before ``r_j + min_s Δ_js``. Hence (1), (3) and (4) hold with these times in the place of r_j,
+    and the mean of ``min_s Δ_js`` added.
+
+(1') and (5) hold neither for a reference whose data are everywhere at once (`QueuePolicy.free_moves`: ``srpt-pool``)
+nor where the true time of uploads is drawn; there Δ counts as 0.
+
+Restart costs, packing into nodes, whole chunks and constraints are left out: they only delay. The bounds hold for what
+a job specifies; a run with speeds or durations drawn at random (σ > 0) has other jobs than these.
 """
 
-from collections.abc import Sequence
+from bisect import insort
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from math import inf, nan
+from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
-from tranche.estimate import NetworkPrior, batch_seconds
-from tranche.model import Job, Node, Site
+from tranche.estimate import NetworkPrior, batch_seconds, transfer_seconds
+from tranche.model import Job, Link, Node, Site, Tier
 from tranche.simulation.relaxations import (
     Floats,
     Pool,
@@ -94,16 +117,111 @@ def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: 
     """
     if any(site.unlimited for site in sites):
         return list(jobs)
-    links = [link.bits_per_second for site in sites for link in site.links.values()]
-    described = {site.name for site in sites if site.name in site.links}
-    if any(node.site not in described for node in nodes):
-        links.append(NetworkPrior().internal.bits_per_second)
+    widest = _widest_path(nodes, sites)
     slowest = min((node.speed for node in nodes), default=1.0)
-    seconds = {job.key: batch_seconds(job, max(links)) - job.step_seconds for job in jobs if job.servers and links}
+    seconds = {job.key: batch_seconds(job, widest) - job.step_seconds for job in jobs if job.servers}
     return [
         replace(job, step_seconds=job.step_seconds + slowest * seconds[job.key]) if job.key in seconds else job
         for job in jobs
     ]
+
+
+def _widest_path(nodes: Sequence[Node], sites: Sequence[Site]) -> float:
+    """No worker and parameter server have more between them, in bit/s."""
+    links = {site.name: site.links for site in sites}
+    found = [link.bits_per_second for of_site in links.values() for link in of_site.values()]
+    places = sorted({node.site for node in nodes} | {site.name for site in sites if site.unlimited})
+    unknown = [pair for pair in combinations_with_replacement(places, 2) if not _described(links, *pair)]
+    prior = NetworkPrior()
+    found += {(prior.internal if one == other else prior.external).bits_per_second for one, other in unknown}
+    return max(found, default=inf)
+
+
+def _described(links: Mapping[str, Mapping[str, Link]], one: str, other: str) -> bool:
+    return other in links.get(one, {}) or one in links.get(other, {})
+
+
+class Room(NamedTuple):
+    """Equal nodes of a site."""
+
+    site: str
+    cloud: bool
+    speed: float
+    gpus: float
+    """Of one node; infinite at an unlimited site."""
+    nodes: int
+
+    def workers(self, gpus: int) -> float:
+        """How many workers of so many GPUs they hold together."""
+        return inf if not gpus or self.gpus == inf else self.nodes * (self.gpus // gpus)
+
+
+def bound_seconds(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site], *, uploads: bool = True) -> float:
+    """Lower bound on the average JCT that knows sites, links and unlimited clouds, in seconds; NaN without jobs.
+
+    Args:
+        jobs: Those whose average is to be bounded; leave out jobs that never complete, as their average does.
+        nodes: The cluster.
+        sites: Of the nodes, and unlimited ones.
+        uploads: Whether an upload takes at least what jobs and links say; else Δ counts as 0.
+
+    Returns:
+        The larger of the bounds (1') and (5) that the module derives.
+    """
+    if not jobs:
+        return nan
+    rooms, by_name, widest = _rooms(nodes, sites), {site.name: site for site in sites}, _widest_path(nodes, sites)
+    alone, waits = [], []
+    for job in jobs:
+        delays = _delays(job, rooms, by_name) if uploads else {}
+        alone.append(_alone_seconds(job, rooms, widest, delays))
+        waits.append(min(delays.values(), default=0.0))
+    delayed = [
+        replace(job, submitted=job.submitted + wait) if wait else job for job, wait in zip(jobs, waits, strict=True)
+    ]
+    delayed = with_least_communication(delayed, nodes, sites)
+    unlimited = any(site.unlimited for site in sites)
+    return max(fmean(alone), fluid_srpt_seconds(delayed, nodes, unlimited=unlimited) + fmean(waits))
+
+
+def _rooms(nodes: Sequence[Node], sites: Sequence[Site]) -> list[Room]:
+    clouds = {site.name for site in sites if site.unlimited or site.tier is Tier.CLOUD}
+    equal = Counter((node.site, node.speed, node.allocatable.gpus) for node in nodes)
+    rooms = [Room(site, site in clouds, speed, gpus, count) for (site, speed, gpus), count in equal.items()]
+    return rooms + [Room(site.name, True, 1.0, inf, 1) for site in sites if site.unlimited]
+
+
+def _delays(job: Job, rooms: Sequence[Room], sites: Mapping[str, Site]) -> dict[str, float]:
+    """Δ_js at the sites that could train the job, if its data have to be brought."""
+    if job.data_site is None or not job.chunk_bytes or job.rigid:
+        return {}
+    prior = NetworkPrior()
+    return {room.site: transfer_seconds(prior, sites, job, room.site) for room in rooms if room.workers(job.gpus)}
+
+
+def _alone_seconds(job: Job, rooms: Sequence[Room], widest: float, delays: Mapping[str, float]) -> float:
+    """T_j of the bound (1'); 0 if no place could train the job."""
+    most = float(job.chunks if job.rigid else job.width)
+    places: dict[float, dict[float, float]] = {}
+    """Workers by the time at which data can be there and the seconds of one chunk."""
+    for room in rooms:
+        path = widest if job.servers and not room.cloud else None
+        seconds = job.batches_per_chunk_total * batch_seconds(job, path, room.speed)
+        there = places.setdefault(delays.get(room.site, 0.0), {})
+        there[seconds] = there.get(seconds, 0.0) + room.workers(job.gpus)
+    open_now: list[tuple[float, float]] = []
+    now = done = rate = 0.0
+    for delay, workers in sorted(places.items()):
+        if done + rate * (delay - now) >= job.chunks:
+            break
+        now, done = delay, done + rate * (delay - now)
+        for place in workers.items():
+            insort(open_now, place)
+        rate, left = 0.0, most
+        for seconds, count in open_now:
+            rate += min(left, count) / seconds
+            left -= min(left, count)
+    return now + (job.chunks - done) / rate if rate else 0.0
 
 
 def _relax(jobs: Sequence[Job], nodes: Sequence[Node], unlimited: bool) -> tuple[Pool, float]:

@@ -95,9 +95,9 @@ def jsac_jobs(
         raise ValueError(f"cluster {cluster.name}: no node has a GPU, so there is no load to aim at")
     draw = random.Random(f"jsac jobs {seed}")  # noqa: S311 - statistics, no secret
     moments = _stretch(arrivals, jobs, draw)
-    drawn = []
+    homes, drawn = _data_sites(cluster), []
     for number in range(jobs):
-        home = _home(_data_sites(cluster), number, seed, options, draw)
+        home = _home(homes, number, seed, options, draw)
         job = _job(number, len(str(jobs)), seed, chunk_scale, options, draw)
         drawn.append(_with_data(job, number, seed, home, cluster, options))
     span = sum(work_seconds(job) for job in drawn) / (slots * load)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice, product
 
-from tranche.simulation.bounds import fluid_srpt_seconds, with_least_communication
+from tranche.simulation.bounds import bound_seconds
 from tranche.simulation.metrics import Summary, summarize
 from tranche.simulation.pools import Pool
 from tranche.simulation.recipes import Recipe
@@ -207,13 +207,13 @@ def job_name(key: str) -> str:
 def lower_bound_seconds(scenario: Scenario, result: SimulationResult) -> float | None:
     """No policy has a smaller average JCT over the completed jobs; None where that cannot be said.
 
-    Where speeds are drawn, a worker may be faster than what the scenario says of its node, and the bound fails.
+    Where speeds are drawn, a worker may be faster than what the scenario says of its node, and the bound fails. A
+    reference to which data come for nothing (`QueuePolicy.free_moves`) may be below it.
     """
     jobs = [job for job in scenario.jobs if job.key not in result.unfinished]
     if not jobs or scenario.speed_sigma > 0:
         return None
-    jobs = with_least_communication(jobs, scenario.nodes, scenario.sites)
-    return fluid_srpt_seconds(jobs, scenario.nodes, unlimited=any(site.unlimited for site in scenario.sites))
+    return bound_seconds(jobs, scenario.nodes, scenario.sites, uploads=not scenario.link_sigma)
 
 
 def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) -> list[Answer]:

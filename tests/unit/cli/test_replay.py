@@ -72,6 +72,13 @@ def test_the_past_stands_beside_fifo_and_the_production_policy_on_the_same_jobs(
         assert row["gpu_hours"] == pytest.approx(1200 / 3600)
 
 
+def test_what_the_past_copied_is_not_known_and_policies_copied_nothing(path: Path) -> None:
+    rows = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "0"))
+    assert (rows["as it was"]["cloud_gpu_seconds"], rows["as it was"]["copied_bytes"]) == (None, None)
+    assert (rows["fifo"]["cloud_gpu_seconds"], rows["fifo"]["copied_bytes"]) == (0.0, 0.0)
+    assert "copied GB" not in replayed(path, HISTORY).stdout
+
+
 def test_restarts_cost_and_what_may_not_be_stopped_is_not(path: Path) -> None:
     costly = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "60"))["chunk"]
     assert costly["gpu_hours"] > 1200 / 3600

@@ -25,6 +25,8 @@ PREEMPTIVE = [name for name in LIVE_POLICIES if get_policy(name).preemptive]
 QUEUED = [name for name in PREEMPTIVE if name not in ("chunk-faithful", "least-loaded", "random", "round-robin")]
 BY_SERVICE = ("gittins", "las")
 """They go by the service that jobs have attained, which is little for all of these."""
+BY_LEASE = ("themis",)
+"""They stop no worker before its lease is over."""
 BY_ARRIVAL = ("gittins", "random", "round-robin")
 """They stop nobody who came earlier, or (gittins) has a better index."""
 
@@ -77,7 +79,7 @@ def test_a_job_that_may_be_stopped_at_the_end_of_a_chunk_is_stopped_there_and_no
     assert [opened.job for opened in of_type(OpenWindow, out)] == ["default/short"]
 
 
-@pytest.mark.parametrize("policy", [policy for policy in QUEUED if policy not in BY_SERVICE])
+@pytest.mark.parametrize("policy", [policy for policy in QUEUED if policy not in (*BY_SERVICE, *BY_LEASE)])
 def test_a_refused_victim_goes_on_and_is_spared_for_a_while_and_the_other_is_planned_elsewhere(policy: str) -> None:
     made = planner(policy, [node("n1"), node("n2", "edge-b", taints=())], spare_seconds=300.0)
     first, second = job("first", seconds=1e4), job("second", 1.0, seconds=2e4)

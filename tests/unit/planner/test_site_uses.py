@@ -152,6 +152,25 @@ def test_a_window_that_has_not_started_keeps_its_opening_over_a_take_over() -> N
     assert (used(second)["here"].gpu_seconds, used(second)["here"].trained_gpu_seconds) == (125.0, 100.0)
 
 
+def test_a_forecast_uses_nothing() -> None:
+    """It plays the same job to its end on paper."""
+    p = cluster()
+    submit(p, max_workers=1)
+    end(p, 1, 110.0)
+    before = p.progress_of(KEY).sites, dict(p.cluster.site_uses)
+    assert p.forecast(111.0)[KEY].completion > 300.0
+    assert (p.progress_of(KEY).sites, p.cluster.site_uses) == before
+
+
+def test_uploads_ahead_that_a_former_planner_began_count_once() -> None:
+    first = cluster("fifo")
+    submit(first, max_workers=1)
+    assert used(first)["there"].copied_bytes == 3 * CHUNK
+    second = taken_over(first, 20.0)
+    assert used(second)["there"].copied_bytes == 3 * CHUNK
+    assert THERE not in second.cluster.site_uses
+
+
 def test_what_was_used_stays_with_the_tier_of_that_time() -> None:
     p = cluster("fifo", "here")
     submit(p)

@@ -57,6 +57,14 @@ def test_worker_past_its_lease_stays_while_no_rho_is_greater() -> None:
     assert not of_type(CloseWindow, made.handle(Tick(), 5000.0))
 
 
+def test_jobs_that_are_alike_share_workers_after_the_lease() -> None:
+    made = planner("themis:lease=60", [node("n0", gpus=4)])
+    for name, at in (("a", 0.0), ("b", 100.0)):
+        made.handle(JobSubmitted(job(name, at, chunks=40, seconds=10_000.0)), at)
+    workers = [sum(not run.closing for run in made.cluster.jobs[f"default/{name}"].runs.values()) for name in "ab"]
+    assert workers == [2, 2]  # for a third one b, at half of the GPUs, is not worse off than a would be with one
+
+
 @pytest.mark.parametrize("lease", ["-1", "inf", "nan"])
 def test_lease_without_sense_is_refused(lease: str) -> None:
     with pytest.raises(ValueError, match="lease"):

@@ -43,6 +43,17 @@ def test_sites_of_an_edge_and_a_cloud_share_the_chunks() -> None:
     assert (one.gpu_seconds, one.jct_seconds) == (400.0, 160.0)  # the third upload ends at 60 s
 
 
+@pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])
+def test_copies_to_the_cloud_are_trained_from_or_in_vain(policy: str) -> None:
+    """Ten chunks of 60 s at an edge of one GPU; each may be copied to the cloud within 120 s."""
+    home = Site("edge-a", links={"cloud": Link(8 * CHUNK / 120, dedicated=True)})
+    result = ran(policy, [job("x", chunks=10, seconds=60.0, **HOME)], [node("a")], (home, CLOUD))
+    use = by_site(result)
+    assert only(result).jct_seconds <= 180.0
+    assert use["cloud"].copied_bytes - use["cloud"].in_vain_bytes == use["cloud"].chunks * CHUNK
+    assert (use["cloud"].gpu_seconds, use["edge-a"].gpu_seconds) == (7 * 60.0, 3 * 60.0)
+
+
 def test_data_that_are_everywhere_cost_no_bytes() -> None:
     result = ran("chunk-faithful", [job("x", chunks=4)], [node("a")], (EDGE, CLOUD))
     assert fsum(one.gpu_seconds for one in result.sites) == 400.0
@@ -84,16 +95,27 @@ class TestQueuePolicies:
 
     def test_a_window_away_from_the_data_brings_its_chunks_once(self) -> None:
         jobs = [job("far", **HOME), job("short", 50.0, seconds=10.0)]
-        result = ran("srsf", jobs, list(self.ONLY_B), self.SITES)
+        result = ran("srsf:uploads=held", jobs, list(self.ONLY_B), self.SITES)
         use = by_site(result)["edge-b"]
         assert (use.copied_bytes, use.in_vain_bytes) == (CHUNK, 0.0)
         assert use.trained_gpu_seconds == 110.0
 
     def test_an_upload_that_is_broken_off_is_in_vain(self) -> None:
         jobs = [job("far", **HOME), job("short", 10.0, seconds=5.0)]  # 10 s into the upload of 20 s
-        result = ran("srsf", jobs, list(self.ONLY_B), self.SITES)
+        result = ran("srsf:uploads=held", jobs, list(self.ONLY_B), self.SITES)
         use = by_site(result)["edge-b"]
         assert (use.copied_bytes, use.in_vain_bytes) == (2 * CHUNK, CHUNK)
+
+    def test_uploads_ahead_go_to_every_site_with_nodes(self) -> None:
+        links = {name: Link(8e6, dedicated=True) for name in ("edge-b", "edge-c")}
+        sites = (Site("edge-a", links=links), Site("edge-b"), Site("edge-c"))
+        nodes = [node("b", "edge-b"), node("c", "edge-c")]
+        use = by_site(ran("fifo", [job("x", chunks=2, **HOME)], nodes, sites))
+        assert [(one.copied_bytes, one.in_vain_bytes, one.chunks) for one in use.values()] == [
+            (0.0, 0.0, 0),
+            (2 * CHUNK, CHUNK, 1),
+            (2 * CHUNK, CHUNK, 1),
+        ]
 
     def test_srpt_pool_copies_nothing(self) -> None:
         result = ran("srpt-pool", [job("far", chunks=3, **HOME)], list(self.ONLY_B), self.SITES)

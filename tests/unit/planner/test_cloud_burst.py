@@ -1,0 +1,79 @@
+"""Cloud bursting: the division of waiting chunks between nodes and unlimited sites."""
+
+import pytest
+
+from builders import job, node, of_type, planner, worker
+from tranche.model import Job, Link, Site, Tier
+from tranche.planner import JobSubmitted, OpenWindow, Planner, StageData, Tick, WorkerEnded, WorkerStarted
+
+CHUNK_BYTES = 1000.0
+UPLOAD_SECONDS = 120.0
+
+
+def sites(**changes: object) -> list[Site]:
+    cloud = Site("cloud", Tier.CLOUD, unlimited=True, **changes)  # type: ignore[arg-type]
+    link = Link(8 * CHUNK_BYTES / UPLOAD_SECONDS, dedicated=True)
+    return [Site("edge", Tier.EDGE, links={"cloud": link}), cloud]
+
+
+def with_data(name: str, submitted: float = 0.0, **changes: object) -> Job:
+    return job(name, submitted, **{"data_site": "edge", "chunk_bytes": CHUNK_BYTES, **changes})  # type: ignore[arg-type]
+
+
+def opened(made: Planner, event: object, now: float) -> list[str]:
+    return [one.window.site for one in of_type(OpenWindow, made.handle(event, now))]  # type: ignore[arg-type]
+
+
+def test_chunk_starts_in_the_cloud_when_its_copy_is_complete() -> None:
+    made = planner("chunk", [node("n1", "edge")], sites())
+    instructions = made.handle(JobSubmitted(with_data("a", chunks=5, seconds=60.0)), 0.0)
+    assert [one.window.site for one in of_type(OpenWindow, instructions)] == ["edge"]
+    assert [(len(one.chunks), one.site) for one in of_type(StageData, instructions)] == [(2, "cloud")]
+    assert opened(made, Tick(), UPLOAD_SECONDS) == ["cloud", "cloud"]
+
+
+def test_chunk_whose_copy_is_under_way_starts_on_a_node_that_falls_free() -> None:
+    made = planner("chunk", [node("n1", "edge", gpus=2)], sites())
+    made.handle(JobSubmitted(with_data("a", chunks=2, seconds=1000.0)), 0.0)
+    for attempt in (1, 2):
+        made.handle(WorkerStarted("default/a", attempt, 0.0), 0.0)
+    made.handle(JobSubmitted(with_data("b", 1.0, chunks=2, seconds=1000.0)), 1.0)
+    assert made.cluster.jobs["default/b"].cloud == {0: "cloud", 1: "cloud"}
+    ended = [WorkerEnded("default/a", attempt, "Succeeded", 50.0) for attempt in (1, 2)]
+    instructions = made.handle_all(ended, 50.0)
+    assert [one.window.site for one in of_type(OpenWindow, instructions)] == ["edge", "edge"]
+    assert not opened(made, Tick(), 1.0 + UPLOAD_SECONDS)
+
+
+def test_gradients_keep_a_job_whole_in_the_cloud() -> None:
+    """Away from its server a chunk takes 200 s, beside it in the cloud 100 s: no chunk starts at the free edge."""
+    heavy = {"server": worker(gpus=0), "servers": 1, "gradient_bits": 0.5e6, "bits_per_second": 1e6}
+    made = planner("chunk", [node("n1", "edge")], sites())
+    made.handle(JobSubmitted(with_data("a", chunks=4, seconds=100.0, **heavy)), 0.0)
+    state = made.cluster.jobs["default/a"]
+    assert not state.runs
+    assert state.cloud == dict.fromkeys(range(4), "cloud")
+    made.handle(Tick(), UPLOAD_SECONDS)
+    assert [server.planned.site for server in state.servers] == ["cloud"]
+    assert {run.window.end for run in state.runs.values()} == {UPLOAD_SECONDS + 100.0}
+
+
+@pytest.mark.parametrize(("price", "in_cloud"), [(0.0, 7), (0.9, 7), (1.1, 0)])
+def test_price_keeps_chunks_on_nodes(price: float, in_cloud: int) -> None:
+    """Each of seven chunks in the cloud spares the job 60 s and costs 60 GPU-seconds there."""
+    made = planner(f"chunk:price={price}", [node("n1", "edge")], sites())
+    made.handle(JobSubmitted(with_data("a", chunks=10, seconds=60.0)), 0.0)
+    assert len(made.cluster.jobs["default/a"].cloud) == in_cloud
+
+
+def test_start_time_of_the_cloud_counts() -> None:
+    made = planner("fifo", [node("n1", "edge")], sites(start_seconds=1000.0))
+    made.handle(JobSubmitted(job("a", chunks=2, seconds=60.0)), 0.0)
+    assert not made.cluster.jobs["default/a"].cloud
+
+
+def test_strict_queue_does_not_block_nodes_for_a_head_in_the_cloud() -> None:
+    made = planner("fifo", [node("n1", "edge")], sites())
+    large = job("large", seconds=60.0, worker=worker(gpus=4))
+    assert opened(made, JobSubmitted(large), 0.0) == ["cloud"]
+    assert opened(made, JobSubmitted(job("small", 1.0, seconds=60.0)), 1.0) == ["edge"]
