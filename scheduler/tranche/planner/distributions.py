@@ -37,6 +37,10 @@ def distribute(planner: Planner, queue: JobQueue, now: float) -> None:
 
 
 def _claim(state: JobState, now: float) -> tuple[str, int, int, int]:
-    """What a distribution depends on: the job and its version, workers that it can use, sites with its data."""
-    sites = 0 if state.uploaded_at is None else sum(state.can_start_at(site, now) for site in state.copies)
+    """What a distribution depends on: the job and its version, workers that it can use, sites with its data.
+
+    Nothing here may depend on the windows that the distribution itself opens and closes: it would never come to rest.
+    """
+    copies = state.copies.values() if state.uploaded_at is not None else ()
+    sites = sum(any(at <= now for at in there.values()) for there in copies)
     return (state.job.key, state.job.generation, most_units(state), sites)

@@ -1,27 +1,29 @@
 """Cloud bursting: the division of waiting chunks between nodes and unlimited sites."""
 
+from typing import Any
+
 import pytest
 
 from builders import job, node, of_type, planner, worker
 from tranche.model import Job, Link, Site, Tier
-from tranche.planner import JobSubmitted, OpenWindow, Planner, StageData, Tick, WorkerEnded, WorkerStarted
+from tranche.planner import Event, JobSubmitted, OpenWindow, Planner, StageData, Tick, WorkerEnded, WorkerStarted
 
 CHUNK_BYTES = 1000.0
 UPLOAD_SECONDS = 120.0
 
 
-def sites(**changes: object) -> list[Site]:
-    cloud = Site("cloud", Tier.CLOUD, unlimited=True, **changes)  # type: ignore[arg-type]
+def sites(**changes: Any) -> list[Site]:
+    cloud = Site("cloud", Tier.CLOUD, unlimited=True, **changes)
     link = Link(8 * CHUNK_BYTES / UPLOAD_SECONDS, dedicated=True)
     return [Site("edge", Tier.EDGE, links={"cloud": link}), cloud]
 
 
-def with_data(name: str, submitted: float = 0.0, **changes: object) -> Job:
-    return job(name, submitted, **{"data_site": "edge", "chunk_bytes": CHUNK_BYTES, **changes})  # type: ignore[arg-type]
+def with_data(name: str, submitted: float = 0.0, **changes: Any) -> Job:
+    return job(name, submitted, **{"data_site": "edge", "chunk_bytes": CHUNK_BYTES, **changes})
 
 
-def opened(made: Planner, event: object, now: float) -> list[str]:
-    return [one.window.site for one in of_type(OpenWindow, made.handle(event, now))]  # type: ignore[arg-type]
+def opened(made: Planner, event: Event, now: float) -> list[str]:
+    return [one.window.site for one in of_type(OpenWindow, made.handle(event, now))]
 
 
 def test_chunk_starts_in_the_cloud_when_its_copy_is_complete() -> None:
@@ -47,7 +49,7 @@ def test_chunk_whose_copy_is_under_way_starts_on_a_node_that_falls_free() -> Non
 
 def test_gradients_keep_a_job_whole_in_the_cloud() -> None:
     """Away from its server a chunk takes 200 s, beside it in the cloud 100 s: no chunk starts at the free edge."""
-    heavy = {"server": worker(gpus=0), "servers": 1, "gradient_bits": 0.5e6, "bits_per_second": 1e6}
+    heavy: dict[str, Any] = {"server": worker(gpus=0), "servers": 1, "gradient_bits": 0.5e6, "bits_per_second": 1e6}
     made = planner("chunk", [node("n1", "edge")], sites())
     made.handle(JobSubmitted(with_data("a", chunks=4, seconds=100.0, **heavy)), 0.0)
     state = made.cluster.jobs["default/a"]
