@@ -67,8 +67,8 @@ def test_nodes_come_for_pods_that_wait_and_go_when_idle(cluster: Cluster) -> Non
     assert sorted(nodes(cluster)) == ["cloud-0", "cloud-1"]
     until("all done", lambda: all(phase(cluster, name) == "Succeeded" for name in ("one", "two", "three")))
     until("no nodes", lambda: not nodes(cluster))
-    log = cluster.logs("autoscaler-cloud")
-    assert log.count("is ordered for") == log.count("is deleted:") == 2
+    until("both deletions are told", lambda: cluster.logs("autoscaler-cloud").count("is deleted:") == 2)
+    assert cluster.logs("autoscaler-cloud").count("is ordered for") == 2
 
 
 def test_the_limit_holds_and_the_third_pod_waits_for_room(cluster: Cluster) -> None:
