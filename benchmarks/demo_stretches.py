@@ -17,6 +17,8 @@ from tranche.simulation import SimulationResult, TraceRow, read_trace, simulate
 
 TRACE = Path(__file__).resolve().parents[2] / "shared/traces/elasticflow_cluster06.csv"
 JOBS, SPAN_SECONDS, START_SECONDS = 40, 75.0, 0.4
+SITES = [*(site for site in workloads.SITES if not site.unlimited), workloads.DemoSite("cloud", "Cloud", 2, 4)]
+"""Not the demo's: a cloud of eight GPUs, so that jobs queue."""
 
 
 def run(rows: list[TraceRow], policy: str, seed: int) -> SimulationResult:
@@ -25,15 +27,15 @@ def run(rows: list[TraceRow], policy: str, seed: int) -> SimulationResult:
     jobs = []
     for row in rows:
         moved = TraceRow(row.job_id, row.submit_seconds - first, row.gpus, row.duration_seconds)
-        drawn = workloads.draw(moved, seed, compression)
+        drawn = workloads.draw(moved, seed, compression, gangs=False)
         body = drawn.manifest("demo")
         job = to_job(TrainingJob.model_validate(body))
         jobs.append(replace(job, uid=drawn.name, submitted=drawn.arrival_seconds))
-    names = [site.name for site in workloads.SITES]
+    names = [site.name for site in SITES]
     sites = [Site(name, links={o: Link(500e6, 0.02) for o in names if o != name}) for name in names]
     nodes = [
         Node(f"{site.name}-{i}", site.name, Resources(32_000, 128 * 2**30, site.gpus, 110))
-        for site in workloads.SITES
+        for site in SITES
         for i in range(site.nodes)
     ]
     return simulate(jobs, nodes, sites, get_policy(policy), restart_seconds=START_SECONDS)

@@ -2,7 +2,8 @@
 
 ``Cluster`` runs etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; ``ensure`` provides their
 binaries; ``tethered`` and ``spawn`` start other processes that die with this one; ``annotations`` says what a pod can
-ask of the simulated nodes; ``FaultProxy`` breaks what a client asks of the API server; ``Change`` is one write.
+ask of the simulated nodes; ``Scaling`` describes a site whose nodes come and go with its pods; ``FaultProxy`` breaks
+what a client asks of the API server; ``Change`` is one write.
 """
 
 from . import annotations
@@ -12,6 +13,7 @@ from .errors import BuildError, ClusterError
 from .histories import Change
 from .meters import Meter
 from .proxies import FaultProxy, Faults
+from .scalings import Scaling
 from .tethers import spawn, tethered
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "FaultProxy",
     "Faults",
     "Meter",
+    "Scaling",
     "annotations",
     "ensure",
     "spawn",

@@ -13,6 +13,7 @@ from pathlib import Path
 from . import binaries
 from .clusters import Cluster
 from .errors import ClusterError
+from .scalings import Scaling
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,22 +46,53 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--sites", type=int, default=2, help="site-0, site-1, … (default: %(default)s)")
     up.add_argument("--nodes", type=int, default=2, help="of each site (default: %(default)s)")
     up.add_argument("--gpus", type=int, default=4, help="of each node (default: %(default)s)")
+    up.add_argument(
+        "--cloud", metavar="SITE", help="another site, whose nodes come and go with the pods that ask for it"
+    )
+    up.add_argument("--cloud-gpus", type=int, default=8, help="of each of its nodes (default: %(default)s)")
+    up.add_argument("--cloud-cpu", default="32", help="of each of its nodes (default: %(default)s)")
+    up.add_argument("--cloud-memory", default="128Gi", help="of each of its nodes (default: %(default)s)")
+    up.add_argument(
+        "--cloud-start-seconds", type=float, default=5.0, help="until a node comes that a pod waits for (%(default)s)"
+    )
+    up.add_argument(
+        "--cloud-idle-seconds", type=float, default=10.0, help="until a node without pods goes (%(default)s)"
+    )
+    up.add_argument("--cloud-most-nodes", type=int, default=100, help="at the same time (default: %(default)s)")
     up.add_argument("--scheduler-config", type=Path, help="a KubeSchedulerConfiguration file")
     up.add_argument("--keep", type=Path, metavar="FOLDER", help="for logs and data, which stay (default: temporary)")
     return parser
 
 
 def _up(options: argparse.Namespace) -> None:
+    cloud = _scaling(options) if options.cloud else None
     config = options.scheduler_config.read_text() if options.scheduler_config else None
     with Cluster(options.keep) as cluster:
         for number in range(options.sites):
             cluster.add_site(f"site-{number}", nodes=options.nodes, gpus=options.gpus)
         cluster.start_scheduler(config)
+        if cloud is not None:
+            cluster.start_autoscaler(cloud)
         _say(f"export KUBECONFIG={cluster.kubeconfig}")
         _say(f"API server {cluster.url}, logs in {cluster.directory / 'logs'}; Ctrl-C stops everything")
         ends = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         signal.sigwait(ends)
+
+
+def _scaling(options: argparse.Namespace) -> Scaling:
+    try:
+        return Scaling(
+            options.cloud,
+            gpus=options.cloud_gpus,
+            cpu=options.cloud_cpu,
+            memory=options.cloud_memory,
+            start_seconds=options.cloud_start_seconds,
+            idle_seconds=options.cloud_idle_seconds,
+            most_nodes=options.cloud_most_nodes,
+        )
+    except ValueError as error:
+        raise ClusterError(str(error)) from None
 
 
 def _run(words: list[str]) -> int:

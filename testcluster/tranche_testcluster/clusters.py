@@ -1,9 +1,11 @@
 """A Kubernetes control plane of plain processes, for tests, benchmarks and the demo."""
 
 import json
+import os
 import signal as signals
 import ssl
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +19,7 @@ from .clients import Client
 from .components import Component
 from .errors import ClusterError
 from .proxies import FaultProxy
+from .scalings import Scaling
 from .workspaces import HOST, Workspace
 
 _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
@@ -27,6 +30,7 @@ _USERS = {  # component: (user, group), the ones that Kubernetes' own RBAC bindi
     "kube-controller-manager": ("system:kube-controller-manager", ""),
     "kube-scheduler": ("system:kube-scheduler", ""),
     "kwok": ("kwok", "system:masters"),
+    "autoscaler": ("autoscaler", "system:masters"),
 }
 _ATTEMPTS = 3
 _PROBE_SECONDS = 2.0
@@ -246,6 +250,27 @@ class Cluster:
         client = Client(self._ports[name], self._tls(), timeout=_PROBE_SECONDS)
         self._add(name, command, client, "/readyz")
         self.start(name)
+
+    def start_autoscaler(self, scaling: Scaling) -> str:
+        """Start the stand-in for an autoscaler of a site, and wait until it looks at pods.
+
+        In place of one that runs for this site.
+
+        Returns:
+            The name of the component, for ``stop``, ``start`` and ``logs``.
+        """
+        name = f"autoscaler-{scaling.site}"
+        if old := self._components.pop(name, None):
+            old.stop()
+        if name not in self._ports:
+            self._ports[name] = self._space.port()
+        command = commands.autoscaler(self._layout, sys.executable, name, scaling.flags())
+        client = Client(self._ports[name], timeout=_PROBE_SECONDS)
+        package = str(Path(__file__).parents[1])  # a checkout need not be installed
+        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+        self._add(name, command, client, "/readyz", {"PYTHONPATH": path})
+        self.start(name)
+        return name
 
     def start(self, name: str) -> None:
         """Start a component again, with its data, and wait until it is ready.

@@ -129,3 +129,19 @@ def kwok(layout: Layout, configs: Sequence[Path]) -> list[str | Path]:
         f"--node-lease-duration-seconds={layout.node_lease_seconds}",
         "--cidr=10.128.0.0/14",
     ]
+
+
+def autoscaler(layout: Layout, python: str, port: str, flags: Sequence[str]) -> list[str | Path]:
+    """The stand-in for an autoscaler of one site, as administrator; it listens on the port of that name for probes."""
+    return [
+        python,
+        "-m",
+        "tranche_testcluster.autoscaler",
+        f"--server-port={layout.ports['kube-apiserver']}",
+        f"--kubelet-port={layout.ports['kwok']}",
+        f"--health-port={layout.ports[port]}",
+        f"--certificate-authority={layout.directory / 'ca.crt'}",
+        f"--client-certificate={layout.directory / 'autoscaler.crt'}",
+        f"--client-key={layout.directory / 'autoscaler.key'}",
+        *flags,
+    ]

@@ -17,6 +17,7 @@ _SILENCED = "tranche-testcluster-silenced"  # holder of the lease of a node that
 _NEVER_SECONDS = 2**31 - 1
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _ASKED, _ANSWERED = "kwok.tranche.dev/asked", "kwok.tranche.dev/answered"
+_GONE_SECONDS = 2.0  # between two looks whether the nodes that are waited for still exist
 _ANSWER_SECONDS = 0.5  # kwok needs a hundredth of it
 _NUDGED = "kwok.tranche.dev/nudged"
 _MERGE = "application/merge-patch+json"
@@ -62,6 +63,16 @@ def create(client: Client, nodes: Sequence[Mapping[str, Any]], seconds: float) -
     """
     _each(lambda one: _create(client, one), nodes)
     await_kwok(client, (one["metadata"]["name"] for one in nodes), seconds)
+
+
+def label(client: Client, names: Sequence[str], labels: Mapping[str, str]) -> None:
+    """Set labels of nodes.
+
+    Raises:
+        ClusterError: a node is gone, or a label is refused.
+    """
+    body = {"metadata": {"labels": dict(labels)}}
+    _each(lambda name: _expect(client, "PATCH", f"/api/v1/nodes/{name}", body, 200), names)
 
 
 def remove(client: Client, site: str) -> None:
@@ -132,15 +143,19 @@ def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
     """Wait until kwok minds all these nodes, at most so many seconds.
 
     It does so when its own cache has seen the leases that it took. The cache sees them in their order, so the node of
-    the last one is asked.
+    the last one is asked. A node that has been deleted meanwhile, as an autoscaler may do, is not waited for.
 
     Raises:
         ClusterError: it does not.
     """
     wanted = set(names)
     deadline = time.monotonic() + seconds
+    look = time.monotonic() + _GONE_SECONDS
     while wanted:
         begin = time.monotonic()
+        if begin > look:
+            wanted &= {one["metadata"]["name"] for one in _expect(client, "GET", "/api/v1/nodes", None, 200)["items"]}
+            look = begin + _GONE_SECONDS
         leases = [one["metadata"] for one in _leases(client) if one["metadata"]["name"] in wanted]
         if len(leases) == len(wanted):
             last = max(leases, key=lambda metadata: int(metadata["resourceVersion"]))
@@ -170,12 +185,14 @@ def nudge(client: Client, names: Iterable[str]) -> None:
 
 def _answers(client: Client, name: str) -> bool:
     """Ask kwok whether it minds a node, by an annotation that one of its stages answers."""
-    asked = str(time.time_ns())
-    _expect(client, "PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {_ASKED: asked}}}, 200)
+    asked, path = str(time.time_ns()), f"/api/v1/nodes/{name}"
+    if client.request("PATCH", path, {"metadata": {"annotations": {_ASKED: asked}}}, _MERGE)[0] == 404:
+        return False
     deadline = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < deadline:
-        status = _expect(client, "GET", f"/api/v1/nodes/{name}", None, 200)["status"]
-        if any(one["type"] == _ANSWERED and one["message"] == asked for one in status["conditions"]):
+        status, found = client.request("GET", path)
+        conditions = found["status"]["conditions"] if status == 200 else ()
+        if any(one["type"] == _ANSWERED and one["message"] == asked for one in conditions):
             return True
         time.sleep(0.01)
     return False

@@ -9,7 +9,7 @@ from tranche.cli.numbers import LIVE_POLICY
 
 
 @click.command()
-@click.option("--policy", default="srsf", show_default=True, type=LIVE_POLICY)
+@click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY)
 @click.option("--seed", default=1, show_default=True, help="Draws what the real log does not say (chunks, data site).")
 @click.option(
     "--slower",

@@ -1,6 +1,6 @@
 """What became of each job, window by window, as the journal of a planner says: a live one, or one in virtual time."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tranche.planner.journals import Fact
@@ -70,8 +70,13 @@ class Phases:
         return self.waiting + self.starting + self.training + self.reporting
 
 
-def read_courses(facts: Iterable[Fact]) -> dict[str, Course]:
-    """All jobs of a journal, by key."""
+def read_courses(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[str, Course]:
+    """All jobs of a journal, by key.
+
+    Args:
+        facts: The journal.
+        clouds: Unlimited sites: a window there most often waits for a node, and is no crowd for others meanwhile.
+    """
     courses: dict[str, Course] = {}
     under_way: set[tuple[str, int]] = set()
     for fact in facts:
@@ -79,7 +84,8 @@ def read_courses(facts: Iterable[Fact]) -> dict[str, Course]:
         if fact.kind == "opened":
             stay = Stay(fact.node, fact.chunks, fact.at, fact.handover, len(under_way))
             course.stays[fact.attempt] = stay
-            under_way.add((fact.job, fact.attempt))
+            if fact.node not in clouds:
+                under_way.add((fact.job, fact.attempt))
         elif fact.attempt in course.stays:
             under_way.discard((fact.job, fact.attempt))
             if _note(course.stays[fact.attempt], fact, len(under_way)):

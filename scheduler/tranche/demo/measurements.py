@@ -1,7 +1,7 @@
 """What the control plane of this run took its time for: a few figures, the same for all jobs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import groupby
 from statistics import fmean, linear_regression
@@ -10,22 +10,36 @@ from tranche.demo.courses import Course, Stay, stays_of
 from tranche.simulation.delays import Delays
 
 
-def measure_delays(courses: Mapping[str, Course], save_seconds: float) -> Delays:
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Starts that are measured apart from the others."""
+
+    gangs: Collection[str] = ()
+    """Keys of jobs whose workers start together."""
+    clouds: Mapping[str, float] = field(default_factory=dict)
+    """Unlimited sites, and the seconds that a node takes there at least."""
+
+
+def measure_delays(courses: Mapping[str, Course], save_seconds: float, kinds: Kinds = Kinds()) -> Delays:
     """Mean delays of a run, and how they grow with the crowd: by a straight line through the starts on free slots.
 
     Args:
         courses: Of all jobs.
         save_seconds: What a worker takes for its checkpoint, by its specification.
+        kinds: Starts of gangs, and those at unlimited sites.
     """
     stays = stays_of(courses)
-    start, crowd = _line(_starts(stays))
+    single = stays_of({key: course for key, course in courses.items() if key not in kinds.gangs})
+    start, crowd = _line(_starts(single, kinds))
+    together = stays_of({key: course for key, course in courses.items() if key in kinds.gangs})
+    gang = _mean([seconds - start - crowd * among for among, seconds in _starts(together, kinds)])
     stops = [
         s.ended - s.closing - save_seconds - crowd * s.closing_crowd
         for s in stays
         if s.ended is not None and s.closing is not None and _trained_before(s, s.closing) and s.outcome == "Preempted"
     ]
     handovers = [gap for stay in stays if stay.handover for gap in _handover(stay, stays)]
-    return Delays(start, _mean(stops), save_seconds, _mean(handovers), crowd)
+    return Delays(start, _mean(stops), save_seconds, _mean(handovers), crowd, gang, _mean(_node_starts(stays, kinds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +79,11 @@ def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[
 
     Args:
         courses: Of all jobs.
-        gpus: Of each node.
+        gpus: Of each node; workers elsewhere, at unlimited sites, wait for nobody.
     """
     stays = [(key, stay) for key, course in courses.items() for stay in course.stays.values()]
     trained = [(stay.started, key, stay) for key, stay in stays if stay.started is not None]
+    trained = [one for one in trained if one[2].node in gpus]
     ended = [(stay.ended, stay.node) for _, _, stay in trained if stay.ended is not None]
     free = {node: [0.0] * count for node, count in gpus.items()}
     late = dict.fromkeys(gpus, 0)
@@ -93,15 +108,29 @@ def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[
     return found
 
 
-def start_errors(courses: Mapping[str, Course], delays: Delays) -> list[float]:
+def start_errors(courses: Mapping[str, Course], delays: Delays, kinds: Kinds = Kinds()) -> list[float]:
     """How much longer each start on free slots took than the delays say, in seconds; negative where less."""
-    points = _starts(stays_of(courses))
-    return [seconds - delays.start_seconds - delays.crowd_seconds * crowd for crowd, seconds in points]
+    errors = []
+    for key, course in courses.items():
+        usual = delays.start_seconds + (delays.gang_seconds if key in kinds.gangs else 0.0)
+        points = _starts(list(course.stays.values()), kinds)
+        errors += [seconds - usual - delays.crowd_seconds * crowd for crowd, seconds in points]
+    return errors
 
 
-def _starts(stays: Sequence[Stay]) -> list[tuple[float, float]]:
-    """(crowd, seconds) of each start on free slots."""
-    return [(float(s.crowd), s.started - s.opened) for s in stays if s.started is not None and not s.handover]
+def _starts(stays: Sequence[Stay], kinds: Kinds) -> list[tuple[float, float]]:
+    """(crowd, seconds) of each start on free slots of a node that was there."""
+    return [
+        (float(s.crowd), s.started - s.opened)
+        for s in stays
+        if s.started is not None and not s.handover and s.node not in kinds.clouds
+    ]
+
+
+def _node_starts(stays: Sequence[Stay], kinds: Kinds) -> list[float]:
+    """Seconds of each start that waited for a node: no other takes as long as a node does."""
+    times = [(s.started - s.opened, kinds.clouds[s.node]) for s in stays if s.started and s.node in kinds.clouds]
+    return [seconds for seconds, node in times if seconds >= node]
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -1,5 +1,7 @@
 """What the demo sees: TrainingJobs and Sites as the API server has them, nothing else."""
 
+import re
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,12 +20,28 @@ ENDED = ("Succeeded", "Failed")
 API = "/apis/tranche.dev/v1alpha1"
 
 
+BUSY_LINK = re.compile(r'^tranche_link_busy_seconds{source="([^"]*)",target="([^"]*)"} (\S+)$', re.M)
+METRICS_SECONDS = 2.0
+"""So long the scheduler has to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What a link still has to carry."""
+
+    source: str
+    target: str
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All jobs and sites at one moment."""
 
     jobs: tuple[TrainingJob, ...]
     sites: tuple[SiteObject, ...]
+    copies: tuple["Copy", ...] = ()
+    """Data on their way between sites."""
 
     @property
     def phases(self) -> Counter[str]:
@@ -68,6 +86,21 @@ def observe(cluster: Cluster, namespace: str) -> Snapshot:
         items.append(answer["items"])
     jobs = tuple(TrainingJob.model_validate(item) for item in items[0])
     return Snapshot(jobs, tuple(SiteObject.model_validate(item) for item in items[1]))
+
+
+def observe_copies(scheduler_url: str) -> tuple[Copy, ...]:
+    """Links that are busy with data of chunks, as the scheduler's metrics say; none if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"{scheduler_url}/metrics", timeout=METRICS_SECONDS) as reply:  # noqa: S310
+            return read_copies(reply.read().decode())
+    except OSError:
+        return ()
+
+
+def read_copies(metrics: str) -> tuple[Copy, ...]:
+    """The links of a page of metrics that are busy, by source and target."""
+    found = (Copy(source, target, float(seconds)) for source, target, seconds in BUSY_LINK.findall(metrics))
+    return tuple(sorted((one for one in found if one.seconds > 0), key=lambda one: (one.target, one.source)))
 
 
 def observe_nodes(cluster: Cluster, sites: dict[str, SiteObject]) -> Iterator[Node]:

@@ -14,7 +14,9 @@ from tranche.demo.stacks import Stack
 from tranche.kube.converts import to_job, to_site
 from tranche.live.journals import read_journal
 from tranche.model import Job
-from tranche_testcluster import Cluster, ClusterError
+from tranche.simulation.delays import Delays
+from tranche.simulation.machines import Autoscaling
+from tranche_testcluster import Cluster, ClusterError, Scaling
 
 NAMESPACE = "default"
 POLL_SECONDS = 0.5
@@ -85,7 +87,13 @@ def replay(
     return snapshot, submitted
 
 
-def outcome_of(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float], save_seconds: float) -> Outcome:
+def outcome_of(
+    cluster: Cluster,
+    snapshot: Snapshot,
+    submitted: dict[str, float],
+    save_seconds: float,
+    scalings: Sequence[Scaling] = (),
+) -> Outcome:
     """What was measured of jobs that have ended.
 
     Args:
@@ -93,6 +101,7 @@ def outcome_of(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float]
         snapshot: As last seen.
         submitted: As from `replay`.
         save_seconds: What a worker takes for its checkpoint, by its specification.
+        scalings: Of the autoscaled sites.
     """
     completed: dict[str, float] = {}
     planned: list[Job] = []
@@ -102,17 +111,21 @@ def outcome_of(cluster: Cluster, snapshot: Snapshot, submitted: dict[str, float]
             completed[job.key] = end.timestamp()
         planned.append(replace(job, submitted=submitted[resource.metadata.name]))
     sites = {site.metadata.name: site for site in snapshot.sites}
-    courses = read_courses(read_journal(journal_of(cluster)))
-    return Outcome(
+    node_seconds = {one.site: one.start_seconds for one in scalings}
+    courses = read_courses(read_journal(journal_of(cluster)), node_seconds)
+    outcome = Outcome(
         completed,
         snapshot.preemptions,
         courses,
-        measure_delays(courses, save_seconds),
+        Delays(),
         report_seconds(courses, completed),
         tuple(planned),
         tuple(to_site(site) for site in sites.values()),
         tuple(observe_nodes(cluster, sites)),
+        {one.site: Autoscaling(one.gpus, one.idle_seconds) for one in scalings},
+        node_seconds,
     )
+    return replace(outcome, delays=measure_delays(courses, save_seconds, outcome.kinds))
 
 
 def _check(ours: Stack) -> None:

@@ -1,7 +1,7 @@
 """What the demo ends with: measured completion times beside simulated ones, and those of first in, first out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from statistics import mean, quantiles
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tranche.demo.comparisons import Deviation, compare, spread, within
 from tranche.demo.courses import Course, read_courses
-from tranche.demo.measurements import start_errors
+from tranche.demo.measurements import Kinds, start_errors
 from tranche.model import Job, Node, Site
 from tranche.planner import PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner
@@ -20,6 +20,7 @@ from tranche.policies.choices import choose
 from tranche.simulation import SimulationResult
 from tranche.simulation.delays import DelayedSimulation, Delays
 from tranche.simulation.engines import prepare
+from tranche.simulation.machines import Autoscaling
 
 TOLD_SHARE = 0.15
 """Jobs that differ by more than this are listed …"""
@@ -45,6 +46,21 @@ class Outcome:
     """As the planner saw them, with the submission times of this run."""
     sites: tuple[Site, ...]
     nodes: tuple[Node, ...]
+    """Without those of unlimited sites."""
+    autoscaling: Mapping[str, Autoscaling] = field(default_factory=dict)
+    """Of unlimited sites, by name."""
+    node_seconds: Mapping[str, float] = field(default_factory=dict)
+    """What a node takes there at least, as the autoscaler is set."""
+
+    @property
+    def kinds(self) -> Kinds:
+        """Starts that are measured apart."""
+        return Kinds({job.key for job in self.jobs if job.together > 1}, self.node_seconds)
+
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        """Unlimited sites."""
+        return tuple(site.name for site in self.sites if site.unlimited)
 
     @property
     def jct_seconds(self) -> list[float]:
@@ -91,15 +107,17 @@ def simulate_outcome(
     """
     facts: list[Fact] = []
     planner = JournaledPlanner(get_policy(policy), PlannerSettings(seed=seed), facts.append)
-    simulation = DelayedSimulation(planner, delays=outcome.delays, start_error=start_error)
+    simulation = DelayedSimulation(
+        planner, delays=outcome.delays, autoscaling=outcome.autoscaling, start_error=start_error
+    )
     prepare(simulation, outcome.jobs, outcome.nodes, outcome.sites)
     simulation.run()
-    return simulation.result(), read_courses(facts)
+    return simulation.result(), read_courses(facts, outcome.clouds)
 
 
 def simulated_ranges(outcome: Outcome, policy: str, seed: int) -> dict[str, tuple[float, float]]:
     """Least and most JCT of each job, seconds, where each pod start is off by as much as a random one of this run."""
-    errors = start_errors(outcome.courses, outcome.delays)
+    errors = start_errors(outcome.courses, outcome.delays, outcome.kinds)
     times: dict[str, list[float]] = {}
     for number in range(DRAWS if errors else 0):
         turns = map(partial(choose, errors, seed, number), count())
@@ -116,9 +134,11 @@ def _row(table: Table, name: str, times: Sequence[float], preemptions: int) -> N
 
 def _delays(outcome: Outcome) -> str:
     delays = outcome.delays
+    gang = f"{delays.gang_seconds:.2f} s more for a member of a gang, " if outcome.kinds.gangs else ""
+    node = f"{delays.node_seconds:.2f} s to start a pod that waits for a node of the cloud, " if outcome.clouds else ""
     return (
-        f"{delays.start_seconds:.2f} s to start a pod, {delays.notice_seconds:.2f} s until a worker hears that it is "
-        f"to stop (both {delays.crowd_seconds:.2f} s more for each other start or stop under way), "
+        f"{delays.start_seconds:.2f} s to start a pod, {gang}{node}{delays.notice_seconds:.2f} s until a worker hears "
+        f"that it is to stop (both {delays.crowd_seconds:.2f} s more for each other start or stop under way), "
         f"{delays.save_seconds:.2f} s for its checkpoint, {delays.handover_seconds:.2f} s from its end to its "
         f"successor's start, {outcome.report_seconds:.2f} s until a status says that a job is done"
     )

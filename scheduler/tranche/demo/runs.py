@@ -3,14 +3,14 @@
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
 
 from tranche.demo import workloads
-from tranche.demo.observations import API, Snapshot
+from tranche.demo.observations import API, Copy, Snapshot, observe_copies
 from tranche.demo.replays import journal_of, outcome_of, replay
 from tranche.demo.reports import Outcome, report
 from tranche.demo.screens import Screen, Step
@@ -18,11 +18,16 @@ from tranche.demo.stacks import Stack, apply_manifests
 from tranche.demo.visitors import NAME as VISITOR
 from tranche.demo.visitors import create_visitor, visitor_token
 from tranche.live.journals import JournalError
+from tranche.policies import get_policy
 from tranche.web.users import AUDIENCE
-from tranche_testcluster import Cluster, ClusterError, ensure
+from tranche_testcluster import Cluster, ClusterError, Scaling, ensure
 
 GRACE_SECONDS = 120.0
 """After the last job could have ended in the worst order, the demo gives up."""
+
+
+COPIES_SECONDS = 2.0
+"""Between two looks at the links: each costs the scheduler a page of metrics."""
 
 
 class DemoError(Exception):
@@ -33,7 +38,7 @@ class DemoError(Exception):
 class DemoSettings:
     """What can be asked of the demo."""
 
-    policy: str = "srsf"
+    policy: str = "chunk"
     """Of the planner."""
     seed: int = 1
     """Draws what the log does not say."""
@@ -45,6 +50,14 @@ class DemoSettings:
     """For logs and data; None: a temporary folder."""
     picture: Path | None = None
     """Where to write what the terminal shows when half of the jobs are done."""
+
+
+@dataclass(slots=True)
+class _Copies:
+    """What was last seen of the links, and when."""
+
+    at: float = -COPIES_SECONDS
+    links: tuple[Copy, ...] = ()
 
 
 def run(console: Console, settings: DemoSettings) -> bool:
@@ -62,10 +75,13 @@ def run(console: Console, settings: DemoSettings) -> bool:
 
 
 def _run(console: Console, settings: DemoSettings) -> bool:
-    jobs = workloads.load(settings.seed, workloads.Compression().slowed(settings.slower))
+    compression = workloads.Compression().slowed(settings.slower)
+    jobs = workloads.load(settings.seed, compression, gangs=get_policy(settings.policy).plans_gangs)
+    together = sum(job.gang for job in jobs)
     console.print(
-        f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log, compressed in time, on a real Kubernetes "
-        f"control plane with simulated nodes: {len(workloads.EDGE_SITES)} edge sites and a cloud (seed {settings.seed})"
+        f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log ({len(jobs) - together} in chunks with a parameter "
+        f"server, {together} gangs), compressed in time, on a real Kubernetes control plane with simulated nodes: "
+        f"{len(workloads.EDGE_SITES)} edge sites and a cloud whose nodes come on demand (seed {settings.seed})"
     )
     with ExitStack() as stack:
         with Step(console, "control plane"):
@@ -76,6 +92,9 @@ def _run(console: Console, settings: DemoSettings) -> bool:
             create_visitor(cluster)
         journal_of(cluster).unlink(missing_ok=True)
         options = ["--estimate-seconds", "3", "--seed", str(settings.seed), "--journal", str(journal_of(cluster))]
+        with Step(console, "autoscaler of the cloud"):
+            for scaling in scalings():
+                cluster.start_autoscaler(scaling)
         with Step(console, "scheduler, kube-scheduler, operator"):
             ours = stack.enter_context(Stack(cluster, settings.policy, scheduler_options=options))
         outcome = _watch(console, cluster, ours, jobs, settings.picture)
@@ -89,17 +108,20 @@ def _run(console: Console, settings: DemoSettings) -> bool:
 def create_sites(cluster: Cluster) -> None:
     """Nodes and Site objects of the demo's cluster."""
     for site in workloads.SITES:
-        cluster.add_site(site.name, nodes=site.nodes, gpus=site.gpus)
-        others = [other.name for other in workloads.SITES if other != site]
+        if not site.unlimited:
+            cluster.add_site(site.name, nodes=site.nodes, gpus=site.gpus)
+        others = [other for other in workloads.SITES if other != site]
         body = {
             "apiVersion": "tranche.dev/v1alpha1",
             "kind": "Site",
             "metadata": {"name": site.name},
             "spec": {
                 "tier": site.tier,
+                **({"unlimited": True, "nodeStartup": workloads.NODE_STARTUP} if site.unlimited else {}),
                 "nodeSelector": {"topology.kubernetes.io/zone": site.name},
                 "links": [
-                    {"to": o, "bandwidth": workloads.LINK_BANDWIDTH, "latency": workloads.LINK_LATENCY} for o in others
+                    {"to": other.name, "bandwidth": site.link_to(other), "latency": workloads.LINK_LATENCY}
+                    for other in others
                 ],
             },
         }
@@ -108,21 +130,39 @@ def create_sites(cluster: Cluster) -> None:
             raise ClusterError(f"Site {site.name} was refused: {answer}")
 
 
+def scalings() -> list[Scaling]:
+    """The autoscaled sites of the demo's cluster."""
+    return [
+        Scaling(
+            site.name,
+            gpus=site.gpus,
+            start_seconds=workloads.NODE_SECONDS,
+            idle_seconds=workloads.IDLE_SECONDS,
+            most_nodes=workloads.MOST_NODES,
+        )
+        for site in workloads.SITES
+        if site.unlimited
+    ]
+
+
 def _watch(
     console: Console, cluster: Cluster, ours: Stack, jobs: list[workloads.DemoJob], picture: Path | None
 ) -> Outcome:
     """Submit the jobs when they are due and draw until all have ended."""
     work = sum(job.chunks * job.chunk_seconds for job in jobs)
-    unsaved = [picture] if picture else []
+    unsaved, copies = [picture] if picture else [], _Copies()
     with Screen(console, len(jobs), ours.policy) as screen:
 
         def show(seconds: float, snapshot: Snapshot) -> None:
+            if seconds - copies.at >= COPIES_SECONDS:
+                copies.at, copies.links = seconds, observe_copies(ours.url)
+            snapshot = replace(snapshot, copies=copies.links)
             screen.show(seconds, snapshot)
             if unsaved and 2 * snapshot.phases["Succeeded"] >= len(jobs):
                 screen.save(unsaved.pop(), seconds, snapshot)
 
         seen, submitted = replay(cluster, ours, jobs, jobs[-1].arrival_seconds + work + GRACE_SECONDS, show)
-    return outcome_of(cluster, seen, submitted, workloads.CHECKPOINT_SECONDS)
+    return outcome_of(cluster, seen, submitted, workloads.CHECKPOINT_SECONDS, scalings())
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:

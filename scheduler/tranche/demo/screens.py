@@ -68,9 +68,8 @@ class Screen:
             self._live.update(self._picture(seconds, snapshot), refresh=True)
         elif seconds - self._last_line >= LINE_SECONDS:
             self._last_line = seconds
-            self._console.print(
-                self._counts(seconds, snapshot).plain + "  " + _sites_line(snapshot.sites), soft_wrap=True
-            )
+            counts = self._counts(seconds, snapshot).plain
+            self._console.print(f"{counts}  {_sites_line(snapshot.sites)}{_copies_line(snapshot)}", soft_wrap=True)
 
     def save(self, path: Path, seconds: float, snapshot: Snapshot) -> None:
         """Write the picture of this moment as SVG."""
@@ -94,16 +93,28 @@ class Screen:
 
     def _picture(self, seconds: float, snapshot: Snapshot) -> RenderableType:
         title = Text(f"tranche demo, policy {self._policy}", style="bold")
-        return Group(title, self._counts(seconds, snapshot), Text(), _sites(snapshot.sites), Text(), _jobs(snapshot))
+        return Group(title, self._counts(seconds, snapshot), Text(), _sites(snapshot), Text(), _jobs(snapshot))
 
 
-def _sites(sites: tuple[SiteObject, ...]) -> Table:
+def _sites(snapshot: Snapshot) -> Table:
+    """A row for each site: GPUs in use, nodes where these come on demand, and data on their way there."""
     table = Table.grid(padding=(0, 2))
-    for site in sites:
+    for site in snapshot.sites:
         gpus, used = site.status.gpus or 0, site.status.allocated_gpus or 0
         bar = ProgressBar(total=max(1, gpus), completed=min(used, gpus), width=24)
-        table.add_row(site.metadata.name, Text(site.spec.tier, style="dim"), bar, f"{used}/{gpus} GPUs")
+        amount = f"{used}/{gpus} GPUs"
+        if site.spec.unlimited:
+            amount += f" on {site.status.nodes or 0} nodes, on demand"
+        to_it = [one for one in snapshot.copies if one.target == site.metadata.name]
+        coming = ", ".join(f"{one.source} {one.seconds:.0f} s" for one in to_it)
+        copies = Text(f"data coming from {coming}" if coming else "", style="blue")
+        table.add_row(site.metadata.name, Text(site.spec.tier, style="dim"), bar, amount, copies)
     return table
+
+
+def _copies_line(snapshot: Snapshot) -> str:
+    links = [f"{one.source} to {one.target} {one.seconds:.0f} s" for one in snapshot.copies]
+    return f"  copies: {', '.join(links)}" if links else ""
 
 
 def _sites_line(sites: tuple[SiteObject, ...]) -> str:

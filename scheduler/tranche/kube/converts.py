@@ -140,6 +140,7 @@ def to_site(resource: SiteObject) -> Site:
             link.to: Link(float(parse_quantity(link.bandwidth)), parse_duration(link.latency)) for link in spec.links
         },
         disconnect_tolerance_seconds=parse_duration(spec.disconnect_tolerance),
+        start_seconds=parse_duration(spec.node_startup) if spec.unlimited else 0.0,
     )
 
 

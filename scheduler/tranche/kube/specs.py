@@ -214,6 +214,8 @@ class SiteSpec(Resource):
     """Labels of the site's nodes. A node belongs to one site."""
     unlimited: bool = False
     """Behind an autoscaler: capacity is made on demand."""
+    node_startup: Duration = "0s"
+    """Time that the autoscaler of an unlimited site takes to make a node, such as 3m."""
     disconnect_tolerance: Duration = "1h"
     """So long the pods of a site that fell silent keep their chunks."""
     links: list[SiteLink] = Field(default=[], max_length=256, json_schema_extra=by_key("to"))

@@ -79,12 +79,12 @@ class Controller:
         self.reports = ReportDesk(planner, clock)
         self._wake = asyncio.Event()
         self.renewals = RenewalDesk(planner, watches.jobs.store, clock, self._wake.set)
-        self._sites = SiteStatuses(watches, planner, self.writer)
         self.term = 0
         """0 until we lead."""
         self._since = 0.0
         self._revision = 0
         self._book = NodeBook(self.settings.gpu_resource)
+        self._sites = SiteStatuses(watches, planner, self.writer, self._book)
         self._quota_book = QuotaBook(self.settings.gpu_resource)
         self._changes = Backlog(self._hear, stopwatch)
         self._untold: set[tuple[str, int]] = set()
@@ -97,6 +97,8 @@ class Controller:
             Silences(watches.nodes.store, watches.sites.store),
             self._untold,
             self._absences.sure,
+            startup=self._startup,
+            node_start_seconds=self.settings.node_start_seconds,
         )
         self._announcements = Announcements(self.settings)
         self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
@@ -134,6 +136,11 @@ class Controller:
         finally:
             self.metrics.set_leading(leads=False)
             await leadership.release()
+
+    def _startup(self, site: str) -> float | None:
+        """How long the autoscaler of a site needs for a node, in seconds; None where nodes are there already."""
+        known = self.planner.cluster.sites.get(site)
+        return known.start_seconds if known is not None and known.unlimited else None
 
     def _look_for_timeouts(self) -> None:
         self._next_timeouts = 0.0

@@ -34,12 +34,20 @@ class NodeBook:
         return {entry[0] for entry in (before, after) if entry is not None}
 
     def node(self, observed: NodeObject, sites: Mapping[str, SiteObject]) -> Node | None:
-        """The planner's node; None if Sites are declared and the node belongs to none of them."""
+        """The planner's node; None if Sites are declared and the node belongs to none of them, or to an unlimited one.
+
+        An autoscaler makes and removes the nodes of an unlimited site, as pods ask for them: offered as places, they
+        would count twice, and windows planned for one would keep its name when it is gone.
+        """
         site = site_of(observed.metadata.labels, sites)
-        if site is None:
+        if site is None or (site in sites and sites[site].spec.unlimited):
             return None
-        foreign = self._foreign.get(observed.metadata.name, Resources())
+        foreign = self.foreign(observed.metadata.name)
         return node_of(observed, site, foreign, self.gpu_resource)
+
+    def foreign(self, name: str) -> Resources:
+        """What pods that it gave no node ask for on a node."""
+        return self._foreign.get(name, Resources())
 
 
 def _is_planned(pod: Pod) -> bool:

@@ -22,6 +22,9 @@ class ControllerSettings:
     more. Should it have been about to, it evicts the pod that nobody plans."""
     unschedulable_seconds: float = 30.0
     """A pod that finds no node for this long, besides the longest grace period of a victim there, is planned anew."""
+    node_start_seconds: float = 900.0
+    """A pod of an unlimited site, whose node does not exist yet, may wait for so long. Cluster Autoscaler gives up a
+    node that has not come after 15 minutes (``--max-node-provision-time``)."""
     forecast_share: float = 0.1
     """Share of the time that playing the plan forward may take …"""
     forecast_piece_seconds: float = 0.003

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from tranche.kube.memberships import site_of
+from tranche.kube.objects import node_allocatable
 from tranche.kube.resources import API_VERSION, SiteObject
+from tranche.live.nodes import NodeBook
 from tranche.live.views import API, Watches
 from tranche.live.writers import StatusWriter
 from tranche.planner import Planner
@@ -14,10 +17,11 @@ PAUSE_SECONDS = 1.0
 class SiteStatuses:
     """Writes what changed of the Sites' statuses, at most once a second."""
 
-    def __init__(self, watches: Watches, planner: Planner, writer: StatusWriter) -> None:
+    def __init__(self, watches: Watches, planner: Planner, writer: StatusWriter, book: NodeBook) -> None:
         self._watches = watches
         self._planner = planner
         self._writer = writer
+        self._book = book
         self._written: dict[str, dict[str, Any]] = {}
         self._next = 0.0
 
@@ -46,7 +50,29 @@ class SiteStatuses:
                 status["gpus"] += node.allocatable.gpus
                 status["allocatedGpus"] += node.foreign.gpus + state.reserved.gpus
                 status["connected"] = bool(status["connected"] or node.ready)
+        self._count_on_demand(statuses)
         return statuses
+
+    def _count_on_demand(self, statuses: dict[str, dict[str, Any]]) -> None:
+        """Enter the nodes of unlimited sites, which the planner does not know; such a site may well have none."""
+        sites = self._watches.sites.store
+        unlimited = {name for name, site in sites.items() if site.spec.unlimited}
+        if not unlimited:
+            return
+        for node in self._watches.nodes.store.values():
+            site = site_of(node.metadata.labels, sites)
+            if site in unlimited:
+                status, name = statuses[site], node.metadata.name
+                status["nodes"] += 1
+                status["gpus"] += node_allocatable(node, self._book.gpu_resource).gpus
+                status["allocatedGpus"] += self._book.foreign(name).gpus
+                status["connected"] = bool(status["connected"] or node.ready)
+        for state in self._planner.cluster.jobs.values():
+            for run in state.runs.values():
+                if run.window.site in unlimited and run.window.node is not None:
+                    statuses[run.window.site]["allocatedGpus"] += state.job.gpus
+        for name in unlimited:
+            statuses[name]["connected"] = statuses[name]["connected"] or not statuses[name]["nodes"]
 
 
 def _body(site: SiteObject, status: dict[str, Any]) -> dict[str, Any]:

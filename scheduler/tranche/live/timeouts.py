@@ -8,6 +8,7 @@ from tranche.kube.identities import owner_uid
 from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
 from tranche.kube.objects import Pod, is_over
 from tranche.live.silences import Silences
+from tranche.model import PlannedServer, Window
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
 from tranche.planner.releases import end_of
 from tranche.policies import JobState, Run, Server
@@ -21,6 +22,10 @@ class _Wait(NamedTuple):
     event: Event
     missing: str = ""
     """Name of the pod that must surely be absent by then."""
+
+
+def _at_once(site: str) -> float | None:
+    return None
 
 
 def _always(namespace: str, name: str, job_uid: str) -> bool:
@@ -38,6 +43,9 @@ class Timeouts:
         silences: Silences,
         untold: Container[tuple[str, int]] = (),
         surely_absent: Callable[[str, str, str], bool] = _always,
+        *,
+        startup: Callable[[str], float | None] = _at_once,
+        node_start_seconds: float = 900.0,
     ) -> None:
         """Look at nothing yet.
 
@@ -48,6 +56,8 @@ class Timeouts:
             silences: Of nodes.
             untold: Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for.
             surely_absent: Whether a job (its UID last) has no pod of that namespace and name, whatever the watch shows.
+            startup: How long a site is said to need for a node that a pod waits for; None where nodes exist already.
+            node_start_seconds: So long a pod may find no node at such a site, or twice what it is said to need.
         """
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
@@ -55,6 +65,8 @@ class Timeouts:
         self._silences = silences
         self._untold = untold
         self._surely_absent = surely_absent
+        self._startup = startup
+        self._node_start_seconds = node_start_seconds
         self._since: dict[tuple[str, int], float] = {}
         self.next_due = 0.0
         """When something will be due if nothing changes, by the clock that is never set; infinite if nothing waits."""
@@ -101,7 +113,7 @@ class Timeouts:
             return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now))
         if run.closing or pod.spec.node_name:
             return None
-        return self._unplaced(state, window.attempt, window.node, pod)
+        return self._unplaced(state, window, pod)
 
     def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
@@ -114,11 +126,15 @@ class Timeouts:
             return _Wait(0.0, lost)
         if server.closing or pod.spec.node_name:
             return None
-        return self._unplaced(state, planned.attempt, planned.node, pod)
+        return self._unplaced(state, planned, pod)
 
-    def _unplaced(self, state: JobState, attempt: int, node: str | None, pod: Pod) -> _Wait:
-        limit = self._unschedulable_seconds + self._longest_grace(node)
-        return _Wait(limit, WorkerUnschedulable(state.job.key, attempt, unschedulable_message(pod)))
+    def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait:
+        startup = self._startup(planned.site) if planned.node is None else None
+        if startup is not None:
+            limit = max(self._unschedulable_seconds, self._node_start_seconds, 2 * startup)
+        else:
+            limit = self._unschedulable_seconds + self._longest_grace(planned.node)
+        return _Wait(limit, WorkerUnschedulable(state.job.key, planned.attempt, unschedulable_message(pod)))
 
     def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
         """Staging pods on nodes that do not come back."""

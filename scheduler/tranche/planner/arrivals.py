@@ -88,7 +88,8 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
             continue
         state.attempts = max(state.attempts, window.attempt)
         pace = planner.cluster.batch_seconds(state, window.site)
-        run = Run(window, Home(window.site, window.node), now, pace, adopted=True, held_from=window.start)
+        host = None if planner.cluster.is_unlimited(window.site) else window.node
+        run = Run(window, Home(window.site, host), now, pace, adopted=True, held_from=window.start)
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)
@@ -119,7 +120,7 @@ def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: R
     """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
     node = planner.cluster.nodes.get(window.node or "")
     slots = free_slots(node, state.job.gpus) if node is not None else ()
-    unlimited = node is None and window.node is None
+    unlimited = node is None and (window.node is None or planner.cluster.is_unlimited(window.site))
     if not unlimited and len(slots) < state.job.gpus:
         return
     run.home = Home(window.site, window.node if node is not None else None, slots)

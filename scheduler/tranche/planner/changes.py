@@ -147,7 +147,7 @@ def _worker(
                 end, cost = run.window.end, state.restart_seconds
                 run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
                 state.windows_changed()
-                lessons.note_start(state, run)
+                lessons.note_start(planner.cluster, state, run)
                 if state.first_started is None:
                     state.first_started = at
                 if planner.queue is not None and planner.policy.preemptive:
@@ -171,7 +171,14 @@ def _weigh_anew(planner: Planner, state: JobState) -> None:
 
 
 def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
-    """kube-scheduler took a fallback: the window, its chunks and its reservation follow."""
+    """kube-scheduler took a fallback: the window, its chunks and its reservation follow.
+
+    A node of an unlimited site is only named: nothing is planned or reserved on it.
+    """
+    if planner.cluster.is_unlimited(run.window.site) and name not in planner.cluster.nodes:
+        run.window = replace(run.window, node=name)
+        planner.publish(state.job.key)
+        return
     detach(planner, state, run)
     unbind(planner, state, run.window.chunks, forget_site=False)
     node = planner.cluster.nodes.get(name)

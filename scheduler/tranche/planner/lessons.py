@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tranche.model import Job
 from tranche.planner.events import WorkerEnded
-from tranche.policies import JobState, Run
+from tranche.policies import ClusterState, JobState, Run
 from tranche.policies.beliefs import told_gpu_seconds
 
 if TYPE_CHECKING:
@@ -68,9 +68,12 @@ def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batch
             node.learn(cluster.lessons.node_factor(node.node.name))
 
 
-def note_start(state: JobState, run: Run) -> None:
-    """A worker has begun to train: what starting it took, unless its slot was not free or its pod there already."""
-    known = not (run.adopted or run.handover or run.window.renewed)
+def note_start(cluster: ClusterState, state: JobState, run: Run) -> None:
+    """A worker has begun to train: what starting it took, unless its slot was not free or its pod there already.
+
+    At an unlimited site the start may have waited for a node, which says nothing of starts elsewhere.
+    """
+    known = not (run.adopted or run.handover or run.window.renewed or cluster.is_unlimited(run.home.site))
     if known and run.started is not None and run.started >= run.opened:
         state.restarts.started(run.started - run.opened)
 

@@ -86,6 +86,8 @@ class SiteSection(Section):
     name: Name
     tier: Tier = Tier.EDGE
     unlimited: bool = False
+    node_startup: Seconds = 0.0
+    """Time that an unlimited site takes to make a node for a pod."""
     disconnect_tolerance: Seconds = 3600.0
     links: list[LinkSection] = []
     nodes: list[NodeSection] = []

@@ -5,13 +5,14 @@ jobs of hours. Where jobs live for seconds it is not: to start a pod takes the l
 time, a worker that is to stop trains on until it hears of it, then it saves, and its successor waits for all that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tranche.model import Window
-from tranche.planner import Event, WorkerEnded
+from tranche.planner import Event, Instruction, WorkerEnded
 from tranche.policies import JobState
-from tranche.simulation.engines import Simulation
+from tranche.simulation.engines import Simulation, Worker
+from tranche.simulation.machines import Autoscaling, Machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class Delays:
     """From the end of a worker to the first batch of the one that waited for its slots."""
     crowd_seconds: float = 0.0
     """How much longer a start or a notice takes for each other start or stop that is under way."""
+    gang_seconds: float = 0.0
+    """How much longer the start of a gang's member takes: no pod is scheduled before all of them exist."""
+    node_seconds: float = 0.0
+    """From the opening of a window at an unlimited site to its first batch if a node has to be made for it."""
 
 
 @dataclass(slots=True)
@@ -35,6 +40,8 @@ class DelayedSimulation(Simulation):
     """A simulation with the delays of a control plane instead of one restart cost."""
 
     delays: Delays = Delays()
+    autoscaling: Mapping[str, Autoscaling] = field(default_factory=dict)
+    """Nodes of unlimited sites, by site; without an entry every worker there starts as on a node that exists."""
     start_error: Callable[[], float] | None = None
     """Says how much longer than expected the next start takes, in seconds (negative: less)."""
     _under_way: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -43,6 +50,8 @@ class DelayedSimulation(Simulation):
     """When workers that are to stop will have ended."""
     _saving: set[tuple[str, int]] = field(default_factory=set)
     """Those of them that will not reach the end of their work."""
+    _machines: dict[str, Machines] = field(default_factory=dict)
+    """By site."""
 
     def _crowd(self) -> float:
         self._under_way = {who: until for who, until in self._under_way.items() if until > self.now}
@@ -50,7 +59,14 @@ class DelayedSimulation(Simulation):
 
     def _starts_at(self, state: JobState, window: Window) -> float:
         takes = self.delays.start_seconds + self._crowd() + (self.start_error() if self.start_error else 0.0)
+        takes += self.delays.gang_seconds if state.job.together > 1 else 0.0
         starts = self.now + max(0.0, takes)
+        machines = self._machines_of(window.site)
+        if machines is not None:
+            who = (state.job.key, window.attempt)
+            ready = machines.take(who, state.job.gpus, self.now, self.delays.node_seconds)
+            if ready > self.now:  # a pod that waits for a node keeps nobody from starting
+                return max(starts, ready) + self._transfer_seconds(state, window)
         run = state.runs[window.attempt]
         if run.handover:
             slots = set(run.home.slots)
@@ -60,6 +76,33 @@ class DelayedSimulation(Simulation):
             starts = max([starts, *(end + self.delays.handover_seconds for end in ends)])
         self._under_way[state.job.key, window.attempt] = starts
         return starts + self._transfer_seconds(state, window)
+
+    def _machines_of(self, site: str) -> Machines | None:
+        if site not in self._machines and site in self.autoscaling:
+            self._machines[site] = Machines(self.autoscaling[site])
+        return self._machines.get(site)
+
+    def _obey(self, instructions: Iterable[Instruction]) -> None:
+        Simulation._obey(self, instructions)
+        self._seat_servers()
+
+    def _seat_servers(self) -> None:
+        """Parameter servers at autoscaled sites take a place on a node, and keep it from going."""
+        for site in self.autoscaling:
+            servers = {place for place, one in self._servers.items() if one.site == site and one.node is None}
+            machines = self._machines_of(site)
+            if machines is None:
+                continue
+            for gone in [pod for pod in machines.pods if pod not in servers and pod not in self._workers]:
+                machines.give(gone, self.now)
+            for place in sorted(servers.difference(machines.pods)):
+                machines.take(place, 0, self.now, self.delays.node_seconds)
+
+    def _leave(self, worker: Worker, outcome: str) -> None:
+        Simulation._leave(self, worker, outcome)
+        machines = self._machines_of(worker.window.site)
+        if machines is not None:
+            machines.give((worker.account.job.key, worker.window.attempt), self.now)
 
     def _stop(self, key: str, window: Window) -> None:
         who = (key, window.attempt)

@@ -99,3 +99,14 @@ def test_a_crowd_is_what_starts_or_stops_at_that_moment() -> None:
     stays = read_courses(facts)[JOB].stays
     assert {attempt: stay.crowd for attempt, stay in stays.items()} == {1: 0, 2: 1, 3: 1, 4: 1, 5: 0}
     assert (stays[1].closing_crowd, stays[2].closing_crowd) == (1, 1)
+
+
+def test_a_window_that_waits_for_a_node_of_the_cloud_is_no_crowd() -> None:
+    facts = [
+        Fact(0.0, "submitted", JOB),
+        opened(0.0, 1, "cloud", chunks=(0,)),
+        opened(1.0, 2, "a", chunks=(1,)),
+        opened(1.0, 3, "a", chunks=(2,)),
+    ]
+    stays = read_courses(facts, {"cloud"})[JOB].stays
+    assert [stays[attempt].crowd for attempt in (1, 2, 3)] == [0, 0, 1]

@@ -3,7 +3,7 @@
 import pytest
 
 from tranche.demo.courses import Course, Stay
-from tranche.demo.measurements import measure_delays, report_seconds, start_errors, turnarounds
+from tranche.demo.measurements import Kinds, measure_delays, report_seconds, start_errors, turnarounds
 from tranche.simulation.delays import Delays
 
 
@@ -103,3 +103,23 @@ def test_an_end_that_is_told_after_the_next_start_left_its_gpu_idle_for_no_time(
     last = Stay("a", (0,), 15.0, started=17.0, ended=20.0)
     courses = {"b": course(before), "a": course(after, submitted=5.0), "l": course(last, submitted=5.0)}
     assert [one.seconds for one in turnarounds(courses, {"a": 1})] == [0.0, 2.0]
+
+
+def test_starts_of_gangs_and_of_new_nodes_are_measured_apart() -> None:
+    single = Stay("a", (0,), 0.0, started=0.3)
+    member = Stay("a", (0,), 0.0, started=0.5)
+    cold, late = Stay("cloud", (0,), 10.0, started=15.0), Stay("cloud", (1,), 10.0, started=17.0)
+    warm = Stay("cloud", (2,), 20.0, started=20.9)
+    courses = {"s": course(single, cold, late, warm), "g": course(member)}
+    kinds = Kinds({"g"}, {"cloud": 4.0})
+    measured = measure_delays(courses, 0.2, kinds)
+    assert measured.start_seconds == pytest.approx(0.3)
+    assert measured.gang_seconds == pytest.approx(0.2)
+    assert measured.node_seconds == pytest.approx(6.0)
+    assert start_errors(courses, measured, kinds) == pytest.approx([0.0, 0.0])
+
+
+def test_workers_at_unlimited_sites_take_no_turn_at_a_gpu() -> None:
+    first = Stay("a", (0,), 0.0, started=0.5, ended=4.0, outcome="Succeeded")
+    cloud = Stay("cloud", (0,), 1.0, started=6.0, ended=9.0, outcome="Succeeded")
+    assert turnarounds({"f": course(first), "c": course(cloud, submitted=1.0)}, {"a": 1}) == []

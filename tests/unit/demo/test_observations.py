@@ -1,12 +1,15 @@
 """What the demo sees of a cluster that does not answer for a moment, or any more."""
 
+import io
 from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 import tranche.demo.runs as runs
-from tranche.demo.observations import observe
+from tranche.demo.observations import Copy, Snapshot, observe, observe_copies, read_copies
+from tranche.demo.screens import Screen
+from tranche.kube.resources import SiteObject
 from tranche_testcluster import Cluster
 
 
@@ -37,3 +40,37 @@ def test_a_cluster_that_does_not_answer_ends_the_demo_in_one_sentence(monkeypatc
     monkeypatch.setattr(runs, "_run", fall_silent)
     with pytest.raises(runs.DemoError, match=r"^the API server does not answer \(The read operation timed out\)"):
         runs.run(Console(), runs.DemoSettings())
+
+
+METRICS = """# HELP tranche_link_busy_seconds Seconds
+tranche_link_busy_seconds{source="edge-b",target="cloud"} 2.6
+tranche_link_busy_seconds{source="edge-a",target="cloud"} 12.0
+tranche_link_busy_seconds{source="edge-a",target="edge-b"} 0.0
+tranche_uploads_total{source="edge-a",target="cloud"} 4.0
+"""
+
+
+def test_links_that_are_busy_are_read_from_the_metrics() -> None:
+    assert read_copies(METRICS) == (Copy("edge-a", "cloud", 12.0), Copy("edge-b", "cloud", 2.6))
+
+
+def test_a_scheduler_that_does_not_answer_has_no_copies_to_show() -> None:
+    assert observe_copies("http://127.0.0.1:1") == ()
+
+
+def test_the_screen_shows_the_cloud_and_copies_under_way() -> None:
+    spec = {"tier": "Cloud", "unlimited": True, "nodeSelector": {"zone": "cloud"}}
+    status = {"nodes": 2, "gpus": 8, "allocatedGpus": 3}
+    site = SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec, "status": status})
+    snapshot = Snapshot((), (site,), read_copies(METRICS))
+    plain = Console(file=io.StringIO(), width=200)
+    Screen(plain, 3, "chunk").show(10.0, snapshot)
+    assert isinstance(plain.file, io.StringIO)
+    assert "GPUs: cloud 3/8  copies: edge-a to cloud 12 s, edge-b to cloud 3 s" in plain.file.getvalue()
+    terminal = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
+    with Screen(terminal, 3, "chunk") as screen:
+        screen.show(10.0, snapshot)
+    assert isinstance(terminal.file, io.StringIO)
+    text = terminal.file.getvalue()
+    assert "3/8 GPUs on 2 nodes, on demand" in text
+    assert "data coming from edge-a 12 s, edge-b 3 s" in text

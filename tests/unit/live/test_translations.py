@@ -13,7 +13,7 @@ from tranche.live import jobs, pods
 from tranche.live.nodes import NodeBook
 from tranche.live.silences import Silences
 from tranche.live.timeouts import Timeouts
-from tranche.model import Resources
+from tranche.model import Resources, Site
 from tranche.planner import (
     ChiefEnded,
     EvictionRefused,
@@ -254,6 +254,37 @@ def test_a_parameter_server_of_a_chunked_job_that_finds_no_place_is_told_in_time
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + 29, 29.0) == []
     assert timeouts.due(states, NOW + 30, 30.0) == [WorkerUnschedulable("default/a", 1, "")]
+
+
+@pytest.mark.parametrize(("startup", "limit"), [(60.0, 900.0), (600.0, 1200.0)])
+def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: float) -> None:
+    sites = [Site("edge-a"), Site("cloud", unlimited=True, start_seconds=startup)]
+    p = planner("chunk-faithful", [], sites)
+    server = worker(0)
+    p.handle(JobSubmitted(job("a", server=server, servers=1)), NOW)
+    state = p.cluster.jobs["default/a"]
+    (run,) = state.runs.values()
+    assert (run.window.site, run.window.node) == ("cloud", None)
+    name = f"a-worker-0-{run.window.attempt}"
+    known = {f"default/{name}": pod(name, phase="Pending")}
+    helper = f"a-ps-0-{state.servers[0].planned.attempt}"
+    known[f"default/{helper}"] = pod(helper, role="ps", phase="Pending")
+    startups = {"cloud": startup}
+    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}), startup=startups.get, node_start_seconds=900.0)
+    assert timeouts.due([state], NOW, 0.0) == []
+    assert timeouts.due([state], NOW + limit - 1, limit - 1) == []
+    events = timeouts.due([state], NOW + limit, limit)
+    assert {type(event) for event in events} == {WorkerUnschedulable}
+    assert len(events) == 2
+
+
+def test_nodes_of_an_unlimited_site_are_no_places() -> None:
+    book = NodeBook(GPU)
+    spec = {"nodeSelector": {"topology.kubernetes.io/zone": "cloud"}}
+    sites = {"cloud": SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec})}
+    assert book.node(observed("cloud-0", "cloud"), sites) is not None
+    sites = {"cloud": SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": {**spec, "unlimited": True}})}
+    assert book.node(observed("cloud-0", "cloud"), sites) is None
 
 
 def test_the_pod_of_a_deleted_namesake_is_not_the_pod_of_a_window() -> None:

@@ -39,6 +39,12 @@ def complaint(path: Path, text: str | bytes) -> str:
     return message.removeprefix(f"{path}: ")
 
 
+def test_the_start_of_a_node_on_demand_is_read_as_a_duration(path: Path) -> None:
+    path.write_text("sites: [{name: cloud, unlimited: true, nodeStartup: 3m}]")
+    (cloud,) = read_cluster(path).sites
+    assert (cloud.unlimited, cloud.start_seconds) == (True, 180.0)
+
+
 def test_a_pool_is_one_node_that_only_its_gpus_limit() -> None:
     spec = pool(128)
     (node,) = spec.nodes

@@ -1,0 +1,128 @@
+"""A job bursts from a small edge into an autoscaled cloud and back, on a real control plane."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tranche.demo.comparisons import compare
+from tranche.demo.observations import observe
+from tranche.demo.replays import journal_of, outcome_of
+from tranche.demo.reports import simulate_outcome
+from tranche.demo.stacks import Stack, apply_manifests
+from tranche_testcluster import Cluster, Scaling
+from wholes import API, Whole
+
+ZONE = "topology.kubernetes.io/zone"
+START_SECONDS = 2.0
+CHUNK_SECONDS = 10.0
+SITES = ("edge", "cloud")
+SCALING = Scaling("cloud", gpus=2, start_seconds=START_SECONDS, idle_seconds=1.0, most_nodes=3)
+
+
+@pytest.fixture(scope="module", params=["chunk", "srsf"])
+def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge", nodes=1, gpus=1)
+        for site, other in zip(SITES, reversed(SITES), strict=True):
+            spec = {
+                "tier": site.capitalize(),
+                "unlimited": site == "cloud",
+                "nodeSelector": {ZONE: site},
+                "links": [{"to": other, "bandwidth": "8M"}],
+            }
+            body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": site}, "spec": spec}
+            status, answer = cluster.request("POST", f"{API}/sites", body)
+            assert status == 201, answer
+        cluster.start_autoscaler(SCALING)
+        options = ["--validate", "--estimate-seconds", "1", "--journal", str(journal_of(cluster))]
+        with Stack(cluster, request.param, scheduler_options=options) as stack:
+            yield Whole(cluster, stack)
+
+
+def data(chunks: int) -> dict[str, Any]:
+    """One second a chunk over the link."""
+    return {"chunks": chunks, "batchesPerChunk": 50, "chunkSize": "1M", "site": "edge"}
+
+
+def cloud_nodes(whole: Whole) -> set[str]:
+    items = whole.cluster.request("GET", f"/api/v1/nodes?labelSelector={ZONE}%3Dcloud")[1]["items"]
+    return {node["metadata"]["name"] for node in items}
+
+
+def sites_of_pods(whole: Whole, name: str) -> list[str]:
+    return sorted(pod["spec"].get("nodeName", "").partition("-")[0] for pod in whole.pods(name))
+
+
+def running(whole: Whole, name: str) -> int:
+    return sum(pod["status"]["phase"] == "Running" for pod in whole.pods(name))
+
+
+def site_status(whole: Whole) -> dict[str, Any]:
+    return dict(whole.cluster.request("GET", f"{API}/sites/cloud")[1].get("status", {}))
+
+
+def test_a_job_bursts_into_the_cloud_and_its_nodes_go_again(whole: Whole) -> None:
+    whole.until("the cloud is known", lambda: site_status(whole).get("connected"))
+    assert site_status(whole)["nodes"] == 0
+    assert not cloud_nodes(whole)
+    whole.submit("burst", chunks=4, seconds=CHUNK_SECONDS, data=data(4))
+    whole.until("all train", lambda: running(whole, "burst") == 4)
+    assert sites_of_pods(whole, "burst") == ["cloud", "cloud", "cloud", "edge"]
+    assert len(cloud_nodes(whole)) == 2
+    whole.until("GPUs are counted", lambda: site_status(whole).get("allocatedGpus") == 3)
+    assert (site_status(whole)["nodes"], site_status(whole)["gpus"]) == (2, 4)
+    windows = whole.status("burst")["plan"]["workers"]
+    named = whole.until("nodes are named", lambda: _nodes_of(whole, "burst"))
+    assert {name.partition("-")[0] for name in named} == {"cloud", "edge"}
+    assert {window["site"] for window in windows} == {"cloud", "edge"}
+    status = whole.until_phase("burst", "Succeeded")
+    assert status["plan"]["attempts"] == 4, "no window was opened in vain"
+    assert status["progress"].get("failures", 0) == 0
+    whole.until("cloud nodes are gone", lambda: not cloud_nodes(whole))
+    whole.until("GPUs are given back", lambda: site_status(whole).get("gpus") == 0)
+    whole.delete("burst")
+
+
+def test_a_later_job_that_fits_trains_at_the_edge_only(whole: Whole) -> None:
+    whole.submit("home", chunks=1, seconds=1.0, data=data(1))
+    whole.until("it trains", lambda: running(whole, "home") == 1)
+    assert sites_of_pods(whole, "home") == ["edge"]
+    whole.until_phase("home", "Succeeded")
+    assert not cloud_nodes(whole)
+    whole.delete("home")
+
+
+def test_a_killed_scheduler_takes_cloud_windows_over(whole: Whole) -> None:
+    whole.submit("kept", chunks=3, seconds=CHUNK_SECONDS, data=data(3))
+    whole.until("nodes are named", lambda: "cloud" in {n.partition("-")[0] for n in _nodes_of(whole, "kept")})
+    before = {pod["metadata"]["name"] for pod in whole.pods("kept")}
+    whole.stack.kill("scheduler")
+    whole.stack.start_scheduler()
+    whole.until("all train", lambda: running(whole, "kept") == 3)
+    assert before <= {pod["metadata"]["name"] for pod in whole.pods("kept")}
+    assert whole.until_phase("kept", "Succeeded")["plan"]["attempts"] == 3
+    whole.delete("kept")
+
+
+def test_a_burst_takes_about_as_long_as_its_simulation(whole: Whole) -> None:
+    submitted = time.time()
+    whole.submit("beside", chunks=4, seconds=CHUNK_SECONDS, data=data(4))
+    whole.until_phase("beside", "Succeeded")
+    snapshot = observe(whole.cluster, "default")
+    outcome = outcome_of(whole.cluster, snapshot, {"beside": submitted}, 0.3, [SCALING])
+    assert outcome.delays.node_seconds >= START_SECONDS
+    _, simulated = simulate_outcome(outcome, whole.stack.policy, 0)
+    (deviation,) = compare(outcome.courses, simulated, outcome.completed, outcome.report_seconds)
+    assert deviation.chunks == 4
+    assert deviation.moved_chunks == 0, "as many chunks in the cloud as in the simulation"
+    assert deviation.relative < 0.25
+    whole.delete("beside")
+
+
+def _nodes_of(whole: Whole, name: str) -> set[str]:
+    """Nodes of the job's windows, once all have one."""
+    nodes = [window.get("node") for window in whole.status(name).get("plan", {}).get("workers", ())]
+    return {node for node in nodes if node} if nodes and all(nodes) else set()
