@@ -55,8 +55,11 @@ def is_due(planner: Planner, queue: JobQueue, changed: Sequence[str], now: float
     cluster = planner.cluster
     if not cluster.clouds:
         return False
-    states = (cluster.jobs.get(key) for key in changed)
-    if now >= queue.review_at or any(one and one.active and one.unassigned > one.reviewed for one in states):
+    more = False
+    for state in (cluster.jobs[key] for key in changed if key in cluster.jobs):
+        more |= state.active and state.unassigned > state.reviewed
+        state.reviewed = min(state.reviewed, state.unassigned)
+    if more or now >= queue.review_at:
         return True
     _wake(planner, queue)
     return False
@@ -191,7 +194,7 @@ class NodeForecast:
         """Hold the GPUs of the site that are free first; returns when these were free, and until when they are held."""
         heap = self.gpus(site)
         taken = tuple(heappop(heap) for _ in range(min(gpus, len(heap))))
-        end = max(start, *taken) + seconds
+        end = max((start, *taken)) + seconds
         for _ in taken:
             heappush(heap, end)
         return taken, end

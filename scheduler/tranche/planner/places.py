@@ -99,5 +99,16 @@ def _sites_changed(planner: Planner, sites: dict[str, Site]) -> None:
     planner.cluster.nodes_changed()
     for state in planner.cluster.jobs.values():
         state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
+        _clouds_changed(planner, state)
         state.windows_changed()
     planner.reconsider_unbound()
+
+
+def _clouds_changed(planner: Planner, state: JobState) -> None:
+    """Release chunks that were to train at a site that is not unlimited any more, and have the job compared again."""
+    cluster = planner.cluster
+    state.cloud = {chunk: site for chunk, site in state.cloud.items() if cluster.is_unlimited(site)}
+    state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
+    state.reviewed = 0
+    if planner.queue is not None:
+        planner.queue.stale[state.job.key] = None

@@ -6,7 +6,19 @@ import pytest
 
 from builders import job, node, of_type, planner, worker
 from tranche.model import Job, Link, Site, Tier
-from tranche.planner import Event, JobSubmitted, OpenWindow, Planner, StageData, Tick, WorkerEnded, WorkerStarted
+from tranche.planner import (
+    Event,
+    JobSubmitted,
+    NodeRemoved,
+    OpenWindow,
+    Planner,
+    SiteRemoved,
+    StageData,
+    StagingEnded,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+)
 
 CHUNK_BYTES = 1000.0
 UPLOAD_SECONDS = 120.0
@@ -79,3 +91,32 @@ def test_strict_queue_does_not_block_nodes_for_a_head_in_the_cloud() -> None:
     large = job("large", seconds=60.0, worker=worker(gpus=4))
     assert opened(made, JobSubmitted(large), 0.0) == ["cloud"]
     assert opened(made, JobSubmitted(job("small", 1.0, seconds=60.0)), 1.0) == ["edge"]
+
+
+def test_chunk_that_fails_is_compared_with_the_cloud_again() -> None:
+    made = planner("fifo", [node("n1", "edge", gpus=2)], sites())
+    made.handle(JobSubmitted(job("a", chunks=2, seconds=60.0)), 0.0)
+    made.handle(JobSubmitted(job("b", 1.0, chunks=1, seconds=60.0)), 1.0)
+    assert [run.home.site for run in made.cluster.jobs["default/b"].runs.values()] == ["cloud"]
+    made.handle(NodeRemoved("n1"), 2.0)
+    made.handle(WorkerEnded("default/a", 1, "Lost", 3.0), 3.0)
+    made.handle(WorkerEnded("default/a", 2, "Lost", 3.0), 3.0)
+    made.handle(Tick(), 4.0)
+    assert [run.home.site for run in made.cluster.jobs["default/a"].runs.values()] == ["cloud", "cloud"]
+
+
+def test_chunks_are_released_when_the_site_is_not_unlimited_any_more() -> None:
+    made = planner("chunk", [node("n1", "edge")], sites())
+    made.handle(JobSubmitted(with_data("a", chunks=5, seconds=60.0)), 0.0)
+    assert made.cluster.jobs["default/a"].cloud
+    made.handle(SiteRemoved("cloud"), 10.0)
+    assert not made.cluster.jobs["default/a"].cloud
+
+
+def test_staged_chunk_starts_in_the_cloud_when_its_pod_has_brought_the_data() -> None:
+    made = planner("chunk", [node("n1", "edge")], sites())
+    instructions = made.handle(JobSubmitted(with_data("a", chunks=4, seconds=100.0, staged=True)), 0.0)
+    assert [(one.site, one.chunks) for one in of_type(StageData, instructions)] == [("cloud", (2, 3))]
+    staging = made.cluster.jobs["default/a"].stagings["cloud"]
+    assert not opened(made, Tick(), UPLOAD_SECONDS)
+    assert opened(made, StagingEnded("default/a", staging.attempt, "Succeeded", 240.0), 130.0) == ["cloud", "cloud"]

@@ -123,13 +123,21 @@ class TestTransfers:
     FAR: dict[str, Any] = {"data_site": "edge-a", "chunk_bytes": 20e6}  # noqa: RUF012
 
     def test_a_chunk_pays_for_its_way_once(self) -> None:
-        jobs = by_name(ran([job("far", **self.FAR), job("short", 50.0, seconds=10.0)], self.NODES, sites=self.SITES))
+        pair = [job("far", **self.FAR), job("short", 50.0, seconds=10.0)]
+        jobs = by_name(ran(pair, self.NODES, "srsf:uploads=held", sites=self.SITES))
         assert (jobs["far"].started, jobs["far"].completed) == (20.0, 130.0)
         assert jobs["far"].lost_gpu_seconds == 20.0
 
     def test_every_chunk_pays(self) -> None:
-        jobs = by_name(ran([job("far", chunks=3, max_workers=1, **self.FAR)], self.NODES, sites=self.SITES))
+        three = job("far", chunks=3, max_workers=1, **self.FAR)
+        jobs = by_name(ran([three], self.NODES, "srsf:uploads=held", sites=self.SITES))
         assert jobs["far"].completed == 3 * (20.0 + 100.0)
+
+    def test_no_gpu_is_held_during_an_upload(self) -> None:
+        pair = [job("far", **self.FAR), job("short", 5.0, seconds=10.0)]
+        jobs = by_name(ran(pair, self.NODES, "fifo", sites=self.SITES))
+        assert (jobs["short"].started, jobs["far"].started) == (5.0, 20.0)
+        assert jobs["far"].lost_gpu_seconds == 0.0
 
     def test_data_that_are_everywhere_pay_nothing(self) -> None:
         near = job("near", chunk_bytes=20e6)
