@@ -333,7 +333,7 @@ def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
     if (job.step_seconds, job.sized) != (old.step_seconds, old.sized):
         lessons.restate(planner, state)
     state.unplannable = arrivals.objection(planner.policy, job)
-    state.held_until = 0.0
+    state.held_until, state.reviewed = 0.0, -1
     stagings.renew(planner, state)
     planner.rejections.pop(job.key, None)
     if not state.runs and job.suspended != old.suspended:

@@ -48,17 +48,15 @@ def is_due(planner: Planner, queue: JobQueue, changed: Sequence[str], now: float
     Args:
         planner: Has a timer for the next time.
         queue: When that is.
-        changed: Jobs that an event concerned. If one of them has more waiting chunks than at its last review, the next
+        changed: Jobs that an event concerned. If one of them has waiting chunks that no review has seen, the next
             review takes place at once.
         now: Clock, in seconds.
     """
     cluster = planner.cluster
     if not cluster.clouds:
         return False
-    more = False
-    for state in (cluster.jobs[key] for key in changed if key in cluster.jobs):
-        more |= state.active and state.unassigned > state.reviewed
-        state.reviewed = min(state.reviewed, state.unassigned)
+    states = [cluster.jobs[key] for key in changed if key in cluster.jobs]
+    more = any(one.active and one.unassigned > 0 and one.returned != one.reviewed for one in states)
     if more or now >= queue.review_at:
         return True
     _wake(planner, queue)
@@ -82,7 +80,7 @@ def review(planner: Planner, queue: JobQueue, now: float) -> None:
         if wants_windows(state, now):
             looked += 1
             split = _split(queue, forecast, state, behind, now)
-            state.reviewed = state.unassigned
+            state.reviewed = state.returned
             soonest = min(soonest, split.completion - now)
             _bind(planner, queue, state, split, now)
         if looked == REVIEWED_JOBS:

@@ -109,6 +109,6 @@ def _clouds_changed(planner: Planner, state: JobState) -> None:
     cluster = planner.cluster
     state.cloud = {chunk: site for chunk, site in state.cloud.items() if cluster.is_unlimited(site)}
     state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
-    state.reviewed = 0
+    state.reviewed = -1
     if planner.queue is not None:
         planner.queue.stale[state.job.key] = None

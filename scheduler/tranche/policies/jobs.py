@@ -44,8 +44,10 @@ class JobState:
     """When a report is expected, by site and chunk."""
     cloud: dict[int, str] = field(default_factory=dict)
     """Waiting chunks that are to train at an unlimited site, with the site (`tranche.planner.cloud_burst`)."""
-    reviewed: int = 0
-    """Waiting chunks at the last comparison with unlimited sites."""
+    returned: int = 0
+    """How often chunks of a window have come back to wait."""
+    reviewed: int = -1
+    """`returned` at the last comparison with unlimited sites; -1: there was none since the job or the sites changed."""
     uploaded_at: float | None = None
     """When the data of a pooled job are at all sites; None unless the policy has `QueuePolicy.uploads_ahead`."""
     burst_sites: set[str] = field(default_factory=set)
@@ -305,6 +307,7 @@ class JobState:
         for chunk in run.window.chunks:
             self.chunk_runs.pop(chunk, None)
         if not self.done.issuperset(run.window.chunks):
+            self.returned += 1
             self._by_site = None
 
     def worker_seconds(self, now: float) -> float:
