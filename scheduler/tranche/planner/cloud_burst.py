@@ -83,9 +83,12 @@ def review(planner: Planner, queue: JobQueue, now: float) -> None:
             state.reviewed = state.returned
             soonest = min(soonest, split.completion - now)
             _bind(planner, queue, state, split, now)
+        elif state.unassigned > 0:  # it has its most workers, or is held
+            state.reviewed = state.returned
+            soonest = min(soonest, max(state.held_until, state.window_ends[0]) - now)
         if looked == REVIEWED_JOBS:
             break
-    queue.review_at = now + max(REVIEW_SECONDS, REVIEW_SHARE * soonest) if looked else inf
+    queue.review_at = now + max(REVIEW_SECONDS, REVIEW_SHARE * soonest) if soonest < inf or looked else inf
     _wake(planner, queue)
 
 
