@@ -265,7 +265,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, help=f"{CLOUD_JOBS} in rows of jsac-cloud, {JOBS} in others by default")
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 1 on")
     parser.add_argument("--only", metavar="TEXT", default="", help="rows whose names contain it")
-    parser.add_argument("--preset", help="only its rows")
+    parser.add_argument("--preset", nargs="+", metavar="NAME", help="only the rows of these presets")
     parser.add_argument("--processes", type=int, help="by default one a core")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -273,7 +273,7 @@ def main() -> None:
         parser.error("--jobs and --seeds must be at least 1")
     seeds = range(1, 2 if options.quick else options.seeds + 1)
     logs: Sequence[str] = LOGS[:1] if options.quick else LOGS
-    known = [row for row in rows() if options.preset in (None, row.setting.preset)]
+    known = [row for row in rows() if not options.preset or row.setting.preset in options.preset]
     chosen = {row: jobs_of(row, options.jobs, quick=options.quick) for row in known if options.only in row.name}
     if not chosen:
         sys.exit(f"Error: no row's name contains {options.only!r}; the rows: {'; '.join(row.name for row in known)}")
