@@ -101,7 +101,7 @@ browser:  ## Chromium for the tests of the web page (Debian, as root)
 screenshots: control-plane  ## pictures of the web page in docs/pictures, from a running demo
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_pictures.py
 
-results: setup  ## tables and pictures of docs/results.md (half an hour)
+results: setup  ## tables and pictures of docs/results.md (hours)
 	$(BIN)/python benchmarks/results.py
 
 pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a run of a minute and a half

@@ -280,7 +280,7 @@ def main() -> None:
     began, kept = time.monotonic(), True
     outcomes = simulate(chosen, logs, seeds, options.processes)
     print(f"seeds {seeds[0]} to {seeds[-1]}, arrivals of {', '.join(logs)}")
-    print(f"{'ratio of JCT':<64}{'preset':<14}{'jobs':>5}{'bar':>8}{'measured':>10}{'least':>9}{'most':>9}")
+    print(f"{'ratio of JCT':<68}{'preset':<14}{'jobs':>5}{'bar':>8}{'measured':>10}{'least':>9}{'most':>9}")
     for row, jobs in chosen.items():
         found = ratios(row, outcomes, logs, seeds)
         value = max(found) if row.worst else fmean(found)
@@ -288,7 +288,7 @@ def main() -> None:
         if bar is not None:
             verdict = "OK" if value <= bar else "OVER"
             kept &= value <= bar
-        said = f"{row.name:<64}{row.setting.preset:<14}{jobs:>5}{'–' if bar is None else f'{bar:.3f}':>8}"
+        said = f"{row.name:<68}{row.setting.preset:<14}{jobs:>5}{'–' if bar is None else f'{bar:.3f}':>8}"
         print(f"{said}{value:>10.4f}{min(found):>9.4f}{max(found):>9.4f}  {verdict}")
         if row.aim is not None:
             print(f"    {said_of_aim(row.aim, value, least_possible(row, outcomes, logs, seeds))}")

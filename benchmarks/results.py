@@ -1,6 +1,6 @@
 """The tables and pictures of docs/results.md, made by the commands that stand above them there.
 
-``python benchmarks/results.py`` runs what is not in ``build/results`` yet (half an hour of one core in all), then
+``python benchmarks/results.py`` runs what is not in ``build/results`` yet (hours of one core in all), then
 writes every table anew between its markers; the sentences around them are written by hand. ``--only NAME`` takes some
 tables, ``--again`` runs their commands even if their answers are there, ``--list`` names them.
 """

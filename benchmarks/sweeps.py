@@ -21,8 +21,9 @@ from statistics import fmean, median, quantiles
 from typing import Any, cast
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from sweep_settings import CLOUD, EDGE, EPSILONS, POLICIES, Panel, Setting, Sweep, sweeps
+from sweep_settings import CLOUD, EDGE, POLICIES, Panel, Setting, Sweep, sweeps
 from tranche.cli.outputs import progress_bar
 from tranche.planner import Event, Instruction, JobSubmitted, Planner
 from tranche.reports.curves import draw_cdf
@@ -146,10 +147,15 @@ def table_of(sweep: Sweep, found: Found, figure: str) -> Rows:
     return rows
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table, figures to the right."""
+def markdown(rows: Sequence[Sequence[str]], words: int = 2) -> str:
+    """A table, figures to the right.
+
+    Args:
+        rows: The heading first.
+        words: Columns that are no figures, from the left.
+    """
     head, *rest = rows
-    dashes = [":--" if i < 2 else "--:" for i in range(len(head))]
+    dashes = [":--" if i < words else "--:" for i in range(len(head))]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, dashes, *rest))
 
 
@@ -197,7 +203,7 @@ def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> 
             for other in POLICIES:
                 if other not in ("chunk-faithful", "chunk") or (ours == "chunk" and other == "chunk-faithful"):
                     mean, least, most = reductions(base, panel, BASE, ours, other)
-                    parts.append(f"{other} {mean:.0f} % ({least:.0f} to {most:.0f})")
+                    parts.append(f"{other} {round(mean)} % ({round(least)} to {round(most)})")
             rows.append(
                 (
                     "average JCT up to 30 % below baselines, which are not known to us",
@@ -207,6 +213,14 @@ def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> 
                 )
             )
     return rows
+
+
+def logarithmic(axis: Any, ticks: Sequence[float] = ()) -> None:
+    """Make an axis logarithmic, with plain numbers at the ticks, or at round values."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(FixedLocator(ticks) if ticks else MaxNLocator(6))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def draw_sweep(sweep: Sweep, found: Found) -> Draw:
@@ -232,11 +246,12 @@ def draw_sweep(sweep: Sweep, found: Found) -> Draw:
                 names = [one.label for one in sweep.points]
                 axis.set_xticks(range(len(names)), names, rotation=20 if len(names) > 3 else 0, ha="center", fontsize=8)
             elif sweep.logarithmic:
-                axis.set_xscale("log")
+                logarithmic(axis.xaxis, [one.x or 0.0 for one in sweep.points])
             axis.set_title(panel.title, color=theme.muted)
             axis.set_xlabel(FIGURES[sweep.against].heading if sweep.against else sweep.axis)
-            axis.set_yscale("linear" if sweep.against else "log")
-            axis.grid(visible=True, which="both", axis="y")
+            if not sweep.against:
+                logarithmic(axis.yaxis)
+            axis.grid(visible=True, axis="y")
         axes[0].set_ylabel(kind.heading)
         heading(figure, f"{sweep.title} [I]")
         handles, labels = axes[0].get_legend_handles_labels()
@@ -285,7 +300,8 @@ def draw_optimum(found: Mapping[str, Any]) -> Draw:
             for what, style in zip(("worst", "mean", "bound"), lines(theme), strict=False):
                 shown = [(one["epsilon"], one[what]) for one in found[kind] if isfinite(one[what])]
                 axis.plot(*zip(*shown, strict=True), marker="o", label=what, **style)
-            axis.set(xlabel="ε", title=name, yscale="log")
+            axis.set(xlabel="ε", title=name)
+            logarithmic(axis.yaxis, (0.3, 0.5, 1, 2, 5, 10, 20))
             axis.grid(visible=True)
         heading(figure, "chunk-faithful at speed 1 + ε against optima at speed 1 [I]")
         axes[0].legend()
@@ -355,7 +371,8 @@ def draw_scheduling(found: Mapping[tuple[str, int, str], Any]) -> Draw:
                     (count, value[0]) for (one, count, name), value in found.items() if (one, name) == (panel, policy)
                 ]
                 axis.plot(*zip(*shown, strict=True), marker="o", markersize=4.5, label=policy, **style)
-            axis.set(xlabel="jobs", title=panel, yscale="log")
+            axis.set(xlabel="jobs", title=panel)
+            logarithmic(axis.yaxis, (0.03, 0.1, 0.3, 1, 3, 10, 30, 100))
             axis.grid(visible=True)
         axes[0].set_ylabel("CPU ms of an arrival, median")
         heading(figure, "Scheduling time of a job [I]")
@@ -379,14 +396,14 @@ class Asked:
     """What the command line says."""
 
     base: Setting
+    claimed: Setting
+    """Of the table of claims: the published number of chunks."""
     log: FileLog
     seeds: range
     processes: int | None
     again: bool
     picture: bool
     instances: int
-    said: str
-    """Jobs, load and seeds, in words."""
     command: str
 
     def draw(self, name: str, caption: str, draw: Draw, height: float = 4.6, width: float = 9.5) -> Iterator[str]:
@@ -394,6 +411,12 @@ class Asked:
         if self.picture:
             (PICTURES / f"sweep-{name}.png").write_bytes(render(draw, LIGHT, width, height))
             yield f"\n![{caption}](pictures/sweep-{name}.png)\n"
+
+
+def words_of(setting: Setting, seeds: range) -> str:
+    """Jobs, chunks, load and seeds."""
+    scale = "" if setting.chunk_scale == 1 else f", D × {setting.chunk_scale:g}"
+    return f"{setting.jobs} jobs{scale}, load {setting.load:g}, seeds 1 to {len(seeds)}"
 
 
 def sweep_section(sweep: Sweep, found: Found, asked: Asked) -> Iterator[str]:
@@ -444,8 +467,7 @@ def runs_section(asked: Asked) -> Iterator[str]:
 
 def claims_section(asked: Asked) -> Iterator[str]:
     """The table of claims."""
-    sweep = base_sweep()
-    cells = sweep.cells(asked.base, asked.log, asked.seeds)
+    cells = base_sweep().cells(asked.claimed, asked.log, asked.seeds)
     figures = simulate(cells.values(), asked.processes, again=asked.again)
     base = {place: figures[cell] for place, cell in cells.items()}
     yield "### Published claims\n"
@@ -454,8 +476,9 @@ def claims_section(asked: Asked) -> Iterator[str]:
         "policy is compared with decides the figure. Reductions are means of ratios within a seed, with the range over "
         "the seeds.\n"
     )
-    rows = claims(base, optimum_ratios(asked.instances), asked.said, asked.command)
-    yield f"{markdown(rows)}\n"
+    said = words_of(asked.claimed, asked.seeds)
+    rows = claims(base, optimum_ratios(asked.instances), said, asked.command)
+    yield f"{markdown(rows, words=4)}\n"
 
 
 def sections(asked: Asked, chosen: Sequence[Sweep], counts: Sequence[int]) -> dict[str, Callable[[], Iterator[str]]]:
@@ -503,22 +526,20 @@ def main() -> None:
         sys.exit(f"Error: {options.arrivals}: {error.strerror}")
     command = f"python benchmarks/sweeps.py --jobs {options.jobs} --seeds {options.seeds}"
     command += f" --chunk-scale {options.chunk_scale:g}" if options.chunk_scale != 1 else ""
-    scale = "" if options.chunk_scale == 1 else f", D × {options.chunk_scale:g}"
     asked = Asked(
         Setting(jobs=options.jobs, chunk_scale=options.chunk_scale),
+        Setting(jobs=options.jobs, chunk_scale=options.chunk_scale if options.quick else 1.0),
         log,
         range(1, options.seeds + 1),
         options.processes,
         options.again,
         options.picture,
         options.instances,
-        f"{options.jobs} jobs{scale}, load 0.9, seeds 1 to {options.seeds}",
         command,
     )
     counts = [count for count in (20, 60, 100, 500) if count <= options.most_jobs] if not options.quick else [12]
-    print(
-        f"Arrivals of {options.arrivals.stem}; {asked.said}, unless a table says otherwise. ε is one of {EPSILONS}.\n"
-    )
+    said = words_of(asked.base, asked.seeds)
+    print(f"Arrivals of {options.arrivals.stem}; {said}, unless a table says otherwise.\n")
     for name, section in sections(asked, chosen, counts).items():
         if options.only is None or name in options.only:
             for text in section():
