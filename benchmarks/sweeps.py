@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import blake2b
 from math import isfinite
 from pathlib import Path
@@ -43,6 +44,8 @@ KEPT = ROOT / "build/sweeps/figures.json"
 TRACES = Path(os.environ.get("TRANCHE_TRACES", ROOT.parent / "shared/traces"))
 BASE = "base"
 """The sweep of one point that the table of claims takes its ratios from."""
+MARKERS = "osD^vPX*h"
+"""Of policies in pictures: colours repeat."""
 SAVED_EVERY = 20
 """Simulations."""
 Figures = dict[str, float]
@@ -218,6 +221,9 @@ def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> 
 def logarithmic(axis: Any, ticks: Sequence[float] = ()) -> None:
     """Make an axis logarithmic, with plain numbers at the ticks, or at round values."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    if not ticks and high > 3 * low:
+        ticks = [digit * 10.0**power for power in range(-3, 6) for digit in (1, 1.5, 2, 3, 5, 7)]
     axis.set_major_locator(FixedLocator(ticks) if ticks else MaxNLocator(6))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -231,14 +237,14 @@ def draw_sweep(sweep: Sweep, found: Found) -> Draw:
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots(1, len(sweep.panels), squeeze=False)[0]
         for axis, panel in zip(axes, sweep.panels, strict=True):
-            for policy, style in zip(sweep.policies, lines(theme), strict=False):
+            for policy, style, marker in zip(sweep.policies, lines(theme), MARKERS, strict=False):
                 heights = [
                     kind.factor * mean_of(found, panel.title, one.label, policy, figure_name) for one in sweep.points
                 ]
                 places = [place_of(sweep, found, panel, policy, number) for number in range(len(sweep.points))]
                 named = not sweep.against and sweep.points[0].x is None
                 style = {**style, "linestyle": ""} if named else style
-                axis.plot(places, heights, marker="o", markersize=4.5, linewidth=1.6, label=policy, **style)
+                axis.plot(places, heights, marker=marker, markersize=5, linewidth=1.6, label=policy, **style)
                 if sweep.against:
                     for place, height, one in zip(places, heights, sweep.points, strict=True):
                         axis.annotate(one.label, (place, height), (4, 4), textcoords="offset points", fontsize=9)
@@ -269,6 +275,7 @@ def place_of(sweep: Sweep, found: Found, panel: Panel, policy: str, number: int)
     return float(number) if point.x is None else point.x
 
 
+@cache
 def optimum_ratios(instances: int) -> dict[str, Any]:
     """F of `chunk-faithful` over optima of small instances, by kind and ε."""
     sys.path.insert(0, str(ROOT / "tests"))  # of flow_optima
@@ -366,11 +373,11 @@ def draw_scheduling(found: Mapping[tuple[str, int, str], Any]) -> Draw:
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots(1, 2, sharey=True)
         for axis, panel in zip(axes, (CLOUD.title, EDGE.title), strict=True):
-            for policy, style in zip(POLICIES, lines(theme), strict=False):
+            for policy, style, marker in zip(POLICIES, lines(theme), MARKERS, strict=False):
                 shown = [
                     (count, value[0]) for (one, count, name), value in found.items() if (one, name) == (panel, policy)
                 ]
-                axis.plot(*zip(*shown, strict=True), marker="o", markersize=4.5, label=policy, **style)
+                axis.plot(*zip(*shown, strict=True), marker=marker, markersize=5, label=policy, **style)
             axis.set(xlabel="jobs", title=panel)
             logarithmic(axis.yaxis, (0.03, 0.1, 0.3, 1, 3, 10, 30, 100))
             axis.grid(visible=True)
