@@ -3,9 +3,21 @@
 import pytest
 
 from sweep_settings import CLOUD, EDGE, Point, Setting, Sweep, sweeps
-from sweeps import BASE, base_sweep, claims, figures_of, mean_of, place_of, reductions, table_of
+from sweeps import (
+    BASE,
+    arrival_seconds,
+    base_sweep,
+    chunk_windows,
+    claims,
+    figures_of,
+    mean_of,
+    place_of,
+    reductions,
+    table_of,
+)
 from tranche.simulation.readers import TraceRow
 from tranche.simulation.recipes import DrawnJobs, PresetCluster, RowsLog
+from tranche.simulation.scenarios import run
 from tranche.simulation.studies import run_cell
 
 LOG = RowsLog(tuple(TraceRow(str(i), 60.0 * i, 1, 1.0) for i in range(4)))
@@ -98,3 +110,20 @@ def test_claims_say_when_a_ratio_is_above_its_bound() -> None:
     broken = {"instances": 1, "relaxed": rows, "exact": [{**rows[0], "worst": 5.0, "bound": 4.0}]}
     said = [row[2].partition(";")[0] for row in claims(base, broken, "said", "command")[1:3]]
     assert said == ["holds", "does not hold"]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_chunk_windows_hold_all_that_was_trained(policy: str) -> None:
+    cell = Setting("jsac-cloud", jobs=4, chunk_scale=0.05).cell(LOG, policy, 1)
+    result = run(cell.recipe.build(policy, 1, cell.load, record=True))
+    windows = chunk_windows(result)
+    trained = sum(one.gpus * (one.ended - one.opened) for one in windows)
+    assert trained == pytest.approx(sum(job.attained_gpu_seconds for job in result.jobs))
+    assert {one.job for one in windows} == {job.key for job in result.jobs}
+
+
+def test_scheduling_time_is_taken_once_a_job() -> None:
+    cell = Setting("jsac-edge", jobs=4, chunk_scale=0.05).cell(LOG, "fifo", 1)
+    taken = arrival_seconds(cell.recipe.build("fifo", 1, cell.load))
+    assert len(taken) == 4
+    assert min(taken) > 0
