@@ -4,10 +4,11 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SIDE_BY_SIDE ?= 3
+SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live sweeps mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -76,6 +77,10 @@ bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/filter_latency.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py
+	$(BIN)/python benchmarks/sweeps.py $(SWEPT)
+
+sweeps: setup  ## JCT over each parameter of the JSAC setting: tables, and docs/pictures/sweep-*.png (an hour or more; SWEPT=: options)
+	$(BIN)/python benchmarks/sweeps.py $(SWEPT) --picture
 
 chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=, AT_ONCE=); failed ones leave build/chaos/SEED
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE))
@@ -96,7 +101,7 @@ browser:  ## Chromium for the tests of the web page (Debian, as root)
 screenshots: control-plane  ## pictures of the web page in docs/pictures, from a running demo
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_pictures.py
 
-results: setup  ## tables and pictures of docs/results.md (half an hour)
+results: setup  ## tables and pictures of docs/results.md (hours)
 	$(BIN)/python benchmarks/results.py
 
 pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a run of a minute and a half

@@ -1,6 +1,6 @@
 """The tables and pictures of docs/results.md, made by the commands that stand above them there.
 
-``python benchmarks/results.py`` runs what is not in ``build/results`` yet (half an hour of one core in all), then
+``python benchmarks/results.py`` runs what is not in ``build/results`` yet (hours of one core in all), then
 writes every table anew between its markers; the sentences around them are written by hand. ``--only NAME`` takes some
 tables, ``--again`` runs their commands even if their answers are there, ``--list`` names them.
 """
@@ -43,6 +43,8 @@ DISPATCH = "chunk-faithful,chunk:aging=0,srpt-pool,least-loaded,round-robin,srtf
 SMALL = (
     f"simulate --preset jsac-edge --arrivals {SHOWN}/elasticflow_cluster06.csv --jobs 8 --chunk-scale 0.1 --load 1.1"
 )
+SWEPT = "--jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100"
+"""Smaller than the default of benchmarks/sweeps.py, which takes hours."""
 RESTARTS = (0, 30, 60, 300)
 
 
@@ -217,7 +219,10 @@ def tables() -> list[Table]:
     found.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
     beliefs = tuple(f"compare {EF06} --policies srsf,las --seeds 3 --estimate-sigma {s}" for s in (0, 0.5, 1, 2))
     found.append(Table("estimates", beliefs, sigmas_table))
-    for name in ("policy_bars", "gang_bars", "estimate_errors", "fair_shares", "planner_speed"):
+    found.append(Table("policy-bars", ("benchmarks/policy_bars.py --preset jsac-edge jsac-cloud10",), None))
+    found.append(Table("cloud-bars", ("benchmarks/policy_bars.py --preset jsac-cloud",), None))
+    found.append(Table("sweeps", (f"benchmarks/sweeps.py {SWEPT} --picture",), None))
+    for name in ("gang_bars", "estimate_errors", "fair_shares", "planner_speed"):
         options = " --most 5000 --picture" if name == "planner_speed" else ""
         found.append(Table(name.replace("_", "-"), (f"benchmarks/{name}.py{options}",), None))
     cdf = (("jct-cdf.png", "results-jsac-jct-cdf.png"),)
@@ -301,8 +306,9 @@ def figures(table: Table, answers: Sequence[Answer]) -> str:
     """The table, or what a script printed."""
     if table.rows is not None:
         return markdown(table.rows(answers))
-    printed = str(answers[0]["printed"]).strip()
-    return printed if printed.startswith("|") else f"```\n{printed}\n```"
+    printed = str(answers[0]["printed"]).strip().replace(str(TRACES), SHOWN)
+    is_markdown = printed.startswith("|") or "\n### " in printed
+    return printed if is_markdown else f"```\n{printed}\n```"
 
 
 def replaced(page: str, name: str, text: str) -> str:
