@@ -89,7 +89,8 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         state.attempts = max(state.attempts, window.attempt)
         pace = planner.cluster.batch_seconds(state, window.site)
         host = None if planner.cluster.is_unlimited(window.site) else window.node
-        run = Run(window, Home(window.site, host), now, pace, adopted=True, held_from=window.start)
+        told = planner.cluster.told_batch_seconds(state, window.site, node=window.node)
+        run = Run(window, Home(window.site, host), now, pace, told, adopted=True, held_from=window.start)
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)

@@ -185,6 +185,7 @@ def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
     site = node.node.site if node is not None else run.window.site
     run.window = replace(run.window, node=name, site=site)
     run.home = run.home._replace(site=site, node=name if node is not None else None, slots=())
+    run.told_batch_seconds = planner.cluster.told_batch_seconds(state, site, node=name)
     attach(planner, state, run)
     if planner.binding is not None:
         arrivals.bind_window(planner, planner.binding, state, run, run.window)

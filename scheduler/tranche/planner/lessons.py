@@ -60,9 +60,8 @@ def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batch
     job, site, cluster = state.job, run.home.site, planner.cluster
     node = cluster.nodes.get(run.home.node or "")
     kind, name = (node.node.gpu_kind, node.node.name) if node is not None else ("", None)
-    predicted = cluster.told_batch_seconds(state, site, node=name)
     state.assumed = False
-    if cluster.lessons.observe(job.key, kind, site, name, trained / batches / predicted, trained):
+    if cluster.lessons.observe(job.key, kind, site, name, trained / batches / run.told_batch_seconds, trained):
         state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
         if node is not None:
             node.learn(cluster.lessons.node_factor(node.node.name))

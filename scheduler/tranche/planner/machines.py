@@ -391,7 +391,8 @@ class Planner:
             end=now + state.job.restart_seconds + seconds,
             generation=state.job.generation,
         )
-        run = Run(window, home, now, per_batch, handover=self._occupied(home))
+        told = self.cluster.told_batch_seconds(state, home.site, node=home.node)
+        run = Run(window, home, now, per_batch, told, handover=self._occupied(home))
         changes.attach(self, state, run)
         if self.queue is not None and self.queue.policy.fetches_data:
             site_uses.brought(self.cluster, state, chunks, home.site)

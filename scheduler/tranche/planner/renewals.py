@@ -151,6 +151,7 @@ def _begin_anew(planner: Planner, state: JobState, run: Run, chunks: tuple[int, 
     state.leave(run)
     state.attempts += 1
     run.batch_seconds = planner.cluster.batch_seconds(state, run.home.site, node=run.home.node)
+    run.told_batch_seconds = planner.cluster.told_batch_seconds(state, run.home.site, node=run.home.node)
     seconds = state.batches_left(chunks) * run.batch_seconds
     run.window = replace(window, chunks=chunks, start=at, end=at + seconds, renewed=state.attempts)
     run.started, run.since, run.counted, run.left = at, at, 0.0, None

@@ -55,6 +55,9 @@ class Run:
     home: Home
     opened: float
     batch_seconds: float
+    """Expected time of a mini-batch, in seconds."""
+    told_batch_seconds: float
+    """The same by specification and links alone when the window opened: what its measured pace is compared with."""
     handover: bool = False
     """Its slots were still in use by a worker that is to stop when the window opened."""
     started: float | None = None

@@ -83,7 +83,7 @@ class Simulation:
     restart_seconds: float = 0.0
     """ρ as it really is: from the opening of a window to the first batch."""
     batch_seconds: BatchSeconds | None = None
-    """True speeds; the planner's own prediction if None."""
+    """True speeds; what specification and links promise if None, whatever the planner has learnt."""
     uploads: TrueUploads | None = None
     """Reports copies of data; None: the planner believes its own Δ."""
     period_seconds: float = 0.0
@@ -281,7 +281,7 @@ class Simulation:
     def _true_batch_seconds(self, state: JobState, window: Window) -> float:
         if self.batch_seconds is not None:
             return self.batch_seconds(state.job, window)
-        return state.runs[window.attempt].batch_seconds
+        return state.runs[window.attempt].told_batch_seconds
 
     def _start(self, state: JobState, window: Window, pace: float) -> None:
         key, now = state.job.key, self.now
