@@ -22,16 +22,16 @@ class Group:
     slots: tuple[int, ...]
     wait: float
     """Work bound to the fullest of them, in seconds."""
-    own: float = 0.0
-    """Of this, work of the arriving job."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotDispatch(BindingPolicy):
     """Binds chunks one by one by `pick`; each slot runs its queue in the order of arrival or of density.
 
-    A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives goes
-    there [I]. If all chunks of the job do, they train beside their parameter server (ζ = 1).
+    A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives, behind
+    all work bound to them, goes there [I]. If all chunks of the job do, they train beside their parameter server (ζ = 1).
+    Counting only denser work ahead, where the densest chunk runs first, gave a higher average JCT on the preset
+    ``jsac-cloud``: chunks that arrive later are often denser.
     """
 
     order: SlotOrder = "arrival"
@@ -87,8 +87,7 @@ class SlotDispatch(BindingPolicy):
                 bound = self._on_node(cluster, state, chunk, group, now)
                 if placed is None or bound.cost <= placed.cost:
                     placed = bound
-                    seconds = state.job.batches_per_chunk_total * bound.batch_seconds
-                    group.wait, group.own = group.wait + seconds, group.own + seconds
+                    group.wait += state.job.batches_per_chunk_total * bound.batch_seconds
             assert placed is not None
             placements.append(placed)
         homes = {placed.home.site for placed in placements}
@@ -102,8 +101,7 @@ class SlotDispatch(BindingPolicy):
         per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name)
         transfer, seconds = cluster.transfer_seconds(state, node.site), state.job.batches_per_chunk_total * per_batch
         key = self.key(state, chunk, per_batch)
-        before = group.wait if self.order == "arrival" else group.own + _wait_for_denser(group, key, now)
-        cost = (max(transfer, before) + seconds) / state.job.chunks
+        cost = (max(transfer, group.wait) + seconds) / state.job.chunks
         return Placement(chunk, Home(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
 
     def _in_cloud(
@@ -114,12 +112,6 @@ class SlotDispatch(BindingPolicy):
         transfer, seconds = cluster.transfer_seconds(state, site), state.job.batches_per_chunk_total * per_batch
         cost = (transfer + cluster.sites[site].start_seconds + seconds) / state.job.chunks
         return Placement(chunk, Home(site, None), self.key(state, chunk, per_batch), now + transfer, per_batch, cost)
-
-
-def _wait_for_denser(group: Group, key: Key, now: float) -> float:
-    """Work that runs before a chunk of this key where the densest chunk runs first, in seconds."""
-    queues = (group.node.queues[slot] for slot in group.slots)
-    return max(sum(e.remaining_seconds(now) for e in queue if e.key[0] <= key[0]) for queue in queues)
 
 
 def _cost(placed: Placement) -> float:
