@@ -28,10 +28,10 @@ class Group:
 class SlotDispatch(BindingPolicy):
     """Binds chunks one by one by `pick`; each slot runs its queue in the order of arrival or of density.
 
-    A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives, behind
-    all work bound to them, goes there [I]. If all chunks of the job do, they train beside their parameter server (ζ = 1).
-    Counting only denser work ahead, where the densest chunk runs first, gave a higher average JCT on the preset
-    ``jsac-cloud``: chunks that arrive later are often denser.
+    A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives,
+    behind all work bound to them, goes there [I]. If all chunks of the job do, they train beside their parameter
+    server (ζ = 1). Counting only denser work ahead, where the densest chunk runs first, gave a higher average JCT on
+    the preset ``jsac-cloud``: chunks that arrive later are often denser.
     """
 
     order: SlotOrder = "arrival"
