@@ -109,12 +109,20 @@ def _uses_nodes(state: JobState) -> bool:
     return state.waiting_for_nodes > 0 or any(run.home.node is not None for run in state.runs.values())
 
 
+class Pool(NamedTuple):
+    """The GPUs of one speed at one site."""
+
+    site: str
+    pace: float
+    """Time of a mini-batch, relative to the GPU kind that jobs are measured on (`NodeState.pace`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A chunk on a GPU group of a site in the forecast."""
+    """A chunk on GPUs of a pool in the forecast."""
 
     chunk: int
-    site: str
+    pool: Pool
     end: float
     """Expected completion, in seconds."""
     seconds: float
@@ -125,19 +133,27 @@ class _Placed:
 
 @dataclass(slots=True, eq=False)
 class NodeForecast:
-    """A list schedule: when each GPU of each site with nodes is free, after jobs have taken GPUs in order of rank."""
+    """A list schedule: when each GPU of the nodes is free, after jobs have taken GPUs in order of rank."""
 
     cluster: ClusterState
     now: float
-    free_at: dict[str, list[float]] = field(default_factory=dict)
-    """Times in seconds, a heap by site."""
+    free_at: dict[Pool, list[float]] = field(default_factory=dict)
+    """Times in seconds, a heap by pool."""
+    _sites: dict[str, list[Pool]] = field(default_factory=dict)
 
-    def gpus(self, site: str) -> list[float]:
-        """The heap of one site."""
-        if site not in self.free_at:
-            nodes = (node for node in self.cluster.free.nodes_at(site) if _is_usable(node))
-            self.free_at[site] = [self.now] * sum(node.capacity.gpus for node in nodes)
-        return self.free_at[site]
+    def pools(self, site: str) -> list[Pool]:
+        """The pools of one site."""
+        if site not in self._sites:
+            nodes = self.cluster.free.nodes_at(site)
+            for node in nodes:
+                gpus = node.capacity.gpus if _is_usable(node) else 0
+                self.free_at.setdefault(_pool_of(node), []).extend([self.now] * gpus)
+            self._sites[site] = list(dict.fromkeys(map(_pool_of, nodes)))
+        return self._sites[site]
+
+    def gpus(self, pool: Pool) -> list[float]:
+        """The heap of one pool."""
+        return self.free_at[pool] if pool in self.pools(pool.site) else []
 
     def occupy(self, state: JobState) -> None:
         """Have the job's open windows on nodes hold their GPUs until they end."""
@@ -147,53 +163,54 @@ class NodeForecast:
             rounds = ceil(state.waiting_for_nodes / len(runs))
             more = rounds * state.job.batches_per_chunk_total * runs[0].batch_seconds
         for run in runs:
-            if not self.cluster.is_unlimited(run.home.site):
-                self._take(run.home.site, gpus, self.now, rest_seconds(state, run, self.now) + more)
+            node = self.cluster.nodes.get(run.home.node or "")
+            if node is not None and not self.cluster.is_unlimited(node.node.site):
+                self._take(_pool_of(node), gpus, self.now, rest_seconds(state, run, self.now) + more)
 
     def place(self, state: JobState, options: Sequence[_Option], chunk: int) -> _Placed | None:
-        """Have a chunk train where it would complete first; None if no site has as many GPUs as a worker needs."""
-        gpus, best = max(1, state.job.gpus), (inf, "", 0.0)
+        """Have a chunk train where it would complete first; None if no pool has as many GPUs as a worker needs."""
+        gpus, best = max(1, state.job.gpus), (inf, Pool("", 0.0), 0.0)
         rest = state.remaining_batches(chunk)
         for option in options:
-            heap = self.gpus(option.site)
+            heap = self.gpus(option.pool)
             if len(heap) >= gpus:
                 free = heap[0] if gpus == 1 else nsmallest(gpus, heap)[-1]
                 start = max(free, option.ready(chunk))
                 seconds = state.restart_seconds + rest * option.batch_seconds
-                best = min(best, (start + seconds, option.site, start))
+                best = min(best, (start + seconds, option.pool, start))
         if best[0] == inf:
             return None
         seconds = best[0] - best[2]
         taken, end = self._take(best[1], gpus, best[2], seconds)
         return _Placed(chunk, best[1], end, seconds, taken)
 
-    def gang_slots(self, state: JobState) -> list[tuple[float, str]]:
-        """The GPUs on which all members of a gang would start soonest, as (free at, site); empty if it never fits."""
+    def gang_slots(self, state: JobState) -> list[tuple[float, Pool]]:
+        """The GPUs on which all members of a gang would start soonest, as (free at, pool); empty if it never fits."""
         needed = state.job.together * max(1, state.job.gpus)
-        sites = self.cluster.hosts(state).by_site
-        found = nsmallest(needed, ((at, site) for site in sites for at in self.gpus(site)))
+        pools = [pool for site in self.cluster.hosts(state).by_site for pool in self.pools(site)]
+        found = nsmallest(needed, ((at, pool) for pool in pools for at in self.gpus(pool)))
         return found if len(found) == needed and could_run_on_nodes(self.cluster, state) else []
 
-    def take_slots(self, slots: Sequence[tuple[float, str]], end: float) -> None:
+    def take_slots(self, slots: Sequence[tuple[float, Pool]], end: float) -> None:
         """Hold these GPUs until then."""
-        for _, site in slots:
-            heappop(self.gpus(site))
-        for _, site in slots:
-            heappush(self.gpus(site), end)
+        for _, pool in slots:
+            heappop(self.gpus(pool))
+        for _, pool in slots:
+            heappush(self.gpus(pool), end)
 
     def undo(self, placed: Sequence[_Placed]) -> None:
         """Give back what these chunks took."""
-        for site in {one.site for one in placed}:
-            heap = self.gpus(site)
+        for pool in {one.pool for one in placed}:
+            heap = self.gpus(pool)
             for one in reversed(placed):  # a later chunk may have taken the GPU of an earlier one
-                for at in one.taken if one.site == site else ():
+                for at in one.taken if one.pool == pool else ():
                     heap.remove(one.end)
                     heap.append(at)
             heapify(heap)
 
-    def _take(self, site: str, gpus: int, start: float, seconds: float) -> tuple[tuple[float, ...], float]:
-        """Hold the GPUs of the site that are free first; returns when these were free, and until when they are held."""
-        heap = self.gpus(site)
+    def _take(self, pool: Pool, gpus: int, start: float, seconds: float) -> tuple[tuple[float, ...], float]:
+        """Hold the GPUs of the pool that are free first; returns when these were free, and until when they are held."""
+        heap = self.gpus(pool)
         taken = tuple(heappop(heap) for _ in range(min(gpus, len(heap))))
         end = max((start, *taken)) + seconds
         for _ in taken:
@@ -205,11 +222,15 @@ def _is_usable(node: NodeState) -> bool:
     return node.node.ready and not node.node.unschedulable
 
 
+def _pool_of(node: NodeState) -> Pool:
+    return Pool(node.node.site, node.pace)
+
+
 @dataclass(slots=True, eq=False)
 class _Option:
-    """A site where chunks of a job could train."""
+    """GPUs with which chunks of a job could train: a pool of nodes, or an unlimited site."""
 
-    site: str
+    pool: Pool
     batch_seconds: float
     copies: Mapping[int, float]
     """When each chunk's data are there, in seconds; for chunks that are not here, `otherwise`."""
@@ -221,29 +242,32 @@ class _Option:
 
 
 def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]:
-    """Sites with nodes where the job's chunks could train, the nearest ones."""
+    """Pools of nodes where the job's chunks could train, at the nearest sites."""
     cluster = queue.cluster
     by_site = cluster.hosts(state).by_site
     delta = {site: cluster.transfer_seconds(state, site) for site in by_site}
-    nearest = sorted(sorted(by_site, key=lambda site: (delta[site], site))[:NEAREST_SITES])
-    return [
-        _option(queue, state, site, cluster.batch_seconds(state, site, node=by_site[site][0].node.name), now)
-        for site in nearest
-        if not is_given_up(state, site)
-    ]
+    options = []
+    for site in sorted(sorted(by_site, key=lambda site: (delta[site], site))[:NEAREST_SITES]):
+        if not is_given_up(state, site):
+            copies, otherwise = _uploads(queue, state, site, now)
+            for pool, node in {_pool_of(node): node for node in by_site[site]}.items():
+                seconds = cluster.batch_seconds(state, site, node=node.node.name)
+                options.append(_Option(pool, seconds, copies, otherwise))
+    return options
 
 
-def _option(queue: JobQueue, state: JobState, site: str, batch_seconds: float, now: float) -> _Option:
+def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[dict[int, float], float]:
+    """When the data of each chunk are at a site, and when those of all other chunks are, in seconds."""
     cluster = queue.cluster
     if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.free_moves:
-        return _Option(site, batch_seconds, {}, now)
+        return {}, now
     if queue.policy.fetches_data:
-        return _Option(site, batch_seconds, {}, now + cluster.transfer_seconds(state, site))
+        return {}, now + cluster.transfer_seconds(state, site)
     known = expected_copies({site: state.copies.get(site, {})}, state.coming)[site]
     copies = {chunk: max(now, at) for chunk, at in known.items()}
     missing = [chunk for chunk in state.waiting if chunk not in copies]
     copies.update(zip(missing, cluster.copies_ready(state, site, len(missing), now), strict=True))
-    return _Option(site, batch_seconds, copies, now)
+    return copies, now
 
 
 class _Split(NamedTuple):
@@ -283,7 +307,7 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
         placed.append(one)
         if one.end > limit:
             break
-    toll = state.job.gpus * behind / max(1, sum(len(forecast.gpus(one.site)) for one in nodes))
+    toll = state.job.gpus * behind / max(1, sum(len(forecast.gpus(one.pool)) for one in nodes))
     best: tuple[float, float, int, int] | None = None
     for number, ends in enumerate(clouds):
         on_nodes, latest, held = 0.0, -inf, 0.0
@@ -320,14 +344,15 @@ def _cloud_option(queue: JobQueue, state: JobState, site: str, now: float) -> _O
     """The unlimited site, unless the job's data cannot be brought there."""
     if is_given_up(state, site):
         return None
-    return _option(queue, state, site, queue.cluster.batch_seconds(state, site, colocated=False), now)
+    seconds = queue.cluster.batch_seconds(state, site, colocated=False)
+    return _Option(Pool(site, 1.0), seconds, *_uploads(queue, state, site, now))
 
 
 def _cloud_ends(queue: JobQueue, state: JobState, option: _Option, waiting: Sequence[int]) -> _CloudEnds:
     cluster = queue.cluster
-    together = cluster.could_colocate(state, option.site)
-    fast = cluster.batch_seconds(state, option.site, colocated=True) if together else option.batch_seconds
-    start = cluster.sites[option.site].start_seconds + state.restart_seconds
+    together = cluster.could_colocate(state, option.pool.site)
+    fast = cluster.batch_seconds(state, option.pool.site, colocated=True) if together else option.batch_seconds
+    start = cluster.sites[option.pool.site].start_seconds + state.restart_seconds
     workers = max(1, state.job.max_workers - len(state.runs))
     apart, near, total, near_total, seconds = [-inf], [-inf], [0.0], 0.0, [0.0]
     for count, chunk in enumerate(reversed(waiting), start=1):
@@ -340,7 +365,7 @@ def _cloud_ends(queue: JobQueue, state: JobState, option: _Option, waiting: Sequ
         near_total += close
         seconds.append(seconds[-1] + rest * option.batch_seconds)
     seconds[-1] *= fast / option.batch_seconds if option.batch_seconds else 1.0
-    return _CloudEnds(option.site, apart[::-1], near[::-1], total[::-1], near_total, seconds[::-1])
+    return _CloudEnds(option.pool.site, apart[::-1], near[::-1], total[::-1], near_total, seconds[::-1])
 
 
 def _split_gang(
@@ -350,17 +375,16 @@ def _split_gang(
     cluster, batches = queue.cluster, state.job.batches_per_chunk_total
     rest = max((state.remaining_batches(chunk) for chunk in state.waiting), default=batches)
     slots = [] if state.unhosted else forecast.gang_slots(state)
-    hosts = cluster.hosts(state).by_site
-    pace = max(
-        (cluster.batch_seconds(state, s, node=hosts[s][0].node.name) for s in {s for _, s in slots}), default=0.0
-    )
+    used = {pool for _, pool in slots}
+    members = {_pool_of(node): node for node in cluster.hosts(state) if _pool_of(node) in used} if slots else {}
+    pace = max((cluster.batch_seconds(state, p.site, node=n.node.name) for p, n in members.items()), default=0.0)
     on_nodes = slots[-1][0] + state.restart_seconds + rest * pace if slots else inf
     best = (on_nodes, 0, "")
     for option in options:
-        seconds = rest * cluster.batch_seconds(state, option.site, colocated=True)
-        end = now + cluster.sites[option.site].start_seconds + state.restart_seconds + seconds
+        seconds = rest * cluster.batch_seconds(state, option.pool.site, colocated=True)
+        end = now + cluster.sites[option.pool.site].start_seconds + state.restart_seconds + seconds
         price = queue.policy.cloud_price() * seconds * state.job.together * state.job.gpus
-        best = min(best, (end + price, 1, option.site))
+        best = min(best, (end + price, 1, option.pool.site))
     if best[1]:
         return _Split(tuple(state.waiting), best[2], best[0])
     if slots:
