@@ -4,9 +4,11 @@ Source: ours [I]. JSAC'22 compares its unlimited cloud with every edge worker by
 binds nothing at arrival, so this module compares expected completion times instead. A list schedule plays running and
 waiting jobs forward in order of rank over the GPUs of all nodes (`NodeForecast`). For each waiting job it gives the
 times at which its chunks would complete on nodes. The job then sends the number k of its last chunks to an unlimited
-site that minimises ``completion of the job + price · GPU-hours there``; ties go to the least sum of chunk completion
-times, then to the least k. With k equal to all chunks, workers and parameter server are together (ζ = 1) and no
-gradient crosses a link. A gang goes as a whole or not at all.
+site that minimises ``completion of the job + price · GPU time there + delay``. The delay is that of other jobs:
+GPU time of the job on nodes, times the jobs that rank behind it and use nodes, over the GPUs of the nodes (compare the
+fourth term of (5)). Ties go to the least sum of chunk completion times, then to the least k. With k equal to all
+chunks, workers and parameter server are together (ζ = 1) and no gradient crosses a link. A gang goes as a whole or not
+at all, without the term of delay.
 
 A chunk that is to train at an unlimited site starts there as soon as its data are there. Until then each review
 compares again, so it may still start on a node that has become free; bytes that were copied meanwhile are in vain.
@@ -337,7 +339,7 @@ class _CloudEnds(NamedTuple):
     sum_apart: list[float]
     sum_together: float
     seconds: list[float]
-    """Worker time there."""
+    """Worker time there, in seconds."""
 
 
 def _cloud_option(queue: JobQueue, state: JobState, site: str, now: float) -> _Option | None:
