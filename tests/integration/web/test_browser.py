@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from browsers import PHONE, Window, opened, require_chromium, started
-from tranche.demo.runs import create_sites
 from tranche.demo.stacks import Stack, apply_manifests
 from tranche.demo.visitors import create_visitor, visitor_token
 from tranche_testcluster import Cluster
@@ -30,6 +29,15 @@ class Stage:
 
     def open(self, **options: Any) -> Any:
         return opened(self.browser, self.url, token=self.token, **options)
+
+
+def create_sites(cluster: Cluster) -> None:
+    """Three edge sites of four GPUs and a cloud of eight."""
+    for name, gpus in (("edge-a", 2), ("edge-b", 2), ("edge-c", 2), ("cloud", 4)):
+        cluster.add_site(name, nodes=2, gpus=gpus)
+        spec = {"tier": "Cloud" if name == "cloud" else "Edge", "nodeSelector": {"topology.kubernetes.io/zone": name}}
+        body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
+        assert cluster.request("POST", "/apis/tranche.dev/v1alpha1/sites", body)[0] == 201
 
 
 @pytest.fixture(scope="module")
