@@ -112,3 +112,11 @@ def _clouds_changed(planner: Planner, state: JobState) -> None:
     state.reviewed = -1
     if planner.queue is not None:
         planner.queue.stale[state.job.key] = None
+    gone = [
+        entry.chunk
+        for entry in state.entries.values()
+        if entry.home.node is None and not cluster.is_unlimited(entry.home.site)
+    ]
+    if gone:
+        state.colocated = False
+        changes.unbind(planner, state, gone)

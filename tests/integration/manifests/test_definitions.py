@@ -88,6 +88,7 @@ def test_defaults_are_filled_in(create: Create, job: Object, site: Object) -> No
     assert create(site)[1]["spec"] == {**site["spec"], "links": [link]} | {
         "tier": "Edge",
         "unlimited": False,
+        "nodeStartup": "0s",
         "disconnectTolerance": "1h",
     }
 
