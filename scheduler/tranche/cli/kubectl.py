@@ -108,7 +108,9 @@ def why(job: str, **values: Any) -> None:
 
 @main.command(cls=OneLineCommand)
 @click.argument("job")
-@click.option("--chunks", is_flag=True, help="Place and time window of each chunk instead, planned on paper.")
+@click.option(
+    "--chunks", is_flag=True, help="Print the place and time window of each chunk, as planned by this command."
+)
 @click.option("--system-namespace", default="tranche-system", show_default=True, help="Of the scheduler, for --chunks.")
 @cluster_options
 def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:

@@ -9,7 +9,7 @@ from tranche.model import AttemptRecord, PlannedServer
 from tranche.planner import changes, ledgers, refusals, releases, reports
 from tranche.planner.events import ChiefEnded, WorkerEnded
 from tranche.planner.rooms import Trial, free_nodes
-from tranche.planner.servers import missing_servers
+from tranche.planner.servers import Missing, missing_servers
 from tranche.policies import ClusterState, JobState, NodeState, Server
 
 if TYPE_CHECKING:
@@ -43,23 +43,28 @@ def find_places(
 
 def seat(planner: Planner, state: JobState, seats: Sequence[NodeState], now: float) -> None:
     """Start what the gang lacks beside its members on these nodes."""
-    placed: list[Server] = []
-    for one, node in zip(missing_servers(state) if seats else (), seats, strict=True):
+    missing = missing_servers(state) if seats else []
+    for one, node in zip(missing, seats, strict=True):
         node.reserved = node.reserved + one.shape.requests
-        state.attempts += 1
-        place = PlannedServer(one.number, state.attempts, node.node.site, node.node.name, is_chief=one.is_chief)
-        placed.append(Server(place, one.shape.requests, now))
-    if placed:
-        planner.install(state, placed)
+    _start_helpers(
+        planner, state, [(one, node.node.site, node.node.name) for one, node in zip(missing, seats, strict=True)], now
+    )
 
 
 def seat_at(planner: Planner, state: JobState, site: str, now: float) -> None:
     """Start what the gang lacks beside its members at a site with capacity on demand."""
+    _start_helpers(planner, state, [(one, site, None) for one in missing_servers(state)], now)
+
+
+def _start_helpers(
+    planner: Planner, state: JobState, places: Sequence[tuple[Missing, str, str | None]], now: float
+) -> None:
+    """Start parameter servers and chief, each with its site and node."""
     placed: list[Server] = []
-    for one in missing_servers(state):
+    for one, site, node in places:
         state.attempts += 1
-        place = PlannedServer(one.number, state.attempts, site, None, is_chief=one.is_chief)
-        placed.append(Server(place, one.shape.requests, now))
+        planned = PlannedServer(one.number, state.attempts, site, node, is_chief=one.is_chief)
+        placed.append(Server(planned, one.shape.requests, now))
     if placed:
         planner.install(state, placed)
 

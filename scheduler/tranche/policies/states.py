@@ -139,8 +139,7 @@ class ClusterState:
         """Whether ζ = 1 for a worker at the site: decided at dispatch by a policy that binds, else as things stand."""
         if state.colocated or state.entries:
             return state.colocated
-        servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
-        return self.is_unlimited(site) and state.is_bound_for(site) and all(there == site for there in servers)
+        return self.is_unlimited(site) and state.is_bound_for(site) and self.could_colocate(state, site)
 
     def could_colocate(self, state: JobState, site: str) -> bool:
         """Whether ζ = 1 if all waiting chunks train at the unlimited site: nothing of the job is elsewhere."""
