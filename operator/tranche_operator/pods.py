@@ -20,7 +20,7 @@ from tranche.kube.resources import (
     SiteSpec,
     TrainingJob,
 )
-from tranche.model.quantities import parse_duration
+from tranche.model.quantity import parse_duration
 from tranche_operator import affinities, environments
 from tranche_operator.settings import Settings
 

@@ -18,7 +18,7 @@ import pytest
 
 from builders import job
 from tranche.model import Job, Link, Node, PodShape, Preemption, Resources, Site, Taint
-from tranche.model.constraints import Constraints
+from tranche.model.node_constraints import Constraints
 from tranche.planner import (
     Constraint,
     Event,

@@ -16,7 +16,7 @@ from tranche.live import Controller
 from tranche.live.choices import PlannerChoice
 from tranche.live.memories import read_memory
 from tranche.live.views import Watches
-from tranche.model.sentences import without_moments
+from tranche.model.explanation_text import without_moments
 from tranche.policies import Run
 
 ARRIVALS = st.lists(

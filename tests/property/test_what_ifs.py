@@ -13,7 +13,7 @@ from tranche.live import Controller
 from tranche.live.choices import PlannerChoice
 from tranche.live.views import Watches
 from tranche.model import JobPlan
-from tranche.model.sentences import without_moments
+from tranche.model.explanation_text import without_moments
 
 PRIMES = (61, 127, 251, 509, 1021, 2039, 4093)
 """Seconds: no two amounts of work are equal, for where they are, rounding decides."""

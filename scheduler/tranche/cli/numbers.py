@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tranche.model.quantities import parse_bytes
+from tranche.model.quantity import parse_bytes
 from tranche.policies import Policy, get_live_policy, get_policy
 
 Item = TypeVar("Item")

@@ -13,7 +13,7 @@ from tranche.kube.identities import identity
 from tranche.kube.names import ROLE_SERVER, ROLE_WORKER
 from tranche.kube.objects import Pod, pod_requests, started_at, template_shape
 from tranche.kube.resources import TrainingJob
-from tranche.model.quantities import parse_duration
+from tranche.model.quantity import parse_duration
 
 Cost = tuple[int, int, float]
 """Budgets violated, victims whose jobs are never to be stopped, GPU-seconds lost; the smaller is better."""

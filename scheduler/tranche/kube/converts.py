@@ -40,7 +40,7 @@ from tranche.model import (
     format_chunks,
     parse_chunks,
 )
-from tranche.model.quantities import parse_bytes, parse_duration, parse_quantity
+from tranche.model.quantity import parse_bytes, parse_duration, parse_quantity
 
 LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 """The last moment that a timestamp can say; a job of a million epochs may be planned to complete after it."""

@@ -111,7 +111,7 @@ NodeName = Annotated[str, Field(max_length=253)]
 SiteName = Annotated[str, Field(max_length=MAX_SITE_NAME)]
 _CHUNKS = "[0-9]{1,4}(-[0-9]{1,4})?"
 ChunkSet = Annotated[str, Field(max_length=16_384, pattern=f"^({_CHUNKS}(,{_CHUNKS})*)?$")]
-"""Chunk numbers as `tranche.model.chunksets` writes them: ``0-11,14``."""
+"""Chunk numbers as `tranche.model.chunk_ranges` writes them: ``0-11,14``."""
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 
 

@@ -8,8 +8,8 @@ import msgspec
 from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.structs import ContainerState, Expression, NodeObject, Pod, ResourceRequirements, Term
 from tranche.model import Constraints, Node, PodShape, Requirement, Resources, Taint, Toleration
-from tranche.model.constraints import Operator
-from tranche.model.quantities import parse_bytes, parse_millicores
+from tranche.model.node_constraints import Operator
+from tranche.model.quantity import parse_bytes, parse_millicores
 
 __all__ = [
     "NodeObject",

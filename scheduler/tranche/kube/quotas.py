@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tranche.kube.names import GPU_RESOURCE, PRIORITIES
 from tranche.kube.structs import Quantities, QuotaObject, ScopeExpression
 from tranche.model import Measure, Quota, QuotaLimit
-from tranche.model.quantities import parse_bytes, parse_millicores
+from tranche.model.quantity import parse_bytes, parse_millicores
 
 _MEASURES: Mapping[str, Measure] = {
     "cpu": "cpu",

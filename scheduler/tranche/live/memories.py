@@ -13,17 +13,17 @@ from tranche.planner.memories import Memory
 
 logger = logging.getLogger(__name__)
 
-ANNOTATION = "tranche.dev/memory"
+MEMORY_ANNOTATION = "tranche.dev/memory"
 
 
 def annotations_of(memory: Memory) -> dict[str, str]:
     """Of the Lease; tens of kilobytes at most, since a memory is bounded."""
-    return {ANNOTATION: msgspec.json.encode(memory).decode()}
+    return {MEMORY_ANNOTATION: msgspec.json.encode(memory).decode()}
 
 
 def read_memory(annotations: Mapping[str, Any]) -> Memory:
     """What the annotations of a Lease tell; nothing if they tell nothing that can be read."""
-    text = annotations.get(ANNOTATION)
+    text = annotations.get(MEMORY_ANNOTATION)
     try:
         return msgspec.json.decode(text, type=Memory) if text else Memory()
     except (msgspec.DecodeError, TypeError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from tranche.kube.memberships import UNDECLARED_TOLERANCE_SECONDS, site_of
 from tranche.kube.objects import NodeObject
 from tranche.kube.resources import SiteObject
-from tranche.model.quantities import parse_duration
+from tranche.model.quantity import parse_duration
 
 
 class Silences:

@@ -4,12 +4,13 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 (live) or since the start of the trace (simulated).
 """
 
-from tranche.model.chunk_windows import ChunkState, ChunkWindow, ExecutedWindow
-from tranche.model.chunksets import format_chunks, parse_chunks
-from tranche.model.clusters import Link, Node, Resources, Site, Tier
-from tranche.model.constraints import Constraints, Requirement, Taint, Toleration
-from tranche.model.jobs import OUTSIDE, UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
-from tranche.model.plans import (
+from tranche.model.chunk_ranges import format_chunks, parse_chunks
+from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow
+from tranche.model.cluster import Link, Node, Resources, Site, Tier
+from tranche.model.explanation_text import until, without_moments
+from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
+from tranche.model.node_constraints import Constraints, Requirement, Taint, Toleration
+from tranche.model.plan import (
     AttemptRecord,
     Checkpoint,
     JobPlan,
@@ -20,9 +21,8 @@ from tranche.model.plans import (
     Window,
     WindowState,
 )
-from tranche.model.quotas import Measure, Quota, QuotaLimit
-from tranche.model.reports import Allotment, ChunkRequest, Report, Timings
-from tranche.model.sentences import until, without_moments
+from tranche.model.progress_report import Allotment, ChunkRequest, Report, Timings
+from tranche.model.resource_quota import Measure, Quota, QuotaLimit
 
 __all__ = [
     "OUTSIDE",

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from tranche.model import Tier
-from tranche.model.quantities import parse_bytes, parse_duration, parse_millicores
+from tranche.model.quantity import parse_bytes, parse_duration, parse_millicores
 
 MAX_BYTES = 10 * 2**20
 MAX_VALUES = 1_000_000

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from live_controllers import taken_over
-from tranche.live.memories import ANNOTATION, annotations_of, read_memory
+from tranche.live.memories import MEMORY_ANNOTATION, annotations_of, read_memory
 from tranche.planner.memories import LinkMemory, Memory
 
 MEMORY = Memory([LinkMemory("edge-a", "edge-b", 8e6, 0.125)], {"n1": 1.5}, 20.0, 3.0)
@@ -18,12 +18,12 @@ def test_what_is_written_is_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"nodes": {"n1": "fast"}}', 7])
 def test_what_cannot_be_read_is_nothing(text: object) -> None:
-    assert read_memory({ANNOTATION: text}) == Memory()
+    assert read_memory({MEMORY_ANNOTATION: text}) == Memory()
     assert read_memory({}) == Memory()
 
 
 def test_a_later_version_may_know_more_and_an_earlier_one_less() -> None:
-    assert read_memory({ANNOTATION: '{"nodes": {"n1": 1.5}, "weather": "fine"}'}) == Memory(nodes={"n1": 1.5})
+    assert read_memory({MEMORY_ANNOTATION: '{"nodes": {"n1": 1.5}, "weather": "fine"}'}) == Memory(nodes={"n1": 1.5})
 
 
 def test_a_controller_tells_what_it_knows_only_when_it_has_taken_over() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tranche.model.quantities import parse_bytes, parse_duration, parse_millicores, parse_quantity
+from tranche.model.quantity import parse_bytes, parse_duration, parse_millicores, parse_quantity
 
 BINARY = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 DECIMAL = ["", "k", "M", "G", "T", "P", "E"]

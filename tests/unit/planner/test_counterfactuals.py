@@ -3,7 +3,7 @@
 import pytest
 
 from builders import job, node, planner, worker
-from tranche.model.constraints import Constraints
+from tranche.model.node_constraints import Constraints
 from tranche.planner import JobRemoved, JobSubmitted, Planner, WorkerStarted, counterfactuals
 from tranche.planner.rehearsals import Rehearsal, rehearse
 

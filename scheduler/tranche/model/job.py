@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from tranche.model.clusters import Resources
-from tranche.model.constraints import Constraints
+from tranche.model.cluster import Resources
+from tranche.model.node_constraints import Constraints
 
 UNKNOWN_DURATION_SECONDS = 3600.0
 """Assumed of a job whose user says nothing of how long it takes, on its most workers."""

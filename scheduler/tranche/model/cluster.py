@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Self
 
-from tranche.model.constraints import Taint
+from tranche.model.node_constraints import Taint
 
 GPU_KIND_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
 """Node labels that name the kind of its GPUs, written by the vendors' feature discovery."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tranche.model.clusters import Resources
+from tranche.model.cluster import Resources
 
 Measure = Literal["cpu", "memory", "gpus", "pods"]
 """Field of `Resources`, with its unit."""
