@@ -1,9 +1,6 @@
 """Predictions: how long a mini-batch, a chunk or an upload takes, how fast workers are, how much work a job needs."""
 
-from tranche.estimate.lessons import Lessons
-from tranche.estimate.restarts import Restarts
-from tranche.estimate.sizes import OVERRUN, Sizes, believed_total
-from tranche.estimate.speeds import (
+from tranche.estimate.iteration_time import (
     NetworkPrior,
     batch_seconds,
     bits_per_second,
@@ -11,7 +8,10 @@ from tranche.estimate.speeds import (
     transfer_seconds,
     upload_link,
 )
-from tranche.estimate.uploads import Ends, Uploads
+from tranche.estimate.job_size import OVERRUN, Sizes, believed_total
+from tranche.estimate.restart_cost import Restarts
+from tranche.estimate.speed_model import Lessons
+from tranche.estimate.transfer_time import Ends, Uploads
 
 __all__ = [
     "OVERRUN",

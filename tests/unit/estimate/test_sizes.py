@@ -3,7 +3,7 @@
 import pytest
 
 from tranche.estimate import OVERRUN, Sizes, believed_total
-from tranche.estimate.sizes import KEPT, TEMPLATES
+from tranche.estimate.job_size import KEPT, TEMPLATES
 
 
 def test_a_template_needs_the_median_of_its_last_jobs() -> None:
