@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from builders import job
 from tranche.model import Job, PodShape, Resources
-from tranche.policies.shares import MARGIN, REVIEW_SECONDS
 from tranche.simulation.clusters import pool
 from tranche.simulation.scenarios import Scenario, run
+from tranche.state.tenant_usage import MARGIN, REVIEW_SECONDS
 
 WORKER = PodShape(Resources(gpus=1, pods=1))
 CHUNK_SECONDS = (30.0, 100.0, 300.0, 900.0)

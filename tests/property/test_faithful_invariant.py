@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from builders import job, node
 from tranche.model import Job, Site, Tier
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
-from tranche.policies import ClusterState, JobState, Placement
+from tranche.policies import Placement
 from tranche.policies.chunk_faithful import ChunkFaithful
 from tranche.simulation import Simulation
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ from tranche.planner.gangs import expected_end
 from tranche.planner.invariants import check
 from tranche.planner.releases import end_of
 from tranche.planner.renewals import allotment
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 GPUS = st.integers(1, 4)
 MOST_JOBS = 12

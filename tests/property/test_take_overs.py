@@ -17,7 +17,7 @@ from tranche.live.choices import PlannerChoice
 from tranche.live.memories import read_memory
 from tranche.live.views import Watches
 from tranche.model.explanation_text import without_moments
-from tranche.policies import Run
+from tranche.state.entities import Run
 
 ARRIVALS = st.lists(
     st.tuples(st.sampled_from((30, 60, 120)), st.integers(1, 4), st.sampled_from((60, 120, 600, 1200))),

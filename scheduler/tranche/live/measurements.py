@@ -8,7 +8,8 @@ from tranche.kube.registries import Rows
 from tranche.kube.resources import TrainingJob
 from tranche.model import JobPlan
 from tranche.planner import Event, Instruction, Limit, Planner, SiteChanged, StageData, WorkerEnded, WorkerStarted
-from tranche.policies import Run, SiteUsage
+from tranche.state.entities import Run
+from tranche.state.site_usage import SiteUsage
 
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
 REASONS = (*(limit.value for limit in Limit), OPENED, UNPLANNABLE)

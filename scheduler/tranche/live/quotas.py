@@ -12,7 +12,7 @@ from tranche.kube.quotas import quota_of, used_of
 from tranche.kube.structs import QuotaObject
 from tranche.model import Quota, Resources
 from tranche.planner import QuotaChanged, QuotaRemoved
-from tranche.policies import Quotas
+from tranche.state.quota_usage import Quotas
 
 Holds = Callable[[str, int], bool]
 """Whether the planner counts the attempt of a job."""

@@ -11,7 +11,7 @@ from tranche.live.silences import Silences
 from tranche.model import PlannedServer, Window
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
 from tranche.planner.releases import end_of
-from tranche.policies import JobState, Run, Server
+from tranche.state.entities import JobState, Run, Server
 
 
 class _Wait(NamedTuple):

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
-from tranche.planner import changes, ledgers, lessons, releases, site_uses, stagings
-from tranche.policies import ARRIVED, BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
+from tranche.planner import changes, lessons, releases, site_uses, stagings
+from tranche.policies import BindingPolicy, Policy, QueuePolicy
 from tranche.policies.projections import planned_window
+from tranche.state import progress_ledger
+from tranche.state.entities import ARRIVED, Entry, Home, JobState, NodeState, Run, Server
 
 if TYPE_CHECKING:
     from tranche.planner.events import JobSubmitted
@@ -44,7 +46,7 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
     state.unplannable = objection(planner.policy, job)
     if event.progress is not None:
-        ledgers.restore(state, event.progress)
+        progress_ledger.restore(state, event.progress)
         planner.cluster.shares.restore(job.tenant, state.attained_seconds, job.submitted, now)
     if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
         lessons.conclude(planner, state)
@@ -65,7 +67,7 @@ def remember(planner: Planner, event: JobSubmitted) -> None:
     state = JobState(event.job)
     state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
     if event.progress is not None:
-        ledgers.restore(state, event.progress)
+        progress_ledger.restore(state, event.progress)
     if state.finished:
         lessons.conclude(planner, state)
 

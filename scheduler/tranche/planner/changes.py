@@ -10,7 +10,6 @@ from tranche.planner import (
     arrivals,
     farewells,
     gangs,
-    ledgers,
     lessons,
     places,
     refusals,
@@ -46,8 +45,9 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.quotas import quota_changed, quotas_differ
-from tranche.policies import Hosts, JobState, Run
 from tranche.policies.las import NEARLY
+from tranche.state import progress_ledger
+from tranche.state.entities import Hosts, JobState, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -201,7 +201,7 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
     if job.rigid and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
         gangs.start_again(planner, state)
     if job.rigid and job.chief is None and not (state.runs or state.finished):
-        ledgers.level_gang(state)
+        progress_ledger.level_gang(state)
     if state.failures > failures:
         refusals.failed(planner, state, f"worker {run.window.index} failed with exit code {event.exit_code}", now)
     if state.finished:
@@ -218,7 +218,7 @@ def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: 
     lessons.note_stop(state, run, event)
     if state.restart_seconds < cost:
         _weigh_anew(planner, state)
-    batches = ledgers.count_end(state, run, event)
+    batches = progress_ledger.count_end(state, run, event)
     site_uses.ended(planner.cluster, state, run, event.at)
     lessons.learn(planner, state, run, event, batches)
     detach(planner, state, run)

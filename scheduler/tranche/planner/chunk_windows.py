@@ -22,7 +22,8 @@ from tranche.model import ChunkState, ChunkWindow
 from tranche.planner.estimates import Estimate
 from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.queues import preemptible
-from tranche.policies import Entry, JobState, Policy, Run
+from tranche.policies import Policy
+from tranche.state.entities import Entry, JobState, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -28,8 +28,9 @@ from tranche.planner import transfers
 from tranche.planner.queues import JobQueue, preemptible, wants_windows
 from tranche.planner.rooms import could_run_on_nodes
 from tranche.planner.stagings import is_given_up
-from tranche.policies import ClusterState, JobState, NodeState, expected_copies
-from tranche.policies.beliefs import rest_seconds
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, NodeState, expected_copies
+from tranche.state.remaining_work import rest_seconds
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -9,7 +9,10 @@ from tranche.planner.estimates import Estimate
 from tranche.planner.quotas import shortage
 from tranche.planner.rooms import could_run, count_fitting, free_hosts
 from tranche.planner.servers import missing_servers, room_for_servers, server_sites
-from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Shortage, expected_copies
+from tranche.policies import Policy, QueuePolicy
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, expected_copies
+from tranche.state.quota_usage import Shortage
 
 
 class Limit(StrEnum):

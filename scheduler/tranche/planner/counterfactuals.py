@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from tranche.planner.estimates import REHEARSED_JOBS, Estimate
 from tranche.planner.queues import Arrival
 from tranche.planner.rehearsals import rehearse
-from tranche.policies import ClusterState, JobState, Standing
+from tranche.policies import Standing
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

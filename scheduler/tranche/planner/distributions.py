@@ -9,7 +9,7 @@ from tranche.policies.drafts import competitors, most_units
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
     from tranche.planner.queues import JobQueue
-    from tranche.policies import JobState
+    from tranche.state.entities import JobState
 
 
 def distribute(planner: Planner, queue: JobQueue, now: float) -> None:

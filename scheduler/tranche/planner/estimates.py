@@ -19,7 +19,9 @@ from tranche.planner.pieces import Pieces
 from tranche.planner.queues import Arrival
 from tranche.planner.rehearsals import DECISIONS, PlannedChunk, Rehearsal, Start, prepare
 from tranche.planner.rooms import could_run
-from tranche.policies import ClusterState, Entry, JobState, QueuePolicy, Standing
+from tranche.policies import QueuePolicy, Standing
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import Entry, JobState
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -5,7 +5,10 @@ from collections import Counter
 from tranche.model import Job, Measure, until
 from tranche.planner.constraints import Constraint, Limit, Precedence, binding_constraint
 from tranche.planner.estimates import Estimate
-from tranche.policies import ClusterState, JobState, Policy, Shortage
+from tranche.policies import Policy
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
+from tranche.state.quota_usage import Shortage
 
 LONGEST = 2000
 """Characters of an explanation; messages of the API server are cut."""

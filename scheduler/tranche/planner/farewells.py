@@ -20,7 +20,7 @@ from tranche.planner.events import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -6,11 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from tranche.model import AttemptRecord, PlannedServer
-from tranche.planner import changes, ledgers, refusals, releases, reports
+from tranche.planner import changes, refusals, releases, reports
 from tranche.planner.events import ChiefEnded, WorkerEnded
 from tranche.planner.rooms import Trial, free_nodes
 from tranche.planner.servers import Missing, missing_servers
-from tranche.policies import ClusterState, JobState, NodeState, Server
+from tranche.state import progress_ledger
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, NodeState, Server
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -78,7 +80,7 @@ def helper_ended(planner: Planner, state: JobState, server: Server, event: relea
     planned = server.planned
     if planned.is_chief:
         record = AttemptRecord(0, planned.attempt, planned.node or planned.site, event.outcome, event.exit_code)
-        ledgers.note(state, record)
+        progress_ledger.note(state, record)
     if event.outcome == "Succeeded":
         if planned.is_chief:
             _succeed(planner, state, now)

@@ -6,7 +6,8 @@ from math import inf
 from tranche.model import Resources, Window
 from tranche.planner.queues import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.transfers import moves_data
-from tranche.policies import ClusterState, JobState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 
 class InvariantError(AssertionError):

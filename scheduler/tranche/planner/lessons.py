@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from tranche.model import Job
 from tranche.planner.events import WorkerEnded
-from tranche.policies import ClusterState, JobState, Run
-from tranche.policies.beliefs import told_gpu_seconds
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, Run
+from tranche.state.remaining_work import told_gpu_seconds
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
 from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
-from tranche.planner import arrivals, changes, farewells, invariants, ledgers, releases, site_uses, stagings
+from tranche.planner import arrivals, changes, farewells, invariants, releases, site_uses, stagings
 from tranche.planner.constraints import binding_constraint
 from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
@@ -33,16 +33,10 @@ from tranche.planner.selections import serve_nodes
 from tranche.planner.servers import missing_requests, place_servers
 from tranche.planner.timers import Timers
 from tranche.planner.turns import serve_queue
-from tranche.policies import (
-    BindingPolicy,
-    ClusterState,
-    Home,
-    JobState,
-    Policy,
-    QueuePolicy,
-    Run,
-    Server,
-)
+from tranche.policies import BindingPolicy, Policy, QueuePolicy
+from tranche.state import progress_ledger
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import Home, JobState, Run, Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +197,7 @@ class Planner:
 
     def progress_of(self, key: str) -> JobProgress:
         """The job's ledger as a value."""
-        return ledgers.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
+        return progress_ledger.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
 
     # ---- for the modules that apply events
 

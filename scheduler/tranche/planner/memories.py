@@ -14,7 +14,7 @@ from tranche.estimate import link_between
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
-    from tranche.policies import ClusterState
+    from tranche.state.cluster import ClusterState
 
 One = TypeVar("One")
 MOST = 200

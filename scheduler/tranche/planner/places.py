@@ -9,7 +9,7 @@ from tranche.estimate import link_between
 from tranche.model import Node, Site
 from tranche.planner import arrivals, changes, refusals
 from tranche.planner.events import NodeChanged, NodeRemoved, SiteChanged, SiteRemoved
-from tranche.policies import JobState, NodeState, Run
+from tranche.state.entities import JobState, NodeState, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -14,7 +14,9 @@ from math import inf
 
 from tranche.model import Job, PodShape
 from tranche.planner.rankings import RunningSites
-from tranche.policies import ClusterState, JobState, Policy, QueuePolicy, Standing
+from tranche.policies import Policy, QueuePolicy, Standing
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 Arrival = tuple[float, int, str]
 Waiting = tuple[Standing, Arrival, int, JobState, str]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from tranche.model import Quota
 from tranche.planner.rooms import Challenge, Trial, Victim, free_nodes
 from tranche.planner.servers import joining, missing_requests
-from tranche.policies import ClusterState, JobState, Kind, NodeState, Shortage, kind_of
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, NodeState
+from tranche.state.quota_usage import Kind, Shortage, kind_of
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

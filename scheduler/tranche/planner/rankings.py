@@ -8,7 +8,8 @@ O(slopes · log jobs).
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 
-from tranche.policies import JobState, Standing
+from tranche.policies import Standing
+from tranche.state.entities import JobState
 
 Place = tuple[float, float, float, tuple[float, int, str]]
 """Tier, anchor, second part of the rank, order of submission: the order among jobs of one slope."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tranche.model import WindowState
 from tranche.planner import gangs, releases
 from tranche.planner.events import EvictionRefused
-from tranche.policies import JobState, NodeState, Run
+from tranche.state.entities import JobState, NodeState, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -18,10 +18,12 @@ from tranche.model import ChunkRequest, Window
 from tranche.planner import gangs, releases
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow, RenewWindow
-from tranche.planner.ledgers import applied_in_order
 from tranche.planner.pieces import Pieces, at_once
-from tranche.policies import History, Hosts, JobState, JobUse, Run, expected_copies
 from tranche.policies.copies import shallow_copy
+from tranche.state.entities import Hosts, JobState, Run, expected_copies
+from tranche.state.progress_ledger import applied_in_order
+from tranche.state.site_usage import JobUse
+from tranche.state.tenant_usage import History
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -11,7 +11,7 @@ from tranche.model import PlannedServer, WindowState
 from tranche.planner import gangs, refusals, reports
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerUnschedulable
 from tranche.planner.servers import release_servers
-from tranche.policies import JobState, Server
+from tranche.state.entities import JobState, Server
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tranche.model import Allotment
-from tranche.planner import ledgers, lessons, site_uses
+from tranche.planner import lessons, site_uses
 from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import RenewWindow
 from tranche.planner.queues import JobQueue
 from tranche.planner.quotas import shortage
 from tranche.planner.rooms import could_run_on_nodes, count_fitting, free_hosts
 from tranche.planner.turns import chunks_of_window
-from tranche.policies import JobState, NodeState, Run
+from tranche.state import progress_ledger
+from tranche.state.entities import JobState, NodeState, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -145,7 +146,7 @@ def _begin_anew(planner: Planner, state: JobState, run: Run, chunks: tuple[int, 
     """Count what the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
-    lessons.learn(planner, state, run, ended, ledgers.count_batches(state, run, ended)[0])
+    lessons.learn(planner, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
     site_uses.ended(planner.cluster, state, run, at)
     planner.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])
     state.leave(run)

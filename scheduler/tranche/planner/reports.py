@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tranche.model import Checkpoint, Timings
-from tranche.planner import changes, ledgers, releases, site_uses
+from tranche.planner import changes, releases, site_uses
 from tranche.planner.events import ProgressReported
-from tranche.policies import JobState, Run
+from tranche.state import progress_ledger
+from tranche.state.entities import JobState, Run
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -83,7 +84,7 @@ def count(planner: Planner, event: ProgressReported) -> None:
     applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
     before = {c: state.known_batches(c) for c in chunks if c not in state.done}
     if _is_first(state, report.attempt):
-        ledgers.roll_back(state, chunks, durable, applied)
+        progress_ledger.roll_back(state, chunks, durable, applied)
         planner.touch(state)
         planner.publish(report.job)
     if report.attempt not in state.runs:
@@ -107,7 +108,7 @@ def count(planner: Planner, event: ProgressReported) -> None:
 def server_lost(planner: Planner, state: JobState) -> None:
     """What the lost parameter server had not saved is lost; of one that reported nothing that is not known."""
     if state.checkpoint is not None and not (state.finished or state.failed):
-        ledgers.roll_back(state, range(state.job.chunks), state.checkpoint.batches, {})
+        progress_ledger.roll_back(state, range(state.job.chunks), state.checkpoint.batches, {})
         planner.touch(state)
 
 

@@ -12,8 +12,10 @@ from operator import attrgetter
 
 from tranche.model import Resources
 from tranche.planner.servers import Missing, helpers_of
-from tranche.policies import ClusterState, Home, Hosts, JobState, NodeState, QueuePolicy, Run
-from tranche.policies.beliefs import longest_rest_seconds, rest_seconds
+from tranche.policies import QueuePolicy
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import Home, Hosts, JobState, NodeState, Run
+from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
 
 _GPUS_LEFT = attrgetter("free_gpus")
 _BY_PACE = attrgetter("pace", "free_gpus")

@@ -11,7 +11,9 @@ from tranche.model import Resources
 from tranche.planner import arrivals
 from tranche.planner.queues import preemptible
 from tranche.planner.servers import missing_requests
-from tranche.policies import NOBODY, BindingPolicy, Entry, JobState, Kind, NodeState, Policy, kind_of
+from tranche.policies import BindingPolicy, Policy
+from tranche.state.entities import Entry, JobState, NodeState
+from tranche.state.quota_usage import NOBODY, Kind, kind_of
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -9,7 +9,9 @@ from math import inf
 from typing import NamedTuple
 
 from tranche.model import Job, PlannedServer, PodShape, Resources
-from tranche.policies import ClusterState, JobState, Policy, Server
+from tranche.policies import Policy
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, Server
 
 
 class Missing(NamedTuple):

@@ -15,7 +15,9 @@ Source: ours [I]. What is counted:
 from collections.abc import Iterable
 
 from tranche.model import SiteProgress, Tier
-from tranche.policies import ClusterState, JobState, JobUse, Run, SiteUsage
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, Run
+from tranche.state.site_usage import JobUse, SiteUsage
 
 
 def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:

@@ -15,7 +15,7 @@ from tranche.model import PlannedStaging
 from tranche.planner import site_uses
 from tranche.planner.events import StagingEnded
 from tranche.planner.instructions import StageData
-from tranche.policies import ARRIVED, JobState, Staging
+from tranche.state.entities import ARRIVED, JobState, Staging
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

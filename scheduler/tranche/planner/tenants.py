@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from tranche.policies.shares import REVIEW_SECONDS
+from tranche.state.tenant_usage import REVIEW_SECONDS
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

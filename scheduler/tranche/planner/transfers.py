@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 from tranche.planner import site_uses
 from tranche.planner.queues import JobQueue
 from tranche.planner.stagings import arrive, demand, is_given_up
-from tranche.policies import ARRIVED, ClusterState, JobState, Standing
+from tranche.policies import Standing
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import ARRIVED, JobState
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -15,7 +15,9 @@ from tranche.planner.rooms import Challenge, Trial, could_run_on_nodes, free_hos
 from tranche.planner.servers import joining
 from tranche.planner.tenants import expect_review, review_shares
 from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
-from tranche.policies import ClusterState, Home, JobState, NodeState, QueuePolicy, Standing
+from tranche.policies import QueuePolicy, Standing
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import Home, JobState, NodeState
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -6,7 +6,7 @@ binding: a chunk is bound to a slot only when it starts, at whatever site has a 
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. What is left is believed, not known: see
-`tranche.policies.beliefs`.
+`tranche.state.remaining_work`.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from math import floor, inf, log
 from typing import ClassVar
 
-from tranche.policies.beliefs import next_overrun, overruns, rest_gpu_seconds, rest_rate
 from tranche.policies.interfaces import QueuePolicy, Rank
-from tranche.policies.jobs import JobState
-from tranche.policies.nodes import NodeState
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, NodeState
+from tranche.state.remaining_work import next_overrun, overruns, rest_gpu_seconds, rest_rate
 
 AGE_STEP = 1.1
 """A waiting job is ranked anew when its age factor has grown by so much: logarithmically often, at no fixed period."""

@@ -30,11 +30,9 @@ from math import inf
 from typing import ClassVar, Literal
 
 from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.jobs import JobState
-from tranche.policies.nodes import NodeState
 from tranche.policies.projections import project_node
-from tranche.policies.runs import Entry, Home, Key
-from tranche.policies.states import ClusterState, allowed
+from tranche.state.cluster import ClusterState, allowed
+from tranche.state.entities import Entry, Home, JobState, Key, NodeState
 
 
 @dataclass(slots=True)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.jobs import JobState
-from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key
-from tranche.policies.states import ClusterState, allowed
+from tranche.state.cluster import ClusterState, allowed
+from tranche.state.entities import Home, JobState, Key, NodeState
 
 SlotOrder = Literal["arrival", "density"]
 

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from tranche.policies.drafts import Draft
 from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.jobs import JobState
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 
 @dataclass(frozen=True, slots=True)

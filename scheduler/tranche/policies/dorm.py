@@ -17,8 +17,8 @@ from typing import ClassVar
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft, node_runs
 from tranche.policies.interfaces import PooledPolicy
-from tranche.policies.jobs import JobState
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 NEARLY = 1e-9
 """Of a share, by which rounding may exceed a limit."""

@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tranche.model import Resources
-from tranche.policies.jobs import JobState
-from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Run
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, NodeState, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)

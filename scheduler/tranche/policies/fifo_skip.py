@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.jobs import JobState
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from math import log
 from typing import ClassVar
 
 from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 LEVELS = 40
 FIRST = 64.0

@@ -8,10 +8,8 @@ from typing import ClassVar
 
 from tranche.policies.choices import choose
 from tranche.policies.drafts import Draft
-from tranche.policies.jobs import JobState
-from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key, Run
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import Home, JobState, Key, NodeState, Run
 
 Rank = tuple[float, float]
 """Order of a job in its tier: the smaller runs first; equal ranks go to the earlier submission, then smaller key."""

@@ -10,8 +10,8 @@ from math import log
 from typing import ClassVar
 
 from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.jobs import JobState
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 NEARLY = 1e-6
 """GPU-seconds by which rounding may keep a job below a limit that it has reached."""

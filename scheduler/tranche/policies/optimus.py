@@ -16,8 +16,8 @@ from typing import ClassVar
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft, cloud_workers
 from tranche.policies.interfaces import PooledPolicy
-from tranche.policies.jobs import JobState
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 
 @dataclass(frozen=True, slots=True)

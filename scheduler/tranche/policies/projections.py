@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Entry
+from tranche.state.entities import Entry, NodeState
 
 
 class Interval(NamedTuple):

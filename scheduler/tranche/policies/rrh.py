@@ -18,9 +18,9 @@ from typing import ClassVar
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft
 from tranche.policies.interfaces import PooledPolicy
-from tranche.policies.jobs import JobState
-from tranche.policies.states import ClusterState
 from tranche.policies.utilities import utility_of
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 
 @dataclass(frozen=True, slots=True)

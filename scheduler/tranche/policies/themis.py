@@ -14,9 +14,8 @@ from math import floor, inf, isfinite, log
 from typing import ClassVar
 
 from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.jobs import JobState
-from tranche.policies.runs import Run
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, Run
 
 STEP = 1.1
 """Ranks count ρ in powers of this."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
-from tranche.policies.states import ClusterState
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 Order = Literal["arrival", "start", "entry", "running", "attained"]
 

@@ -8,7 +8,7 @@ the shortest time in which it could be done, γ2 = 4/γ3.
 from dataclasses import dataclass
 from math import exp
 
-from tranche.policies.jobs import JobState
+from tranche.state.entities import JobState
 
 LARGEST_EXPONENT = 700.0
 """exp of more overflows."""

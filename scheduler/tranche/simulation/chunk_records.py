@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from tranche.model import ChunkState, ChunkWindow, ExecutedWindow, Window
 from tranche.planner import Planner
 from tranche.planner.chunk_windows import chunk_windows
-from tranche.policies import Home, JobState
+from tranche.state.entities import Home, JobState
 
 Stretch = tuple[int, float, float, bool]
 """A chunk, from when until when a worker trained it, and whether it was through then."""

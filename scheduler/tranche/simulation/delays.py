@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from tranche.model import Window
 from tranche.planner import Event, Instruction, WorkerEnded
-from tranche.policies import JobState
 from tranche.simulation.engines import Simulation, Worker
 from tranche.simulation.machines import Autoscaling, Machines
+from tranche.state.entities import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,15 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.gangs import expected_end
-from tranche.planner.ledgers import applied_in_order
 from tranche.planner.releases import end_of
-from tranche.policies import JobState, Policy
+from tranche.policies import Policy
 from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.chunk_records import ChunkRecords, Stretch, stretches
 from tranche.simulation.results import JobResult, Occupation, SimulationResult
 from tranche.simulation.site_use import job_use, site_uses
 from tranche.simulation.uploads import TrueUploads
+from tranche.state.entities import JobState
+from tranche.state.progress_ledger import applied_in_order
 
 BatchSeconds = Callable[[Job, Window], float]
 """True time of one mini-batch of a window, in seconds."""

@@ -3,8 +3,10 @@
 from math import fsum
 
 from tranche.model import Tier
-from tranche.policies import ClusterState, JobState, SiteUsage, is_cloud
 from tranche.simulation.results import JobUse, SiteUse
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
+from tranche.state.site_usage import SiteUsage, is_cloud
 
 
 def job_use(cluster: ClusterState, state: JobState) -> JobUse:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tranche.estimate import upload_link
 from tranche.planner import ChunkStaged, StageData
-from tranche.policies import ClusterState
+from tranche.state.cluster import ClusterState
 
 LinkFactor = Callable[[str, str], float]
 """True over promised time of an upload between two sites."""

@@ -20,7 +20,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 POLICIES = ["chunk", "chunk-faithful", "srsf", "fifo"]
 KEY = "default/picky"

@@ -26,8 +26,9 @@ from tranche.planner import (
     WorkerUnschedulable,
 )
 from tranche.planner.releases import end_of
-from tranche.policies import JobState, get_policy
+from tranche.policies import get_policy
 from tranche.simulation import simulate
+from tranche.state.entities import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "fifo", "srsf"]

@@ -17,7 +17,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.policies.beliefs import rest_gpu_seconds
+from tranche.state.remaining_work import rest_gpu_seconds
 
 
 def submitted(p: Planner, name: str, at: float = 0.0, **fields: Any) -> OpenWindow:

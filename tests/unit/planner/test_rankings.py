@@ -2,7 +2,7 @@
 
 from builders import job
 from tranche.planner.rankings import Place, RunningJobs, RunningSites
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 
 def state(name: str, submitted: float = 0.0) -> JobState:

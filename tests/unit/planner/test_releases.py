@@ -28,7 +28,7 @@ from tranche.planner import (
     WorkerRejected,
     WorkerUnschedulable,
 )
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "chunk-faithful"]

@@ -37,7 +37,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.renewals import allotment
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "srsf", "fifo-skip", "chunk-faithful"]

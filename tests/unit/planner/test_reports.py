@@ -13,7 +13,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.reports import is_superseded, spoken_for, trained
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "chunk-faithful"]

@@ -5,7 +5,7 @@ import pytest
 from builders import job, node, of_type, planner, worker
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.memories import Memory, memory_of, recall
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 
 def untold(name: str, at: float = 0.0, **changes: object) -> JobSubmitted:

@@ -19,7 +19,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.policies import SiteUsage
+from tranche.state.site_usage import SiteUsage
 
 KEY = "default/j"
 CHUNK = 50e9 / 8

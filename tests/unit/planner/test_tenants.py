@@ -7,7 +7,8 @@ import pytest
 from builders import job, node, of_type, planner
 from tranche.model import JobProgress, Resources
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
-from tranche.policies import Shares, get_policy
+from tranche.policies import get_policy
+from tranche.state.tenant_usage import Shares
 
 HIGH, LOW = -8, -10
 

@@ -16,7 +16,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.policies import JobState
+from tranche.state.entities import JobState
 
 DELTA = 50.0
 """Seconds that a chunk takes between the two sites."""

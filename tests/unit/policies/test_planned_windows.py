@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from builders import job, node, of_type, planner, worker
 from tranche.model import Job, JobProgress, Link, Node, Site, Tier
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
-from tranche.policies import Entry, get_policy
+from tranche.policies import get_policy
 from tranche.policies.projections import Interval, project_node
 from tranche.simulation import Simulation
+from tranche.state.entities import Entry
 
 Chunk = tuple[str, int]
 

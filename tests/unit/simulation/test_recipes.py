@@ -2,9 +2,10 @@
 
 import pytest
 
-from tranche.policies import ClusterState, JobState
 from tranche.simulation.readers import TraceRow
 from tranche.simulation.recipes import DrawnJobs, PresetCluster, Recipe, RowsLog
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 ROWS = tuple(TraceRow(f"r{i}", 60.0 * i, 1, 100.0) for i in range(20))
 

@@ -8,9 +8,8 @@ take twice as long, so that no job ranks first for ever.
 from math import inf, log2
 
 from tranche.estimate import OVERRUN, believed_total
-from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
-from tranche.policies.runs import Run
+from tranche.state.entities import JobState, Run
 
 
 def by_service(state: JobState) -> bool:

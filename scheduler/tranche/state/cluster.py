@@ -15,13 +15,10 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site, Tier
-from tranche.policies.hosts import FreeNodes, Hosts
-from tranche.policies.jobs import JobState
-from tranche.policies.nodes import NodeState
-from tranche.policies.quotas import Quotas
-from tranche.policies.runs import Entry
-from tranche.policies.shares import History, Shares
-from tranche.policies.site_uses import SiteUsage
+from tranche.state.entities import Entry, FreeNodes, Hosts, JobState, NodeState
+from tranche.state.quota_usage import Quotas
+from tranche.state.site_usage import SiteUsage
+from tranche.state.tenant_usage import History, Shares
 
 
 @dataclass(slots=True, eq=False)

@@ -1,17 +1,221 @@
-"""Jobs as the planner knows them: ledgers, windows, copies of data."""
+"""Jobs as the planner knows them: ledgers, windows, copies of data.
+
+Chunks in queues, and windows, as the planner knows them.
+
+Nodes by what they could take: those that a shape of pods fits, by name and by site, kept until a node changes.
+
+Parameter servers and chiefs as the planner knows them.
+
+What a job's own pods bring to the sites where its chunks may train.
+
+Nodes as the planner knows them: slots with their queues, windows, and what is reserved.
+"""
+
+from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from tranche.estimate import Restarts
-from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
-from tranche.policies.hosts import Hosts
-from tranche.policies.runs import Entry, Pace, Run
-from tranche.policies.servers import Server
-from tranche.policies.site_uses import JobUse
-from tranche.policies.stagings import Staging
+from tranche.model import (
+    AttemptRecord,
+    Checkpoint,
+    Job,
+    Node,
+    PlannedServer,
+    PodShape,
+    Preemption,
+    Resources,
+    Timings,
+    Window,
+    WindowState,
+)
+from tranche.state.site_usage import JobUse
+
+Key = tuple[float, float, str, int]
+"""Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
+
+
+class Home(NamedTuple):
+    """Where a chunk is bound to train."""
+
+    site: str
+    node: str | None
+    """None on an unlimited site."""
+    slots: tuple[int, ...] = ()
+    """Ordinals of the node's GPUs, in the planner's own count."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An unfinished chunk in the queues of the slots that it is bound to."""
+
+    key: Key
+    state: JobState
+    chunk: int
+    home: Home
+    ready_at: float
+    """t0: when its data are there, in seconds on the planner's clock."""
+    batch_seconds: float
+    cost: float | None = None
+    """Q at dispatch, in seconds; None if no dispatch rule chose the home, as after a restart of the planner."""
+    planned_start: float | None = None
+    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
+    planned_end: float | None = None
+    """When it was to be done, as planned at dispatch; later arrivals may shift or split the window."""
+
+    def remaining_seconds(self, now: float) -> float:
+        """p̂: the rest of the chunk at its home, in seconds."""
+        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A window that is open or closing, with what is known of its pod."""
+
+    window: Window
+    home: Home
+    opened: float
+    batch_seconds: float
+    """Expected time of a mini-batch, in seconds."""
+    told_batch_seconds: float
+    """The same by specification and links alone when the window opened: what its measured pace is compared with."""
+    handover: bool = False
+    """Its slots were still in use by a worker that is to stop when the window opened."""
+    started: float | None = None
+    """When the worker began to train; None until its pod runs."""
+    since: float | None = None
+    """From when on its progress is estimated by its pace: `started`, or its last report."""
+    counted: float = 0.0
+    """Mini-batches that reports have told of while it ran …"""
+    first_report: tuple[float, float] | None = None
+    """… and of those, when and how many the first one had: between it and the last, the pace is measured."""
+    bound: bool = False
+    """Its pod has a node."""
+    obsolete: bool = False
+    """Its pod asks for what the job's template said before it was changed, so it has to go."""
+    dismissed: bool = False
+    """Its worker has asked for more chunks and was told to exit."""
+    adopted: bool = False
+    """An earlier planner opened it, so nobody knows when."""
+    held_from: float = 0.0
+    """When it was opened as far as the plan of that planner says; 0: it says nothing."""
+    closed: float | None = None
+    """When it was told to stop."""
+    left: float | None = None
+    """Mini-batches of its chunks that nobody has told of; None until `JobState.left_of` is asked."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether the pod is to stop."""
+        return self.window.state is WindowState.CLOSING
+
+
+class Pace(NamedTuple):
+    """How the windows of a job train while nothing about them changes."""
+
+    at: float
+    done: float
+    """Worker seconds trained then, beyond the ledger."""
+    rate: float
+    """By how much `done` rises per second …"""
+    until: float
+    """… until a window's chunks are probably through, or another window begins."""
+
+
+class Hosts(list["NodeState"]):
+    """Nodes that could take pods of one shape if they ran nothing of ours, by name."""
+
+    def __init__(self, nodes: Iterable[NodeState]) -> None:
+        super().__init__(nodes)
+        self.by_name = {node.node.name: node for node in self}
+        self.by_site: dict[str, list[NodeState]] = {}
+        for node in self:
+            self.by_site.setdefault(node.node.site, []).append(node)
+
+    def at(self, site: str) -> list[NodeState]:
+        """Those of one site; all with ""."""
+        return self.by_site.get(site, []) if site else self
+
+
+class FreeNodes:
+    """Nodes with GPUs that nobody has reserved, by site; the nodes themselves keep it up to date."""
+
+    def __init__(self, nodes: Iterable[NodeState]) -> None:
+        self._at: dict[str, dict[str, NodeState]] = {}
+        self._nodes: dict[str, list[NodeState]] = {}
+        for node in nodes:
+            self._nodes.setdefault(node.node.site, []).append(node)
+            node.free_nodes = self._at.setdefault(node.node.site, {})
+            node.note_room()
+
+    def any_at(self, site: str) -> bool:
+        """Whether there is one at the site (anywhere, with "")."""
+        return bool(self._at.get(site)) if site else any(self._at.values())
+
+    def nodes_at(self, site: str) -> list[NodeState]:
+        """All nodes of the site, full ones too."""
+        return self._nodes.get(site, [])
+
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs are free at each site with nodes."""
+        return {site: sum([node.free_gpus for node in free.values()]) for site, free in self._at.items()}
+
+    def of(self, hosts: Hosts, site: str) -> list[NodeState]:
+        """Those among the hosts at the site (anywhere, with ""), by name."""
+        places = (self._at.get(site, {}),) if site else tuple(self._at.values())
+        all_there = hosts.at(site)
+        if 4 * sum(map(len, places)) > len(all_there):
+            return [node for node in all_there if node.free_gpus > 0]
+        names = sorted(name for free in places for name in free if name in hosts.by_name)
+        return [hosts.by_name[name] for name in names]
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """A parameter server, or the chief of a gang, that has a place."""
+
+    planned: PlannedServer
+    requests: Resources
+    since: float = 0.0
+    """When it got its place, or was taken over with it."""
+    homeless: bool = False
+    """Its pod found no node, so it has never held anything that could be lost."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether the pod is to stop."""
+        return self.planned.state is WindowState.CLOSING
+
+
+@dataclass(slots=True, eq=False)
+class Staging:
+    """Data of chunks on their way to one site, brought by one pod after the other."""
+
+    site: str
+    attempt: int = 0
+    """Of the pod; 0: there is none now."""
+    chunks: tuple[int, ...] = ()
+    """That the pod brings, in this order."""
+    wanted: tuple[int, ...] = ()
+    """For the next pod."""
+    failures: int = 0
+    """Pods that failed since one succeeded."""
+    held_until: float = 0.0
+    """No pod before."""
+    given_up: bool = False
+    """Too many pods failed: chunks train where their data are."""
+
+
+def expected_copies(
+    copies: Mapping[str, Mapping[int, float]], coming: Mapping[tuple[str, int], float]
+) -> dict[str, dict[int, float]]:
+    """When copies are complete, by site and chunk; of those that have to be reported, when that is expected."""
+    return {site: {chunk: coming.get((site, chunk), at) for chunk, at in here.items()} for site, here in copies.items()}
+
 
 MOMENT_SECONDS = 1e-5
 """Shorter than anything that matters, longer than the steps of a clock that counts seconds since 1970 (2.4e-7)."""
@@ -437,3 +641,92 @@ class JobState:
         """The lowest worker index without a window, None if the job has its most workers."""
         used = {run.window.index for run in self.runs.values()}
         return next((i for i in range(self.job.max_workers) if i not in used), None)
+
+
+@dataclass(slots=True, eq=False)
+class NodeState:
+    """One node: its slots with their queues, its windows, and what they reserve."""
+
+    node: Node
+    capacity: Resources = Resources()
+    """What is there for us, in use or not."""
+    queues: list[list[Entry]] = field(default_factory=list)
+    """By slot, in order of the keys."""
+    runs: dict[tuple[str, int], tuple[JobState, Run]] = field(default_factory=dict)
+    """Windows by (job, attempt)."""
+    leaving: dict[tuple[str, int], Run] = field(default_factory=dict)
+    """Those of them that are closing."""
+    free_gpus: int = 0
+    """Of `capacity`, in use by nobody."""
+    free_nodes: dict[str, "NodeState"] | None = None
+    """Where the node enters itself while `free_gpus` > 0."""
+    learnt: float = 1.0
+    """Seconds of a mini-batch here, relative to other nodes of its kind."""
+    pace: float = 1.0
+    """The same relative to the kind that jobs are measured on."""
+    _reserved: Resources = Resources()
+
+    @property
+    def reserved(self) -> Resources:
+        """Requests of open windows and of parameter servers."""
+        return self._reserved
+
+    @reserved.setter
+    def reserved(self, amount: Resources) -> None:
+        self._reserved = amount
+        if self.capacity.gpus - amount.gpus != self.free_gpus:
+            self.note_room()
+
+    @property
+    def slots(self) -> int:
+        """GPUs that are not taken by foreign pods."""
+        return max(0, self.node.allocatable.gpus - self.node.foreign.gpus)
+
+    def __post_init__(self) -> None:
+        self.set_node(self.node)
+
+    def set_node(self, node: Node) -> None:
+        """The node changed."""
+        self.node = node
+        self.capacity = node.allocatable - node.foreign
+        self.learn(self.learnt)
+        self.note_room()
+
+    def learn(self, seconds: float) -> None:
+        """Believe that a mini-batch takes so long here, relative to other nodes of its kind."""
+        self.learnt, self.pace = seconds, seconds / self.node.speed
+
+    def note_room(self) -> None:
+        """Count the free GPUs anew."""
+        self.free_gpus = self.capacity.gpus - self._reserved.gpus
+        if self.free_nodes is not None:
+            if self.free_gpus > 0:
+                self.free_nodes[self.node.name] = self
+            else:
+                self.free_nodes.pop(self.node.name, None)
+
+    def has_room(self, request: Resources) -> bool:
+        """Whether the request fits beside what is reserved."""
+        whole, used = self.capacity, self.reserved
+        return (
+            request.gpus + used.gpus <= whole.gpus
+            and request.cpu + used.cpu <= whole.cpu
+            and request.memory + used.memory <= whole.memory
+            and request.pods + used.pods <= whole.pods
+        )
+
+    def objection(self, shape: PodShape) -> str | None:
+        """Why the node could not take such a pod even if it ran nothing of ours, or None."""
+        if not self.node.ready:
+            return "not ready"
+        if self.node.unschedulable:
+            return "cordoned"
+        reason = shape.constraints.objection(self.node.name, self.node.labels, self.node.taints)
+        if reason is None and not shape.requests.fits(self.capacity):
+            return "too small"
+        return reason
+
+    def entries(self) -> list[Entry]:
+        """All chunks bound to this node, each once, in their order."""
+        seen = {id(entry): entry for queue in self.queues for entry in queue}
+        return sorted(seen.values(), key=lambda entry: entry.key)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tranche.model import AttemptRecord, JobProgress
 from tranche.planner import site_uses
 from tranche.planner.events import WorkerEnded
-from tranche.policies import JobState, Run
+from tranche.state.entities import JobState, Run
 
 KEPT_RECORDS = 5
 
