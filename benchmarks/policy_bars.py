@@ -24,7 +24,7 @@ from typing import Literal
 
 import ranges
 from tranche.cli.outputs import progress_bar
-from tranche.policies.chunk import Chunk
+from tranche.policies.queue.chunk import Chunk
 from tranche.simulation.jsac_options import Delay, JsacOptions
 from tranche.simulation.pools import ProcessPool
 from tranche.simulation.recipes import DrawnJobs, FileLog, PresetCluster, Recipe

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import get_args
 
-from tranche.policies.tiresias import Order
+from tranche.policies.queue.tiresias import Order
 from tranche.simulation.clusters import pool
 from tranche.simulation.readers import read_trace
 from tranche.simulation.scenarios import Scenario, run

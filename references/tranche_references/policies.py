@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from tranche.policies import POLICIES
-from tranche.policies.interfaces import Policy
+from tranche.policies.base import Policy
 from tranche_references.tables import cell, table
 
 _HEAD = """\

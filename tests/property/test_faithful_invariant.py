@@ -11,7 +11,7 @@ from builders import job, node
 from tranche.model import Job, Site, Tier
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
 from tranche.policies import Placement
-from tranche.policies.chunk_faithful import ChunkFaithful
+from tranche.policies.binding.chunk_faithful import ChunkFaithful
 from tranche.simulation import Simulation
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState

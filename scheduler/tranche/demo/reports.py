@@ -16,7 +16,7 @@ from tranche.model import Job, Node, Site
 from tranche.planner import PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner
 from tranche.policies import get_policy
-from tranche.policies.choices import choose
+from tranche.policies.seeded_choice import choose
 from tranche.simulation import SimulationResult
 from tranche.simulation.delays import DelayedSimulation, Delays
 from tranche.simulation.engines import prepare

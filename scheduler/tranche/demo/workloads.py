@@ -16,7 +16,7 @@ from importlib.resources import files
 from math import log2
 from typing import Any
 
-from tranche.policies.choices import choose
+from tranche.policies.seeded_choice import choose
 from tranche.simulation import TraceRow, read_rows
 
 STRETCH = "elasticflow_cluster06_rows_1650_1689.csv"

@@ -45,7 +45,7 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.quotas import quota_changed, quotas_differ
-from tranche.policies.las import NEARLY
+from tranche.policies.queue.las import NEARLY
 from tranche.state import progress_ledger
 from tranche.state.entities import Hosts, JobState, Run
 

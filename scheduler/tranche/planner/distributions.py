@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tranche.policies.drafts import competitors, most_units
+from tranche.policies.allocation.draft import competitors, most_units
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

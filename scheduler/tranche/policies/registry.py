@@ -5,27 +5,27 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from tranche.policies.chunk import Chunk
-from tranche.policies.chunk_faithful import ChunkFaithful
-from tranche.policies.dorm import Dorm
-from tranche.policies.drf import Drf
-from tranche.policies.fifo import Fifo
-from tranche.policies.fifo_skip import FifoSkip
-from tranche.policies.first_fit import FirstFit
-from tranche.policies.gittins import Gittins
-from tranche.policies.interfaces import Policy
-from tranche.policies.las import Las
-from tranche.policies.least_loaded import LeastLoaded
-from tranche.policies.optimus import Optimus
-from tranche.policies.random_dispatch import RandomDispatch
-from tranche.policies.round_robin import RoundRobin
-from tranche.policies.rrh import Rrh
-from tranche.policies.sjf import Sjf
-from tranche.policies.srpt_pool import SrptPool
-from tranche.policies.srsf import Srsf
-from tranche.policies.srtf import Srtf
-from tranche.policies.themis import Themis
-from tranche.policies.tiresias import Tiresias
+from tranche.policies.allocation.dorm import Dorm
+from tranche.policies.allocation.optimus import Optimus
+from tranche.policies.allocation.rrh import Rrh
+from tranche.policies.base import Policy
+from tranche.policies.binding.chunk_faithful import ChunkFaithful
+from tranche.policies.binding.least_loaded import LeastLoaded
+from tranche.policies.binding.random_dispatch import RandomDispatch
+from tranche.policies.binding.round_robin import RoundRobin
+from tranche.policies.queue.chunk import Chunk
+from tranche.policies.queue.drf import Drf
+from tranche.policies.queue.fifo import Fifo
+from tranche.policies.queue.fifo_skip import FifoSkip
+from tranche.policies.queue.first_fit import FirstFit
+from tranche.policies.queue.gittins import Gittins
+from tranche.policies.queue.las import Las
+from tranche.policies.queue.sjf import Sjf
+from tranche.policies.queue.srpt_pool import SrptPool
+from tranche.policies.queue.srsf import Srsf
+from tranche.policies.queue.srtf import Srtf
+from tranche.policies.queue.themis import Themis
+from tranche.policies.queue.tiresias import Tiresias
 
 _ALL: tuple[Policy, ...] = (
     Chunk(),

@@ -16,7 +16,7 @@ from math import exp, log
 
 from tranche.estimate import NetworkPrior, batch_seconds, transfer_seconds
 from tranche.model import OUTSIDE, Constraints, Job, PodShape, Resources, Site, Tier
-from tranche.policies.choices import uniform
+from tranche.policies.seeded_choice import uniform
 from tranche.simulation.clusters import ClusterSpec
 from tranche.simulation.jsac_options import USUAL, Draw, JsacOptions
 

@@ -3,7 +3,7 @@
 from math import exp
 from statistics import NormalDist
 
-from tranche.policies.choices import uniform
+from tranche.policies.seeded_choice import uniform
 
 _NORMAL = NormalDist()
 

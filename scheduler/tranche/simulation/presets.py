@@ -7,7 +7,7 @@ from itertools import combinations
 from math import cos, hypot, radians
 
 from tranche.model import Link, Node, Resources, Site, Tier
-from tranche.policies.choices import uniform
+from tranche.policies.seeded_choice import uniform
 from tranche.simulation.clusters import AMPLE, GPU_LABEL, ClusterError, ClusterSpec
 from tranche.simulation.drawn_jobs import (
     CLOUD_HOURS,

@@ -7,7 +7,7 @@ from math import ceil, inf
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Window
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
-from tranche.policies.choices import uniform
+from tranche.policies.seeded_choice import uniform
 from tranche.simulation.draws import lognormal
 from tranche.simulation.engines import Simulation, prepare
 from tranche.simulation.results import SimulationResult

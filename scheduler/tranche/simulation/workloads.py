@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 
 from tranche.model import Job, Node, PodShape, Resources, Tier
-from tranche.policies.choices import uniform
+from tranche.policies.seeded_choice import uniform
 from tranche.simulation.clusters import ClusterSpec
 from tranche.simulation.readers import TraceRow
 

@@ -8,7 +8,7 @@ take twice as long, so that no job ranks first for ever.
 from math import inf, log2
 
 from tranche.estimate import OVERRUN, believed_total
-from tranche.policies.las import NEARLY
+from tranche.policies.queue.las import NEARLY
 from tranche.state.entities import JobState, Run
 
 

@@ -11,8 +11,8 @@ from builders import job, node, planner, worker
 from tranche.model import Job, JobProgress, Link, Node, PodShape, Resources, Site, Tier
 from tranche.planner import JobSubmitted, Planner, WorkerStarted
 from tranche.policies import Placement, get_policy
-from tranche.policies.chunk_faithful import ChunkFaithful
-from tranche.policies.projections import project_node
+from tranche.policies.binding.chunk_faithful import ChunkFaithful
+from tranche.policies.binding.slot_projection import project_node
 from tranche.simulation import SimulationResult, simulate
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Entry, Home, JobState, NodeState

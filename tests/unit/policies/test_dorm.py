@@ -10,8 +10,8 @@ from builders import job, node, of_type, planner
 from tranche.model import Node, PodShape, Resources, Site
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged, WorkerEnded
 from tranche.policies import get_policy
-from tranche.policies.dorm import Dorm, fair_units
-from tranche.policies.drafts import Draft, node_runs
+from tranche.policies.allocation.dorm import Dorm, fair_units
+from tranche.policies.allocation.draft import Draft, node_runs
 from tranche.state.cluster import ClusterState
 
 

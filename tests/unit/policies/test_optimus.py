@@ -5,7 +5,7 @@ import pytest
 from builders import job, node, of_type, planner, worker
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow
 from tranche.policies import get_policy
-from tranche.policies.optimus import Optimus
+from tranche.policies.allocation.optimus import Optimus
 
 
 def test_second_of_two_contending_workers_gains_50() -> None:

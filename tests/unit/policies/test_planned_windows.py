@@ -13,7 +13,7 @@ from builders import job, node, of_type, planner, worker
 from tranche.model import Job, JobProgress, Link, Node, Site, Tier
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
 from tranche.policies import get_policy
-from tranche.policies.projections import Interval, project_node
+from tranche.policies.binding.slot_projection import Interval, project_node
 from tranche.simulation import Simulation
 from tranche.state.entities import Entry
 

@@ -7,8 +7,8 @@ import pytest
 from builders import job, node, of_type, planner
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner
 from tranche.policies import get_policy
-from tranche.policies.rrh import payoffs
-from tranche.policies.utilities import Utility
+from tranche.policies.allocation.rrh import payoffs
+from tranche.policies.allocation.utility import Utility
 from tranche.simulation.scenarios import Scenario, run
 
 

@@ -13,8 +13,8 @@ from itertools import accumulate
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.las import NEARLY
+from tranche.policies.base import PooledPolicy, Rank
+from tranche.policies.queue.las import NEARLY
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

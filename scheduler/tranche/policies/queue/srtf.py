@@ -7,7 +7,7 @@ Source: Schrage, A proof of the optimality of the shortest remaining processing 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

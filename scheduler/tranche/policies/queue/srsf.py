@@ -6,7 +6,7 @@ Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

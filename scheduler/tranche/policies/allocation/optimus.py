@@ -13,9 +13,9 @@ from heapq import heapify, heappop, heappush
 from math import isfinite
 from typing import ClassVar
 
-from tranche.policies.distributing import DistributingPolicy
-from tranche.policies.drafts import Draft, cloud_workers
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.allocation.allocation_policy import DistributingPolicy
+from tranche.policies.allocation.draft import Draft, cloud_workers
+from tranche.policies.base import PooledPolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

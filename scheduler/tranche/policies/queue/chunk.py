@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import floor, inf, log
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.base import QueuePolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState
 from tranche.state.remaining_work import next_overrun, overruns, rest_gpu_seconds, rest_rate

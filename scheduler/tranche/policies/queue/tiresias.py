@@ -13,8 +13,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from tranche.policies.interfaces import PooledPolicy, Rank
-from tranche.policies.las import NEARLY
+from tranche.policies.base import PooledPolicy, Rank
+from tranche.policies.queue.las import NEARLY
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

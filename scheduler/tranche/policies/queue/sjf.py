@@ -6,7 +6,7 @@ Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967 (shortest processing
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import ClassVar
 
-from tranche.policies.distributing import DistributingPolicy
-from tranche.policies.drafts import Draft, node_runs
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.allocation.allocation_policy import DistributingPolicy
+from tranche.policies.allocation.draft import Draft, node_runs
+from tranche.policies.base import PooledPolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

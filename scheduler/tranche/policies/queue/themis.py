@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import floor, inf, isfinite, log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, Run
 

@@ -8,17 +8,17 @@ are worth now less what they are worth when all of them end later by its GPU-sec
 where all fit beside each other. [I] the fixed number is the most workers of the job, or as many as find room; workers
 take nodes as under all queue policies, not in turn; a job that was not admitted is not dropped: it is offered again at
 each arrival and completion, and takes room that nobody with a payoff above the threshold can use. The utility is that
-of a job that names none: see `tranche.policies.utilities`.
+of a job that names none: see `tranche.policies.allocation.utility`.
 """
 
 from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
-from tranche.policies.distributing import DistributingPolicy
-from tranche.policies.drafts import Draft
-from tranche.policies.interfaces import PooledPolicy
-from tranche.policies.utilities import utility_of
+from tranche.policies.allocation.allocation_policy import DistributingPolicy
+from tranche.policies.allocation.draft import Draft
+from tranche.policies.allocation.utility import utility_of
+from tranche.policies.base import PooledPolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

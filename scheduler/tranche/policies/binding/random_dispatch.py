@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.choices import choose
-from tranche.policies.dispatching import Group, SlotDispatch
+from tranche.policies.binding.slot_dispatch import Group, SlotDispatch
+from tranche.policies.seeded_choice import choose
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

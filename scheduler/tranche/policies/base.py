@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
-from tranche.policies.choices import choose
-from tranche.policies.drafts import Draft
+from tranche.policies.allocation.draft import Draft
+from tranche.policies.seeded_choice import choose
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Home, JobState, Key, NodeState, Run
 

@@ -7,7 +7,7 @@ away to it is what data movement costs.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.base import QueuePolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

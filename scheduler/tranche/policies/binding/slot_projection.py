@@ -2,7 +2,7 @@
 
 At each moment a slot runs the first chunk of its queue, in the policy's order, whose data have arrived; a chunk that is
 ready later and ranks earlier preempts. A worker of several GPUs needs all of its slots at once. Restart costs, worker
-limits and CPU do not count, as in the model of JSAC'22 (see `tranche.policies.chunk_faithful`).
+limits and CPU do not count, as in the model of JSAC'22 (see `tranche.policies.binding.chunk_faithful`).
 """
 
 from bisect import insort

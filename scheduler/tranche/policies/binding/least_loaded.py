@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.dispatching import Group, SlotDispatch, SlotOrder
+from tranche.policies.binding.slot_dispatch import Group, SlotDispatch, SlotOrder
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

@@ -29,8 +29,8 @@ from heapq import heapify, heapreplace, nsmallest
 from math import inf
 from typing import ClassVar, Literal
 
-from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.projections import project_node
+from tranche.policies.base import BindingPolicy, Placement
+from tranche.policies.binding.slot_projection import project_node
 from tranche.state.cluster import ClusterState, allowed
 from tranche.state.entities import Entry, Home, JobState, Key, NodeState
 

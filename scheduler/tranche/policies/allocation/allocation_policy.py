@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
-from tranche.policies.drafts import Draft
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.allocation.draft import Draft
+from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

@@ -6,7 +6,7 @@ Source: first fit of bin packing (Johnson, Near-optimal bin packing algorithms, 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tranche.policies.interfaces import BindingPolicy, Placement
+from tranche.policies.base import BindingPolicy, Placement
 from tranche.state.cluster import ClusterState, allowed
 from tranche.state.entities import Home, JobState, Key, NodeState
 
