@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from tranche.demo import workloads
-from tranche.kube.converts import to_job
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.trainingjob import to_job
 from tranche.model import Link, Node, Resources, Site
 from tranche.policies import get_policy
 from tranche.simulation import SimulationResult, TraceRow, read_trace, simulate

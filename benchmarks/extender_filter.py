@@ -20,11 +20,11 @@ import msgspec
 
 from tranche.extender.apps import create_app
 from tranche.extender.servers import serve
-from tranche.kube.caches import decode_pod
-from tranche.kube.metrics import Metrics
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.reflectors import Stats
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.client.reflector import Stats
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.metrics.scheduler import Metrics
 
 T = TypeVar("T")
 GPU = "nvidia.com/gpu"

@@ -30,11 +30,11 @@ from tranche.extender.apps import create_app
 from tranche.extender.reports import create_report_app
 from tranche.extender.servers import serve
 from tranche.extender.tokens import TokenReviewer
-from tranche.kube.metrics import Metrics
-from tranche.kube.names import REPORT_AUDIENCE
+from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.live import Controller
 from tranche.live.garbage import tend
 from tranche.live.views import Watches
+from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
 

@@ -17,8 +17,8 @@ import ranges
 from extender_objects import window
 from page_visitors import PEOPLE, Visited
 from tranche.extender.apps import create_app
-from tranche.kube.metrics import Metrics
 from tranche.live.measurements import REASONS
+from tranche.metrics.scheduler import Metrics
 
 NODES, JOBS, SITES, NAMESPACES = 5_000, 10_000, 10, 50
 SCRAPE = "/metrics"

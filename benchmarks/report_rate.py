@@ -25,9 +25,9 @@ import ranges
 from tranche.extender.reports import create_report_app
 from tranche.extender.servers import serve
 from tranche.extender.tokens import TokenReviewer
-from tranche.kube.metrics import Metrics
-from tranche.kube.names import REPORT_AUDIENCE
+from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.live.reports import AT_ONCE, ReportDesk
+from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
 from tranche.policies import get_policy

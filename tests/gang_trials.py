@@ -27,10 +27,10 @@ from frameworks import python_of
 from numpy_ps import chunks
 from report_servers import served
 from tranche.demo.stacks import free_port
-from tranche.kube.converts import progress_status, to_job
-from tranche.kube.identities import reports
-from tranche.kube.objects import Pod
-from tranche.kube.resources import PlannedWindow, TrainingJob
+from tranche.kube.api.resources import PlannedWindow, TrainingJob
+from tranche.kube.convert.pod_identity import reports
+from tranche.kube.convert.pods_and_nodes import Pod
+from tranche.kube.convert.trainingjob import progress_status, to_job
 from tranche.live.renewals import RenewalDesk
 from tranche.live.reports import ReportDesk
 from tranche.model import Window

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from tranche.kube.clients import ApiClient
+from tranche.kube.client.client import ApiClient
 
 GATE = "tranche.dev/gang"
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.metrics import Metrics
-from tranche.kube.objects import NodeObject
-from tranche.kube.resources import SiteObject, TrainingJob
-from tranche.kube.structs import QuotaObject
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
 from tranche.live.views import Watches
+from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
 

@@ -12,9 +12,9 @@ from tranche.extender.apps import create_app
 from tranche.extender.binds import add_bind
 from tranche.extender.servers import serve
 from tranche.extender.views import View
-from tranche.kube.clients import ApiClient
-from tranche.kube.metrics import Metrics
+from tranche.kube.client.client import ApiClient
 from tranche.live.views import Watches
+from tranche.metrics.scheduler import Metrics
 
 PROFILE = "tranche-extender-test"
 """Name of the kube-scheduler's component and of its profile."""

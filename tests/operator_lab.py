@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tranche.kube.names import SCHEDULER_MANAGER
+from tranche.kube.api.names import SCHEDULER_MANAGER
 from tranche_testcluster import Cluster, spawn
 
 SITE = "op"

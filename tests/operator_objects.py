@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tranche.kube import names
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import TrainingJob
 from tranche_operator.observations import Observed, PodView
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)

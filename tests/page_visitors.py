@@ -7,7 +7,7 @@ import httpx2
 from fastapi.testclient import TestClient
 
 from extender_objects import Stores
-from tranche.kube.clients import ApiError
+from tranche.kube.client.client import ApiError
 from tranche.web.apps import Planning, create_page_app
 from tranche.web.users import AUDIENCE
 

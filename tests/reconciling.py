@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from operator_objects import NOW, plan, training_job
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
 from tranche_operator.actions import (
     Action,
     CreatePod,

@@ -8,12 +8,12 @@ from typing import Any
 from tranche.extender.reports import create_report_app
 from tranche.extender.servers import serve
 from tranche.extender.tokens import TokenReviewer
-from tranche.kube.metrics import Metrics
-from tranche.kube.names import REPORT_AUDIENCE
-from tranche.kube.objects import Pod
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.names import REPORT_AUDIENCE
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.renewals import RenewalDesk
 from tranche.live.reports import ReportDesk
+from tranche.metrics.scheduler import Metrics
 
 
 class Reviews:

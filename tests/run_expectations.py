@@ -10,7 +10,7 @@ from typing import Any
 
 from dashboard_runs import CHUNK_BYTES, GPUS, Run, Versions
 from prometheus_servers import Labels
-from tranche.kube.metrics import COMPLETION_BUCKETS, HORIZONS
+from tranche.metrics.scheduler import COMPLETION_BUCKETS, HORIZONS
 
 Values = dict[Labels, float]
 Status = dict[str, Any]

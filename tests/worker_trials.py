@@ -31,10 +31,10 @@ from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
 from report_servers import served
 from tranche.demo.stacks import free_port
-from tranche.kube.converts import plan_status, progress_status, to_job
-from tranche.kube.identities import asks, reports
-from tranche.kube.objects import Pod
-from tranche.kube.resources import PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.convert.pod_identity import asks, reports
+from tranche.kube.convert.pods_and_nodes import Pod
+from tranche.kube.convert.trainingjob import plan_status, progress_status, to_job
 from tranche.live.renewals import RenewalDesk
 from tranche.live.reports import ReportDesk
 from tranche.model import JobProgress, Window

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from tranche.kube.metrics import Metrics
-from tranche.kube.registries import Definition, ProcessMetrics
+from tranche.metrics.process import Definition, ProcessMetrics
+from tranche.metrics.scheduler import Metrics
 from tranche_operator.metrics import OperatorMetrics
 
 _HEAD = """\

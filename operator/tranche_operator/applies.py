@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tranche.kube.clients import ApiClient, ApiError, Unreachable
-from tranche.kube.names import FINALIZER_LEDGER, OPERATOR_MANAGER
-from tranche.kube.resources import API_VERSION, TrainingJob
+from tranche.kube.api.names import FINALIZER_LEDGER, OPERATOR_MANAGER
+from tranche.kube.api.resources import API_VERSION, TrainingJob
+from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche_operator import paths
 from tranche_operator.actions import (
     Action,

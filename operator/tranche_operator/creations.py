@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.identities import owner_uid
-from tranche.kube.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, OPERATOR_MANAGER
-from tranche.kube.resources import TrainingJob
-from tranche.kube.structs import Metadata
+from tranche.kube.api.core_types import Metadata
+from tranche.kube.api.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, OPERATOR_MANAGER
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import paths
 from tranche_operator.actions import CheckTemplate, CreatePod, Manifest
 from tranche_operator.observations import PodView, TemplateVerdict

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tranche.kube import names
-from tranche.kube.resources import PlannedWindow, TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import PlannedWindow, TrainingJob
 from tranche_operator.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
 from tranche_operator.observations import PodView, Rejection
 from tranche_operator.plans import Entry, is_current, is_newer, is_open

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER
-from tranche.kube.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
+from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER
+from tranche.kube.api.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
 from tranche.model import parse_chunks
 
 TENSORFLOW_PORT = 2222

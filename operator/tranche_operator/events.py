@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.names import OPERATOR_MANAGER
-from tranche.kube.resources import API_VERSION, TrainingJob
+from tranche.kube.api.names import OPERATOR_MANAGER
+from tranche.kube.api.resources import API_VERSION, TrainingJob
+from tranche.kube.client.client import ApiClient, ApiError
 from tranche_operator import paths
 from tranche_operator.actions import EmitEvent
 

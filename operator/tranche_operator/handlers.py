@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import kopf
 
-from tranche.kube.credentials import Credentials
-from tranche.kube.resources import GROUP, VERSION
+from tranche.kube.api.resources import GROUP, VERSION
+from tranche.kube.client.credentials import Credentials
 from tranche_operator.sieves import Sieve
 
 CONVENTION = f"operator.{GROUP}"

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from tranche.kube.clients import ApiError
+from tranche.kube.client.client import ApiError
 from tranche_operator.actions import Action, DeletePod, ReleasePod
 from tranche_operator.observations import Observed
 

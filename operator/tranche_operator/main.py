@@ -8,7 +8,7 @@ import sys
 import click
 
 from tranche import __version__
-from tranche.kube.clients import ApiClient, Unreachable
+from tranche.kube.client.client import ApiClient, Unreachable
 from tranche_operator.healths import serve_health
 from tranche_operator.operators import Operator
 from tranche_operator.settings import Settings

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from tranche.kube.resources import SiteSpec
+from tranche.kube.api.resources import SiteSpec
 from tranche_operator.events import QUIET_SECONDS
 from tranche_operator.observations import Rejection, TemplateVerdict, Wait
 from tranche_operator.settings import Settings

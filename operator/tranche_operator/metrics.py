@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
-from tranche.kube.registries import ProcessMetrics
+from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
+from tranche.metrics.process import ProcessMetrics
 
 RECONCILE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 ROLES = (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF, ROLE_STAGING)

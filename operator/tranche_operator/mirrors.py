@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from tranche.kube.clients import ApiClient
-from tranche.kube.names import LABEL_JOB
-from tranche.kube.reflectors import Reflector
-from tranche.kube.structs import Metadata, Narrow
+from tranche.kube.api.core_types import Metadata, Narrow
+from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.reflector import Reflector
 from tranche_operator import paths
 from tranche_operator.observations import PodView
 from tranche_operator.views import OwnedPod, job_key, view

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 
-from tranche.kube.resources import SiteSpec, TrainingJob
+from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche_operator.statuses import Finding
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from tranche.kube import names
-from tranche.kube.resources import PlannedChief, PlannedStaging, PlannedWindow, TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, TrainingJob
 from tranche_operator import pods as manifests
 from tranche_operator.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
 from tranche_operator.observations import Observed, PodView, Rejection, ServiceState

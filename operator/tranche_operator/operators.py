@@ -5,8 +5,8 @@ import logging
 import time
 from datetime import UTC, datetime
 
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.tasks import run_for_ever
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.runtime.supervision import run_for_ever
 from tranche_operator import paths
 from tranche_operator.applies import Applier
 from tranche_operator.controllers import Controller

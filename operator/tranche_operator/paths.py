@@ -1,6 +1,6 @@
 """Paths of the API server. Names of objects are DNS names, so nothing in them needs escaping."""
 
-from tranche.kube.resources import API_VERSION
+from tranche.kube.api.resources import API_VERSION
 
 RESOURCES = f"/apis/{API_VERSION}"
 ALL_JOBS = f"{RESOURCES}/trainingjobs"

@@ -1,7 +1,7 @@
 """Reading status.plan: which pod belongs to which entry, and whether the plan counts."""
 
-from tranche.kube import names
-from tranche.kube.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
 from tranche_operator.observations import PodView
 
 Entry = PlannedWindow | PlannedParameterServer | PlannedStaging

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any
 
-from tranche.kube import names
-from tranche.kube.identities import asks, reports
-from tranche.kube.resources import (
+from tranche.kube.api import names
+from tranche.kube.api.resources import (
     API_VERSION,
     PlannedChief,
     PlannedParameterServer,
@@ -20,6 +19,7 @@ from tranche.kube.resources import (
     SiteSpec,
     TrainingJob,
 )
+from tranche.kube.convert.pod_identity import asks, reports
 from tranche.model.quantity import parse_duration
 from tranche_operator import affinities, environments
 from tranche_operator.settings import Settings

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.identities import owner_uid
-from tranche.kube.names import LABEL_JOB
-from tranche.kube.resources import SiteObject, SiteSpec, TrainingJob
-from tranche.kube.structs import Metadata
+from tranche.kube.api.core_types import Metadata
+from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.api.resources import SiteObject, SiteSpec, TrainingJob
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import paths
 from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed, PodView, ServiceState, Wait

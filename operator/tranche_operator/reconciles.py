@@ -8,8 +8,8 @@ the plan has no entry for it any more. A plan for another generation of the spec
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from tranche.kube import names
-from tranche.kube.resources import PlannedStaging, TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import PlannedStaging, TrainingJob
 from tranche_operator import endings, openings, stagings, transitions
 from tranche_operator.actions import Action, CheckTemplate, RequeueAfter, WriteStatus, in_order
 from tranche_operator.observations import Observed, PodView

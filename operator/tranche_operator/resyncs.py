@@ -12,8 +12,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from tranche.kube.clients import ApiError
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.client import ApiError
 from tranche_operator.actions import Action, RequeueAfter, TellWait
 from tranche_operator.memories import Memory
 from tranche_operator.observations import Observed, PodView

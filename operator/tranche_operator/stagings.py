@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from tranche.kube import names
-from tranche.kube.resources import PlannedStaging, TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import PlannedStaging, TrainingJob
 from tranche_operator.actions import EmitEvent
 from tranche_operator.observations import Rejection
 from tranche_operator.statuses import Finding, condition_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from tranche.kube import names
-from tranche.kube.resources import Condition, TrainingJob, TrainingJobStatus
+from tranche.kube.api import names
+from tranche.kube.api.resources import Condition, TrainingJob, TrainingJobStatus
 from tranche.model import parse_chunks
 
 Phase = Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed"]

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
 from tranche.model import without_moments
 from tranche_operator.actions import EmitEvent, RequeueAfter, TellWait
 from tranche_operator.observations import TemplateVerdict, Wait

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from tranche.kube.identities import identity, owner_uid, plan_stamp
-from tranche.kube.names import LABEL_JOB
-from tranche.kube.objects import is_over
-from tranche.kube.structs import Metadata, Narrow, Pod, PodSpec
+from tranche.kube.api.core_types import Metadata, Narrow, Pod, PodSpec
+from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.convert.pod_identity import identity, owner_uid, plan_stamp
+from tranche.kube.convert.pods_and_nodes import is_over
 from tranche_operator.observations import PodView
 
 _DEFAULT_GRACE_SECONDS = 30

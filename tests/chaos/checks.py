@@ -8,9 +8,9 @@ import msgspec
 
 from chaos.gangs import check_gangs
 from chaos.ledgers import check_ledger, environment, own_status
-from tranche.kube.identities import identity
-from tranche.kube.names import LABEL_ROLE, ROLE_STAGING
-from tranche.kube.objects import NodeObject, Pod, is_over, node_allocatable, outcome, pod_requests
+from tranche.kube.api.names import LABEL_ROLE, ROLE_STAGING
+from tranche.kube.convert.pod_identity import identity
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, outcome, pod_requests
 from tranche.model import Resources, parse_chunks
 from tranche_testcluster import Change
 

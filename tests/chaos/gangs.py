@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.ledgers import own_status
-from tranche.kube.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF
+from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF
 from tranche.model import parse_chunks
 from tranche_testcluster import Change
 

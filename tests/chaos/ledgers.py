@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.names import FINALIZER_LEDGER, LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF, ROLE_WORKER
-from tranche.kube.objects import Pod, is_over, termination_progress
+from tranche.kube.api.names import FINALIZER_LEDGER, LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF, ROLE_WORKER
+from tranche.kube.convert.pods_and_nodes import Pod, is_over, termination_progress
 from tranche.model import parse_chunks
 from tranche_testcluster import Change
 

@@ -18,9 +18,9 @@ from tranche.extender.apps import create_app
 from tranche.extender.binds import add_bind
 from tranche.extender.reports import create_report_app
 from tranche.extender.tokens import TokenReviewer
-from tranche.kube.clients import ApiError
-from tranche.kube.metrics import Metrics
-from tranche.kube.resources import MAX_CHUNKS
+from tranche.kube.api.resources import MAX_CHUNKS
+from tranche.kube.client.client import ApiError
+from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report
 from tranche.web.apps import create_page_app
 

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from extender_objects import Stores, job, window
 from tranche.extender.apps import create_app
 from tranche.extender.wires import decode_binding, decode_candidates, decode_names
-from tranche.kube.identities import Identity, identity, plan_stamp
-from tranche.kube.metrics import Metrics
-from tranche.kube.objects import pod_constraints, pod_requests
+from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
+from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_requests
+from tranche.metrics.scheduler import Metrics
 from tranche.model import Resources
 
 HERE = Path(__file__).parent

@@ -11,9 +11,9 @@ import pytest
 from fuzzed_objects import Jobs, node, quota, site, spec_schema
 from live_controllers import reported, taken_over, written
 from structural_objects import SEED, drawn
-from tranche.kube.objects import NodeObject
-from tranche.kube.resources import SiteObject, TrainingJob
-from tranche.kube.structs import QuotaObject
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pods_and_nodes import NodeObject
 
 logger = logging.getLogger(__name__)
 TOGETHER = 10

@@ -9,13 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from live_controllers import NOW, reported, resource, taken_over, written
-from tranche.kube.metrics import Metrics
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.live.choices import PlannerChoice
 from tranche.live.memories import read_memory
 from tranche.live.views import Watches
+from tranche.metrics.scheduler import Metrics
 from tranche.model.explanation_text import without_moments
 from tranche.state.entities import Run
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.client.whatifs import WhatIf, answer
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
 from tranche.live import Controller
 from tranche.live.choices import PlannerChoice
 from tranche.live.views import Watches

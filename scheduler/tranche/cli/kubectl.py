@@ -15,7 +15,7 @@ import msgspec
 import tranche
 from tranche.cli.columns import attempts_text, chunks_text, event_text, plan_text, queue_text, whatif_text
 from tranche.cli.errors import InputError, OneLineCommand
-from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCE
 
 if TYPE_CHECKING:
     from tranche.client import Client

@@ -21,15 +21,15 @@ from tranche.extender.reports import create_report_app
 from tranche.extender.servers import ListenError, serve
 from tranche.extender.tokens import TokenReviewer
 from tranche.extender.views import View
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.leases import DeposedError, Leadership
-from tranche.kube.metrics import Metrics
-from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.client.leader_election import DeposedError, Leadership
 from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice
 from tranche.live.garbage import tend
 from tranche.live.journals import JournalError, journal
 from tranche.live.views import Watches
+from tranche.metrics.scheduler import Metrics
 from tranche.planner.chunk_windows import listing
 from tranche.planner.journals import Fact
 from tranche.shadow.records import RecordError

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tranche.extender.apps import create_app, create_metrics_app
 from tranche.extender.servers import serve
-from tranche.kube.clients import ApiClient
-from tranche.kube.metrics import Metrics
+from tranche.kube.client.client import ApiClient
 from tranche.live.choices import PlannerChoice
+from tranche.metrics.scheduler import Metrics
 
 
 async def run_shadow(

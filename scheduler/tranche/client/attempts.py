@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.identities import Identity, identity, owner_uid
-from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
-from tranche.kube.objects import exit_code, is_over, outcome, trainer
-from tranche.kube.resources import EndedAttempt, TrainingJob
-from tranche.kube.structs import Pod
+from tranche.kube.api.core_types import Pod
+from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
+from tranche.kube.api.resources import EndedAttempt, TrainingJob
+from tranche.kube.convert.pod_identity import Identity, identity, owner_uid
+from tranche.kube.convert.pods_and_nodes import exit_code, is_over, outcome, trainer
 
 _REASONS = {
     "Preempted": "stopped by the plan: another job, a change of capacity or of the specification",

@@ -6,7 +6,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
 
 
 class JobBar:

@@ -14,9 +14,9 @@ from tranche.client.loops import LoopThread
 from tranche.client.manifests import Manifest, read_manifest
 from tranche.client.sessions import OVER, Session
 from tranche.client.whatifs import SYSTEM_NAMESPACE, WhatIf, what_if
-from tranche.kube.clients import ApiClient
-from tranche.kube.errors import ApiError
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.errors import ApiError
 from tranche.web import reads
 from tranche.web.reads import JobDetail, JobSummary
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kubernetes import config
 
-from tranche.kube.credentials import chosen_file, uses_service_account
+from tranche.kube.client.credentials import chosen_file, uses_service_account
 
 _OWN = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -13,7 +13,7 @@ def present_namespace(kubeconfig: str | None = None, context: str | None = None)
     """The namespace of the context, else the pod's own, else ``default``.
 
     Args:
-        kubeconfig: File; default: as `tranche.kube.credentials.Credentials.load` finds it.
+        kubeconfig: File; default: as `tranche.kube.client.credentials.Credentials.load` finds it.
         context: Of that file; default: its current one.
     """
     try:

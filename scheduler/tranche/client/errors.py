@@ -1,6 +1,6 @@
 """What can go wrong between a user and a cluster: one line each, which says what to do."""
 
-from tranche.kube.errors import ApiError, Unreachable
+from tranche.kube.client.errors import ApiError, Unreachable
 
 
 class ClientError(Exception):

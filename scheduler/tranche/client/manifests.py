@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from tranche.client.errors import ManifestError
-from tranche.kube.resources import API_VERSION
+from tranche.kube.api.resources import API_VERSION
 
 Manifest = Mapping[str, Any] | str | Path
 """An object, YAML or JSON text (of several lines), or the path of a file with it."""

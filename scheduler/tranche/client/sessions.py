@@ -10,11 +10,11 @@ import msgspec
 
 from tranche.client.attempts import Attempt, History, JobEvent, attempts_of
 from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
-from tranche.kube.clients import ApiClient
-from tranche.kube.errors import ApiError, Unreachable
-from tranche.kube.names import CONDITION_FAILED, LABEL_JOB
-from tranche.kube.resources import GROUP, VERSION, TrainingJob
-from tranche.kube.structs import Pod
+from tranche.kube.api.core_types import Pod
+from tranche.kube.api.names import CONDITION_FAILED, LABEL_JOB
+from tranche.kube.api.resources import GROUP, VERSION, TrainingJob
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.errors import ApiError, Unreachable
 from tranche.web import reads
 
 API = f"/apis/{GROUP}/{VERSION}"

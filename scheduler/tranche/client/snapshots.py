@@ -7,9 +7,9 @@ import msgspec
 
 from tranche.client.errors import ClusterError
 from tranche.client.sessions import API, Session
+from tranche.kube.api.core_types import Metadata, NodeObject, Pod
 from tranche.kube.exports import ANNOTATION_EXPORTED
 from tranche.kube.histories import is_foreign
-from tranche.kube.structs import Metadata, NodeObject, Pod
 
 _CORE = "/api/v1"
 _SECRETIVE = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")

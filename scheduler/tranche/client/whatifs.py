@@ -15,16 +15,16 @@ import msgspec
 
 from tranche.client.errors import ClusterError, ManifestError
 from tranche.client.sessions import Session, refusals
-from tranche.kube.converts import LATEST
-from tranche.kube.errors import ApiError
-from tranche.kube.leases import LEASE
-from tranche.kube.metrics import Metrics
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.errors import ApiError
+from tranche.kube.client.leader_election import LEASE
+from tranche.kube.convert.trainingjob import LATEST
 from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice, read_choice
 from tranche.live.jobs import submission
 from tranche.live.memories import read_memory
 from tranche.live.views import Watches
+from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner
 from tranche.planner.memories import Memory
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tranche.kube.names import GPU_RESOURCE
-from tranche.kube.objects import NodeObject
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live.nodes import NodeBook
 from tranche.model import Node
 from tranche_testcluster import Cluster, ClusterError

@@ -11,7 +11,7 @@ from tranche.demo.measurements import measure_delays, report_seconds
 from tranche.demo.observations import API, Snapshot, observe, observe_nodes
 from tranche.demo.reports import Outcome
 from tranche.demo.stacks import Stack
-from tranche.kube.converts import to_job, to_site
+from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live.journals import read_journal
 from tranche.model import Job
 from tranche.simulation.delays import Delays

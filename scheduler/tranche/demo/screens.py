@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tranche.demo.observations import Snapshot, age
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.api.resources import SiteObject, TrainingJob
 
 SHOWN_JOBS = 8
 COLUMNS = (("next to complete", 17), ("phase", 8), ("chunks", 6), ("planned completion", 20), ("why", None))

@@ -13,9 +13,9 @@ from tranche import __version__
 from tranche.extender import verbs, wires
 from tranche.extender.sites import list_sites
 from tranche.extender.views import View, Watches
-from tranche.kube.censuses import Census
-from tranche.kube.metrics import Metrics, Watched
-from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCE
+from tranche.metrics.job_counts import Census
+from tranche.metrics.scheduler import Metrics, Watched
 
 LARGEST_BODY = 16 * 2**20
 """Bytes; the names of 5,000 nodes are a hundredth of it."""

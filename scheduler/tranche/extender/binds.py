@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect
 
 from tranche.extender import wires
 from tranche.extender.apps import error_response, json_response, read_body
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.metrics import Metrics
-from tranche.kube.structs import Pod
+from tranche.kube.api.core_types import Pod
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.metrics.scheduler import Metrics
 
 ANSWER_SECONDS = 0.8
 """Less than the second that scheduler-config.yaml gives an extender."""

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from tranche.extender.views import View
 from tranche.extender.wires import MetaPod, MetaVictims
-from tranche.kube.identities import identity
-from tranche.kube.names import ROLE_SERVER, ROLE_WORKER
-from tranche.kube.objects import Pod, pod_requests, started_at, template_shape
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.names import ROLE_SERVER, ROLE_WORKER
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pod_identity import identity
+from tranche.kube.convert.pods_and_nodes import Pod, pod_requests, started_at, template_shape
 from tranche.model.quantity import parse_duration
 
 Cost = tuple[int, int, float]

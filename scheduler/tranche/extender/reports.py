@@ -21,12 +21,12 @@ from tranche.extender.apps import read_body
 from tranche.extender.limits import RateLimit
 from tranche.extender.reviews import BusyError
 from tranche.extender.tokens import Bearer, TokenReviewer
-from tranche.kube.clients import ApiError
-from tranche.kube.identities import Identity, asks, identity, reports
-from tranche.kube.metrics import Metrics
-from tranche.kube.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
-from tranche.kube.objects import Pod, is_over
-from tranche.kube.resources import MAX_CHUNKS, TrainingJob
+from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
+from tranche.kube.api.resources import MAX_CHUNKS, TrainingJob
+from tranche.kube.client.client import ApiError
+from tranche.kube.convert.pod_identity import Identity, asks, identity, reports
+from tranche.kube.convert.pods_and_nodes import Pod, is_over
+from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report, Timings
 
 LARGEST_REPORT = 256 * 2**10

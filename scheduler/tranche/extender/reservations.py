@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tranche.kube.identities import Identity, identity, plan_stamp
-from tranche.kube.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
-from tranche.kube.objects import NodeObject, Pod, is_over, node_allocatable, pod_requests, template_shape
-from tranche.kube.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
+from tranche.kube.api.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_requests, template_shape
 from tranche.model import Resources
 
 NOTHING = Resources()

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from tranche.kube.clients import ApiError
+from tranche.kube.client.client import ApiError
 
 T = TypeVar("T")
 AUTHENTICATION = "authentication.k8s.io/v1"

@@ -4,7 +4,7 @@ import msgspec
 
 from tranche.extender.turns import portions
 from tranche.extender.views import View
-from tranche.kube.memberships import DEFAULT_SITE
+from tranche.kube.convert.site_membership import DEFAULT_SITE
 
 
 class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tranche.extender.reviews import AUTHENTICATION, Bounds, Requests, Reviews, ask
-from tranche.kube.names import REPORT_AUDIENCE
+from tranche.kube.api.names import REPORT_AUDIENCE
 
 LONGEST_TOKEN = 16 * 2**10
 """Bytes; service-account tokens have one or two thousand."""

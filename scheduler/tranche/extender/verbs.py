@@ -10,10 +10,10 @@ from tranche.extender.losses import least_loss
 from tranche.extender.reservations import Entry, NodeUse, is_closing
 from tranche.extender.views import View
 from tranche.extender.wires import FilterResult, HostPriority, MetaVictims
-from tranche.kube.identities import Identity, identity, plan_stamp
-from tranche.kube.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
-from tranche.kube.objects import Pod, pod_requests
-from tranche.kube.resources import Plan
+from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
+from tranche.kube.api.resources import Plan
+from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
+from tranche.kube.convert.pods_and_nodes import Pod, pod_requests
 from tranche.model import Resources
 
 HIGHEST = 10

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from tranche.extender.reservations import Reservations
-from tranche.kube.memberships import site_of
-from tranche.kube.names import GPU_RESOURCE
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.reflectors import Stats
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.client.reflector import Stats
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.kube.convert.site_membership import site_of
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tranche.kube.structs import Pod
+from tranche.kube.api.core_types import Pod
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, built from the models of `tranche.kube.resources`, and the command that writes them.
+"""The CustomResourceDefinitions, built from the models of `tranche.kube.api.resources`, and the command that writes them.
 
 ``python -m tranche.kube.crds --kubeconfig FILE`` writes ``manifests/crds`` and the chart's files; with ``--check`` it
 writes nothing and exits 1 if they differ from what it would write.
@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from tranche.kube.clients import ApiClient
+from tranche.kube.api.resources import GROUP, VERSION, SiteObject, TrainingJob
+from tranche.kube.client.client import ApiClient
 from tranche.kube.manifest_files import differences, generated_files, write_files
 from tranche.kube.pod_schemas import OPENAPI_PATH, staging_schema, template_schema, volume_schema
-from tranche.kube.resources import GROUP, VERSION, SiteObject, TrainingJob
 from tranche.kube.structural_schemas import Schema, structural_schema
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from tranche.kube.converts import to_job, to_site
+from tranche.kube.api.core_types import Metadata
+from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_of
+from tranche.kube.convert.site_membership import site_of
+from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.kube.histories import WORKLOADS, Past, histories, is_foreign, latest
-from tranche.kube.memberships import site_of
-from tranche.kube.names import GPU_RESOURCE
-from tranche.kube.objects import NodeObject, Pod, node_of
-from tranche.kube.resources import SiteObject, TrainingJob
-from tranche.kube.structs import Metadata
 from tranche.model import Job, Node, Resources, Site
 
 MAX_BYTES = 2**30

@@ -6,9 +6,9 @@ from datetime import datetime
 from math import inf
 from typing import Any, Literal
 
-from tranche.kube.names import GPU_RESOURCE, LABEL_JOB
-from tranche.kube.objects import pod_constraints, pod_requests, trainer
-from tranche.kube.structs import Pod
+from tranche.kube.api.core_types import Pod
+from tranche.kube.api.names import GPU_RESOURCE, LABEL_JOB
+from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_requests, trainer
 from tranche.model import Job, PodShape
 
 GROUP_LABELS = (

@@ -7,9 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tranche.kube.caches import decode_pod
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.identities import owner_uid
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.pod_identity import owner_uid
 
 logger = logging.getLogger(__name__)
 

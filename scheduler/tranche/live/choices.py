@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCE
 from tranche.planner import Planner, PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner
 from tranche.policies import get_live_policy

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tranche.kube.clients import ApiClient
-from tranche.kube.converts import plan_status, planned_condition, progress_status, status_object, to_site
-from tranche.kube.identities import identity, owner_uid
-from tranche.kube.leases import Leadership
-from tranche.kube.metrics import Metrics
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.resources import SiteObject, TrainingJob
-from tranche.kube.structs import QuotaObject
-from tranche.kube.tasks import run_for_ever
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.leader_election import Leadership
+from tranche.kube.convert.pod_identity import identity, owner_uid
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.kube.convert.trainingjob import plan_status, planned_condition, progress_status, status_object, to_site
 from tranche.live import fences, jobs, pods, timeouts
 from tranche.live.absences import Absences
 from tranche.live.announcements import Announcements
@@ -32,6 +30,7 @@ from tranche.live.silences import Silences
 from tranche.live.sites import SiteStatuses
 from tranche.live.views import Watches, status_path
 from tranche.live.writers import StatusWriter
+from tranche.metrics.scheduler import Metrics
 from tranche.model import WindowState
 from tranche.planner import (
     ChunksRequested,
@@ -52,6 +51,7 @@ from tranche.planner import (
 )
 from tranche.planner.memories import Memory, memory_of, recall
 from tranche.planner.reports import trained
+from tranche.runtime.supervision import run_for_ever
 
 logger = logging.getLogger(__name__)
 

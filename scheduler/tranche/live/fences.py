@@ -4,8 +4,8 @@ The rule on status.plan refuses whoever has a smaller term, once we have written
 planner before us may still arrive, and operators act on them.
 """
 
-from tranche.kube.leases import DeposedError
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.leader_election import DeposedError
 
 
 def wrote_late(old: TrainingJob | None, new: TrainingJob | None, term: int) -> bool:

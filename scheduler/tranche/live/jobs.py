@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tranche.kube.converts import planned_condition, read_plan, read_progress, status_object, to_job
-from tranche.kube.names import (
+from tranche.kube.api.names import (
     CONDITION_EVICTIONS_REFUSED,
     CONDITION_INVALID_TEMPLATE,
     CONDITION_PODS_REJECTED,
@@ -14,8 +13,9 @@ from tranche.kube.names import (
     ROLE_WORKER,
     pod_name,
 )
-from tranche.kube.objects import Pod, is_over, pod_requests
-from tranche.kube.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.api.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests
+from tranche.kube.convert.trainingjob import planned_condition, read_plan, read_progress, status_object, to_job
 from tranche.model import JobPlan
 from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from tranche.kube.metrics import Metrics
-from tranche.kube.registries import Rows
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.metrics.process import Rows
+from tranche.metrics.scheduler import Metrics
 from tranche.model import JobPlan
 from tranche.planner import Event, Instruction, Limit, Planner, SiteChanged, StageData, WorkerEnded, WorkerStarted
 from tranche.state.entities import Run

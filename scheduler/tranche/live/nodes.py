@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from tranche.kube.memberships import site_of
-from tranche.kube.names import LABEL_JOB, LABEL_ROLE, ROLE_STAGING
-from tranche.kube.objects import NodeObject, Pod, is_over, node_of, pod_requests
-from tranche.kube.resources import SiteObject
+from tranche.kube.api.names import LABEL_JOB, LABEL_ROLE, ROLE_STAGING
+from tranche.kube.api.resources import SiteObject
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_of, pod_requests
+from tranche.kube.convert.site_membership import site_of
 from tranche.model import Node, Resources
 
 

@@ -2,9 +2,17 @@
 
 from collections.abc import Iterator
 
-from tranche.kube.identities import identity
-from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
-from tranche.kube.objects import Pod, exit_code, is_over, outcome, run_seconds, started_at, termination_progress
+from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
+from tranche.kube.convert.pod_identity import identity
+from tranche.kube.convert.pods_and_nodes import (
+    Pod,
+    exit_code,
+    is_over,
+    outcome,
+    run_seconds,
+    started_at,
+    termination_progress,
+)
 from tranche.planner import (
     ChiefEnded,
     Event,

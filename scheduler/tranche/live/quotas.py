@@ -6,10 +6,10 @@ what others use may be seen too high for a moment, never long: each change of ei
 
 from collections.abc import Callable, Iterator
 
-from tranche.kube.identities import Identity, identity
-from tranche.kube.objects import Pod, is_over, pod_requests
-from tranche.kube.quotas import quota_of, used_of
-from tranche.kube.structs import QuotaObject
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.convert.pod_identity import Identity, identity
+from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests
+from tranche.kube.convert.resource_quota import quota_of, used_of
 from tranche.model import Quota, Resources
 from tranche.planner import QuotaChanged, QuotaRemoved
 from tranche.state.quota_usage import Quotas

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
 from tranche.model import Allotment, ChunkRequest
 from tranche.planner import ChunksRequested, Planner
 from tranche.planner.renewals import allotment

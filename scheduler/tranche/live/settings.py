@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tranche.kube.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCE
 
 
 @dataclass(frozen=True, slots=True)

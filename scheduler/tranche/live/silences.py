@@ -6,9 +6,9 @@ older attempt, and nothing of it counts.
 
 from collections.abc import Mapping
 
-from tranche.kube.memberships import UNDECLARED_TOLERANCE_SECONDS, site_of
-from tranche.kube.objects import NodeObject
-from tranche.kube.resources import SiteObject
+from tranche.kube.api.resources import SiteObject
+from tranche.kube.convert.pods_and_nodes import NodeObject
+from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
 from tranche.model.quantity import parse_duration
 
 

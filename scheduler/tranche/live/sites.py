@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tranche.kube.memberships import site_of
-from tranche.kube.objects import node_allocatable
-from tranche.kube.resources import API_VERSION, SiteObject
+from tranche.kube.api.resources import API_VERSION, SiteObject
+from tranche.kube.convert.pods_and_nodes import node_allocatable
+from tranche.kube.convert.site_membership import site_of
 from tranche.live.nodes import NodeBook
 from tranche.live.views import API, Watches
 from tranche.live.writers import StatusWriter

@@ -4,9 +4,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
-from tranche.kube.identities import owner_uid
-from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
-from tranche.kube.objects import Pod, is_over
+from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
+from tranche.kube.convert.pod_identity import owner_uid
+from tranche.kube.convert.pods_and_nodes import Pod, is_over
 from tranche.live.silences import Silences
 from tranche.model import PlannedServer, Window
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.caches import decode_pod
-from tranche.kube.clients import ApiClient
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.reflectors import Reflector
-from tranche.kube.resources import SiteObject, TrainingJob
-from tranche.kube.structs import QuotaObject
-from tranche.kube.tasks import run_for_ever
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.reflector import Reflector
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.runtime.supervision import run_for_ever
 
 API = "/apis/tranche.dev/v1alpha1"
 

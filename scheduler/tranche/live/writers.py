@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.leases import DeposedError
-from tranche.kube.names import SCHEDULER_MANAGER
-from tranche.kube.tasks import run_for_ever
+from tranche.kube.api.names import SCHEDULER_MANAGER
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.client.leader_election import DeposedError
+from tranche.runtime.supervision import run_for_ever
 
 logger = logging.getLogger(__name__)
 

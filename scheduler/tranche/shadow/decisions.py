@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from tranche.kube.converts import LATEST
+from tranche.kube.api.core_types import Pod
+from tranche.kube.convert.pods_and_nodes import is_over, pod_constraints, pod_requests, started_at
+from tranche.kube.convert.site_membership import site_of
+from tranche.kube.convert.trainingjob import LATEST
 from tranche.kube.histories import group_key, is_foreign
-from tranche.kube.memberships import site_of
-from tranche.kube.metrics import Metrics
-from tranche.kube.objects import is_over, pod_constraints, pod_requests, started_at
-from tranche.kube.structs import Pod
 from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice
 from tranche.live.views import Watches
+from tranche.metrics.scheduler import Metrics
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
 from tranche.planner import Event, Instruction, JobSubmitted, Planner, WorkerStarted
 from tranche.policies import get_live_policy

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from tranche.kube.api.core_types import ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Terminated
+from tranche.kube.convert.pods_and_nodes import is_over, trainer
 from tranche.kube.histories import is_foreign
-from tranche.kube.objects import is_over, trainer
-from tranche.kube.structs import ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Terminated
 from tranche.shadow.records import Records
 
 MOST_PODS = 50_000

@@ -11,11 +11,11 @@ from typing import Any
 from prometheus_client import Gauge
 from prometheus_client.registry import CollectorRegistry
 
-from tranche.kube.clients import ApiClient
-from tranche.kube.errors import ApiError
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.errors import ApiError
+from tranche.kube.client.reflector import Reflector
 from tranche.kube.exports import Export, export_of
 from tranche.kube.histories import is_foreign
-from tranche.kube.reflectors import Reflector
 from tranche.live.choices import PlannerChoice
 from tranche.live.views import API, Watches
 from tranche.shadow.decisions import Decision, decide

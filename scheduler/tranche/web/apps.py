@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 
 from tranche import __version__
 from tranche.extender.views import View, Watches
-from tranche.kube.clients import ApiClient
+from tranche.kube.client.client import ApiClient
 from tranche.model.chunk_ranges import LARGEST
 from tranche.web import reads
 from tranche.web.boards import GROUPS, Board, Expected, nothing_expected

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from tranche.kube.converts import LATEST
+from tranche.kube.convert.trainingjob import LATEST
 from tranche.model import ChunkWindow
 
 Listing = Generator[None, None, tuple[ChunkWindow, ...]]

@@ -6,7 +6,7 @@ from typing import TypeVar
 from fastapi import Request
 
 from tranche.extender.reviews import BusyError
-from tranche.kube.clients import ApiError
+from tranche.kube.client.client import ApiError
 from tranche.web.users import Doorkeeper, Scope, User
 
 T = TypeVar("T")

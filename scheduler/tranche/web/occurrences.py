@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from tranche.kube.clients import ApiError
+from tranche.kube.client.client import ApiError
 
 FRESH_SECONDS = 3.0
 REMEMBERED = 200

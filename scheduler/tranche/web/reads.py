@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from tranche.extender.views import View
-from tranche.kube.names import CONDITION_PLANNED
-from tranche.kube.resources import Resource, TrainingJob
+from tranche.kube.api.names import CONDITION_PLANNED
+from tranche.kube.api.resources import Resource, TrainingJob
 
 Progress = Callable[[str], Any]
 """From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""

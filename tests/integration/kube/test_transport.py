@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tranche.kube.clients import ApiClient, ApiError, Unreachable
-from tranche.kube.leases import Leadership, LeaseSettings
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.reflectors import Reflector
+from tranche.kube.client.client import ApiClient, ApiError, Unreachable
+from tranche.kube.client.leader_election import Leadership, LeaseSettings
+from tranche.kube.client.reflector import Reflector
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live.absences import Absences
 from tranche_testcluster import Cluster
 

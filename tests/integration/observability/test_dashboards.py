@@ -17,7 +17,7 @@ from dashboard_runs import GPUS, Run, run
 from prometheus_servers import SCRAPE_SECONDS, Labels
 from run_expectations import BYTES, Facts, Values, averages, labels, quantile
 from state_metrics import series_of
-from tranche.kube.metrics import COMPLETION_BUCKETS
+from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_observability.catalogues import DASHBOARDS
 from tranche_observability.panels import Panel
 

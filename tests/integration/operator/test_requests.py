@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from operator_lab import SITE, TEMPLATE, Lab, server, window
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.resources import SiteSpec, TrainingJob
+from tranche.kube.api.resources import SiteSpec, TrainingJob
+from tranche.kube.client.client import ApiClient, ApiError
 from tranche_operator import pods as manifests
 from tranche_operator.actions import (
     Action,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from histories import History
-from tranche.kube.leases import LeaseSettings
+from tranche.kube.client.leader_election import LeaseSettings
 from wholes import API, Whole
 
 PODS = "/api/v1/namespaces/default/pods"

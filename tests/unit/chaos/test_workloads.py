@@ -8,7 +8,7 @@ from chaos.faults import FAULTS, draw
 from chaos.rounds import Size
 from chaos.workloads import TOLERANCES, tolerances
 from chaos.workloads import draw as draw_jobs
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
 
 SIZE = Size()
 

@@ -9,7 +9,7 @@ from rich.console import Console
 import tranche.demo.runs as runs
 from tranche.demo.observations import Copy, Snapshot, observe, observe_copies, read_copies
 from tranche.demo.screens import Screen
-from tranche.kube.resources import SiteObject
+from tranche.kube.api.resources import SiteObject
 from tranche_testcluster import Cluster
 
 

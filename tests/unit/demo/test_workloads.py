@@ -3,8 +3,8 @@
 import pytest
 
 from tranche.demo.workloads import CLOUD_LINK, EDGE_LINK, SITES, Compression, load
-from tranche.kube.converts import to_job
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.trainingjob import to_job
 
 
 def test_slowed_jobs_are_the_same_jobs_with_longer_times() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from extender_objects import Stores, window
 from tranche.extender.apps import LARGEST_BODY, create_app, create_metrics_app
-from tranche.kube.metrics import Metrics
+from tranche.metrics.scheduler import Metrics
 
 POD = {
     "metadata": {

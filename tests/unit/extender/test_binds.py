@@ -9,7 +9,7 @@ import pytest
 from fake_api_servers import FakeApi, run
 from tranche.extender.binds import bind
 from tranche.extender.wires import Binding, MalformedError, decode_binding
-from tranche.kube.clients import ApiClient
+from tranche.kube.client.client import ApiClient
 
 ASKED = Binding("cats-worker-0-1", "ns", "u-1", "n1")
 CONFLICT: tuple[int, dict[str, Any], dict[str, str]] = (409, {"reason": "Conflict", "message": "assigned already"}, {})

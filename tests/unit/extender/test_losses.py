@@ -9,8 +9,8 @@ from extender_objects import Stores, stranger, window, worker
 from tranche.extender.losses import loss
 from tranche.extender.verbs import preempt
 from tranche.extender.wires import MetaPod, MetaVictims
-from tranche.kube.objects import Pod
-from tranche.kube.statuses import Progress
+from tranche.kube.api.status import Progress
+from tranche.kube.convert.pods_and_nodes import Pod
 
 NOW = 1_800_000_000.0
 SILENT = {"data": {"chunks": 4}, "parameterServers": None}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from extender_objects import Stores, asks, job, stranger, window, worker
 from tranche.extender.reports import BURST, LARGEST_REPORT, create_report_app
 from tranche.extender.tokens import TRUSTED_SECONDS, TokenReviewer
-from tranche.kube.clients import ApiError
-from tranche.kube.metrics import Metrics
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.client import ApiError
+from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report, Timings
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from extender_objects import Stores
 from tranche.extender.apps import create_app
 from tranche.extender.servers import ListenError, listen, serve
-from tranche.kube.metrics import Metrics
+from tranche.metrics.scheduler import Metrics
 
 
 def serving(scene: Callable[[int], Awaitable[None]], app: FastAPI | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tranche.extender.tokens import Bearer, TokenReviewer
-from tranche.kube.names import REPORT_AUDIENCE
+from tranche.kube.api.names import REPORT_AUDIENCE
 
 EXTRA = {f"authentication.kubernetes.io/pod-{what}": [value] for what, value in (("name", "cats"), ("uid", "u7"))}
 USER = {"username": "system:serviceaccount:ns:default", "extra": EXTRA}

@@ -4,9 +4,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tranche.kube import caches
-from tranche.kube.caches import decode_pod
-from tranche.kube.objects import Pod, is_over, pod_requests
+from tranche.kube.convert import pod_decoder
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests
 
 CONTAINER = {"name": "main", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "2"}}}
 INIT = {"name": "init", "restartPolicy": "Always", "resources": {"limits": {"memory": "1Gi"}}}
@@ -59,7 +59,7 @@ def test_equal_parts_are_held_once(labels: dict[str, str]) -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "_CAPACITY", 3)
-    kept = [caches.shared((number,)) for number in range(10)]
+    monkeypatch.setattr(pod_decoder, "_CAPACITY", 3)
+    kept = [pod_decoder.shared((number,)) for number in range(10)]
     assert kept == [(number,) for number in range(10)]
-    assert len(caches._parts) <= 3
+    assert len(pod_decoder._parts) <= 3

@@ -1,8 +1,8 @@
 from typing import Any
 
 from extender_objects import job
-from tranche.kube.censuses import Census
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.metrics.job_counts import Census
 
 
 def waiting(name: str, created: str, start: str | None = None) -> TrainingJob:

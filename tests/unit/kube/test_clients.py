@@ -7,8 +7,8 @@ import pytest
 from kubernetes.config import incluster_config
 
 from fake_api_servers import FakeApi, kubeconfig, run
-from tranche.kube.clients import ApiClient, ApiError, Unreachable
-from tranche.kube.credentials import REFRESH_SECONDS, Credentials
+from tranche.kube.client.client import ApiClient, ApiError, Unreachable
+from tranche.kube.client.credentials import REFRESH_SECONDS, Credentials
 from tranche_testcluster.certificates import Authority
 
 PATH = "/api/v1/pods"

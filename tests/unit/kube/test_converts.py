@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tranche.kube.converts import (
+from tranche.kube.api.fields import MAX_SITES
+from tranche.kube.api.resources import Condition, Plan, Progress, SiteObject, TrainingJob
+from tranche.kube.convert.trainingjob import (
     plan_status,
     planned_condition,
     progress_status,
@@ -16,8 +18,6 @@ from tranche.kube.converts import (
     to_job,
     to_site,
 )
-from tranche.kube.fields import MAX_SITES
-from tranche.kube.resources import Condition, Plan, Progress, SiteObject, TrainingJob
 from tranche.model import (
     AttemptRecord,
     Checkpoint,

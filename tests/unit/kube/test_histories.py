@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tranche.kube.api.core_types import Pod
 from tranche.kube.histories import Past, group_key, histories, is_foreign
-from tranche.kube.structs import Pod
 from tranche.model import Job
 
 T0 = 1_800_000_000

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fake_api_servers import FakeApi, run
-from tranche.kube.clients import ApiClient, ApiError
-from tranche.kube.leases import DeposedError, Leadership, LeaseSettings
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.client.leader_election import DeposedError, Leadership, LeaseSettings
 
 Answer = tuple[int, dict[str, Any], dict[str, str]]
 ABSENT: Answer = (404, {"reason": "NotFound"}, {})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tranche.kube.objects import (
+from tranche.kube.convert.pods_and_nodes import (
     NodeObject,
     Pod,
     exit_code,

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tranche.kube.quotas import quota_of, used_of
-from tranche.kube.structs import QuotaObject
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.convert.resource_quota import quota_of, used_of
 from tranche.model import Quota, QuotaLimit, Resources
 
 

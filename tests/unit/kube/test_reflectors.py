@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from fake_api_servers import FakeApi, run
-from tranche.kube.clients import ApiClient
-from tranche.kube.objects import Pod
-from tranche.kube.reflectors import LONGEST_PAUSE_SECONDS, Reflector
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.reflector import LONGEST_PAUSE_SECONDS, Reflector
+from tranche.kube.convert.pods_and_nodes import Pod
 
 PATH = "/api/v1/pods"
 DECODER = msgspec.json.Decoder(Pod)

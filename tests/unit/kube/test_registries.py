@@ -1,6 +1,6 @@
 import asyncio
 
-from tranche.kube.registries import MOST_SAMPLES, ProcessMetrics
+from tranche.metrics.process import MOST_SAMPLES, ProcessMetrics
 
 
 def crowded() -> ProcessMetrics:

@@ -3,7 +3,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tranche.kube.fields import Quantity, Resource, rules
+from tranche.kube.api.fields import Quantity, Resource, rules
 from tranche.kube.structural_schemas import Schema, structural_schema
 
 Free = Annotated[dict[str, Any], Field(json_schema_extra=rules(("self.a", "b"), **{"x-tranche-template": True}))]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tranche.kube.tasks import run_for_ever
+from tranche.runtime.supervision import run_for_ever
 
 
 async def _rest() -> None:

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from live_controllers import reported, resource, taken_over, written
-from tranche.kube.objects import Pod
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.jobs import submission
 from tranche.planner import Planner
 from tranche.planner.events import JobSubmitted

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from live_controllers import NOW, reported, resource, taken_over, written
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.resources import SiteObject
-from tranche.kube.structs import QuotaObject
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.resources import SiteObject
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.model import Report
 from tranche.planner import ParameterServerLost, WorkerStarted

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from live_controllers import NOW, reported, resource, taken_over, written
-from tranche.kube.leases import DeposedError
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.leader_election import DeposedError
 
 
 def planned(term: int, revision: int, **plan: Any) -> dict[str, Any]:

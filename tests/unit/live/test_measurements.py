@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from live_controllers import NOW, reported, resource, taken_over, written
-from tranche.kube.censuses import Census
-from tranche.kube.metrics import Metrics
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live import Controller
 from tranche.live.measurements import REASONS
+from tranche.metrics.job_counts import Census
+from tranche.metrics.scheduler import Metrics
 from tranche.planner import WorkerEnded, WorkerStarted
 
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from builders import job, node, planner, worker
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.resources import SiteObject, TrainingJob
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import jobs, pods
 from tranche.live.nodes import NodeBook
 from tranche.live.silences import Silences

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jumping_loops import JumpingLoop, run
-from tranche.kube.leases import DeposedError
+from tranche.kube.client.leader_election import DeposedError
 from tranche.live import writers
 from tranche.live.writers import StatusWriter
 

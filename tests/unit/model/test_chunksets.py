@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tranche.kube.fields import MAX_CHUNKS
+from tranche.kube.api.fields import MAX_CHUNKS
 from tranche.model import format_chunks, parse_chunks
 
 chunk_sets = st.frozensets(st.integers(0, MAX_CHUNKS - 1))

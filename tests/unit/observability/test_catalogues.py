@@ -10,7 +10,7 @@ import yaml
 
 from pages import anchors
 from tranche.kube.manifest_files import differences
-from tranche.kube.metrics import COMPLETION_BUCKETS
+from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_observability.__main__ import generated_files, main
 from tranche_observability.catalogues import DASHBOARDS, THRASH_SECONDS
 from tranche_observability.panels import Dashboard, Query

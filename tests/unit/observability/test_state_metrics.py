@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tranche.kube.metrics import PHASES
+from tranche.metrics.scheduler import PHASES
 
 CHART = Path(__file__).resolve().parents[3] / "helm/tranche/files"
 CONFIG: dict[str, Any] = yaml.safe_load((CHART / "kube-state-metrics.yaml").read_text())

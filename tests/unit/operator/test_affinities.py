@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tranche.kube.objects import pod_constraints, pod_of_template
+from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_of_template
 from tranche_operator import affinities
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

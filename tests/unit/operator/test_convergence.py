@@ -8,8 +8,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from operator_objects import NOW, UID, observed, plan, pod, server, training_job, window
-from tranche.kube import names
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import TrainingJob
 from tranche_operator.actions import (
     Action,
     CheckTemplate,

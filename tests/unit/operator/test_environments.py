@@ -3,7 +3,7 @@
 import json
 
 from operator_objects import plan, server, training_job, window
-from tranche.kube.resources import PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche_operator.environments import chief_environment, server_environment, worker_environment
 
 DIRECTORY = "/var/lib/tranche/checkpoint"

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from jumping_loops import JumpingLoop, run
 from operator_objects import NOW, observed, pod, training_job
-from tranche.kube.clients import ApiError
+from tranche.kube.client.client import ApiError
 from tranche_operator.actions import Action, DeletePod, EvictPod, ReleasePod, RequeueAfter
 from tranche_operator.applies import Applier
 from tranche_operator.leisures import Leisure, split

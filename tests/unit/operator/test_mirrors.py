@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fake_api_servers import FakeApi, run
-from tranche.kube.clients import ApiClient
+from tranche.kube.client.client import ApiClient
 from tranche_operator.mirrors import Budgets, mirror_pods
 from tranche_operator.observations import PodView
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from operator_objects import UID, plan, server, training_job, window
-from tranche.kube.resources import SiteSpec, TrainingJob
+from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche_operator import pods
 from tranche_operator.settings import Settings
 

@@ -7,8 +7,8 @@ import pytest
 
 from operator_objects import ACCEPTED, NOW, observed, plan, pod, server, training_job, window
 from reconciling import created, decide, job_with, named, of_type
-from tranche.kube import names
-from tranche.kube.resources import SiteSpec, TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche_operator.actions import (
     ORDER,
     Action,

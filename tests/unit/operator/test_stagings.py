@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from operator_objects import NOW, observed, plan, training_job, window
-from tranche.kube import names
-from tranche.kube.resources import SiteSpec, TrainingJob
+from tranche.kube.api import names
+from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche_operator.actions import CreatePod, DeletePod, EmitEvent, EvictPod, ReleasePod, RequeueAfter, WriteStatus
 from tranche_operator.observations import PodView, Rejection
 from tranche_operator.reconciles import reconcile

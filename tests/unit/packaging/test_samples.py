@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tranche.kube.converts import to_job
-from tranche.kube.names import GPU_RESOURCE
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.trainingjob import to_job
 from tranche.planner.arrivals import objection
 from tranche.policies import get_policy
 

@@ -7,10 +7,9 @@ from hashlib import blake2b
 from math import ceil, inf
 from typing import Any
 
-from tranche.kube.fields import MAX_SITES
-from tranche.kube.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
-from tranche.kube.objects import template_shape
-from tranche.kube.resources import (
+from tranche.kube.api.fields import MAX_SITES
+from tranche.kube.api.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
+from tranche.kube.api.resources import (
     API_VERSION,
     Condition,
     Plan,
@@ -20,7 +19,8 @@ from tranche.kube.resources import (
     SiteObject,
     TrainingJob,
 )
-from tranche.kube.resources import Checkpoint as CheckpointSpec
+from tranche.kube.api.resources import Checkpoint as CheckpointSpec
+from tranche.kube.convert.pods_and_nodes import template_shape
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
     AttemptRecord,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tranche.kube.clients import ApiClient
-from tranche.kube.errors import ApiError
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.errors import ApiError
 
 logger = logging.getLogger(__name__)
 

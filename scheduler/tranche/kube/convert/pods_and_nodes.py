@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from tranche.kube.names import GPU_RESOURCE
-from tranche.kube.structs import ContainerState, Expression, NodeObject, Pod, ResourceRequirements, Term
+from tranche.kube.api.core_types import ContainerState, Expression, NodeObject, Pod, ResourceRequirements, Term
+from tranche.kube.api.names import GPU_RESOURCE
 from tranche.model import Constraints, Node, PodShape, Requirement, Resources, Taint, Toleration
 from tranche.model.node_constraints import Operator
 from tranche.model.quantity import parse_bytes, parse_millicores

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tranche.kube.resources import SiteObject
+from tranche.kube.api.resources import SiteObject
 
 DEFAULT_SITE = "cluster"
 """The one site of a cluster without Site objects."""

@@ -11,8 +11,8 @@ import msgspec
 from yarl import URL
 
 from tranche import __version__
-from tranche.kube.credentials import Credentials
-from tranche.kube.errors import ApiError, Unreachable
+from tranche.kube.client.credentials import Credentials
+from tranche.kube.client.errors import ApiError, Unreachable
 
 APPLY = "application/apply-patch+yaml"
 CONNECT_SECONDS = 10.0

@@ -7,8 +7,8 @@ with the scope ``Terminating``, or with one that we do not know, does not cover 
 
 from collections.abc import Mapping
 
-from tranche.kube.names import GPU_RESOURCE, PRIORITIES
-from tranche.kube.structs import Quantities, QuotaObject, ScopeExpression
+from tranche.kube.api.core_types import Quantities, QuotaObject, ScopeExpression
+from tranche.kube.api.names import GPU_RESOURCE, PRIORITIES
 from tranche.model import Measure, Quota, QuotaLimit
 from tranche.model.quantity import parse_bytes, parse_millicores
 

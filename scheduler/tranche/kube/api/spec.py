@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from tranche.kube.fields import (
+from tranche.kube.api.fields import (
     MAX_CHUNKS,
     Duration,
     PositiveDuration,

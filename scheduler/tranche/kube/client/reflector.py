@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from tranche.kube.clients import ApiClient
-from tranche.kube.errors import ApiError
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.errors import ApiError
 
 T = TypeVar("T")
 Callback = Callable[[str, T | None, T | None], None]

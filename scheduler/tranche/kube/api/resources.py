@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from tranche.kube.fields import (
+from tranche.kube.api.fields import (
     MAX_CHUNKS,
     MAX_JOB_NAME,
     MAX_SITE_NAME,
@@ -20,7 +20,7 @@ from tranche.kube.fields import (
     Volume,
     rules,
 )
-from tranche.kube.specs import (
+from tranche.kube.api.spec import (
     Checkpoint,
     Chief,
     Data,
@@ -34,7 +34,7 @@ from tranche.kube.specs import (
     TrainingModel,
     Workers,
 )
-from tranche.kube.statuses import (
+from tranche.kube.api.status import (
     Condition,
     EndedAttempt,
     PartialChunk,

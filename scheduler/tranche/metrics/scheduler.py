@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from tranche.kube.censuses import Census
-from tranche.kube.reflectors import Stats
-from tranche.kube.registries import ProcessMetrics, Rows, Samples
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.reflector import Stats
+from tranche.metrics.job_counts import Census
+from tranche.metrics.process import ProcessMetrics, Rows, Samples
 
 PHASES = ("Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed")
 OVER = frozenset({"Succeeded", "Failed"})

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from tranche.kube.fields import ATOMIC, MAX_CHUNKS, MAX_SITES, ChunkSet, NodeName, Resource, SiteName, by_key, rules
+from tranche.kube.api.fields import ATOMIC, MAX_CHUNKS, MAX_SITES, ChunkSet, NodeName, Resource, SiteName, by_key, rules
 
 
 class PlannedWindow(Resource):

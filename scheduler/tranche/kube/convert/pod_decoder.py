@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
-from tranche.kube.names import LABEL_JOB
-from tranche.kube.structs import Container, Metadata, Pod, PodSpec, PodStatus
+from tranche.kube.api.core_types import Container, Metadata, Pod, PodSpec, PodStatus
+from tranche.kube.api.names import LABEL_JOB
 
 T = TypeVar("T")
 _POD = msgspec.json.Decoder(Pod)

@@ -11,7 +11,7 @@ from typing import Any, Self
 from kubernetes import client, config
 from kubernetes.client.rest import should_bypass_proxies
 
-from tranche.kube.errors import Unreachable
+from tranche.kube.client.errors import Unreachable
 
 REFRESH_SECONDS = 60.0
 """Age at which a token is asked for again: projected tokens and exec plugins' tokens change while we run."""

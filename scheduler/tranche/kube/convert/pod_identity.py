@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from tranche.kube.names import (
+from tranche.kube.api.core_types import Metadata, Pod
+from tranche.kube.api.names import (
     ANNOTATION_PLAN,
     LABEL_ATTEMPT,
     LABEL_INDEX,
@@ -12,8 +13,7 @@ from tranche.kube.names import (
     ROLE_SERVER,
     ROLE_WORKER,
 )
-from tranche.kube.resources import GROUP, TrainingJob
-from tranche.kube.structs import Metadata, Pod
+from tranche.kube.api.resources import GROUP, TrainingJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 
-from tranche.kube.resources import TrainingJob
+from tranche.kube.api.resources import TrainingJob
 
 WAITING = "Waiting"
 
