@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tranche.extender.apps import create_app
-from tranche.extender.servers import serve
+from tranche.extender.app import create_app
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.reflector import Stats
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.metrics.scheduler import Metrics
+from tranche.runtime.http_server import serve
 
 T = TypeVar("T")
 GPU = "nvidia.com/gpu"

@@ -26,10 +26,8 @@ import msgspec
 
 import ranges
 from extender_filter import body, measure
-from tranche.extender.apps import create_app
-from tranche.extender.reports import create_report_app
-from tranche.extender.servers import serve
-from tranche.extender.tokens import TokenReviewer
+from tranche.auth.pod_token import TokenReviewer
+from tranche.extender.app import create_app
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.live import Controller
 from tranche.live.garbage import tend
@@ -37,6 +35,8 @@ from tranche.live.views import Watches
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
+from tranche.runtime.http_server import serve
+from tranche.worker_api.app import create_report_app
 
 NODES, SITES, GPUS, RUNNING, CHUNKS = 5000, 50, 8, 1000, 115
 NAMES = 5000

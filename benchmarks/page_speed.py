@@ -16,7 +16,7 @@ from typing import Any
 import ranges
 from extender_objects import window
 from page_visitors import PEOPLE, Visited
-from tranche.extender.apps import create_app
+from tranche.extender.app import create_app
 from tranche.live.measurements import REASONS
 from tranche.metrics.scheduler import Metrics
 

@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import ranges
-from tranche.extender.reports import create_report_app
-from tranche.extender.servers import serve
-from tranche.extender.tokens import TokenReviewer
+from tranche.auth.pod_token import TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.live.reports import AT_ONCE, ReportDesk
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
 from tranche.policies import get_policy
+from tranche.runtime.http_server import serve
 from tranche.simulation.clusters import pool
+from tranche.worker_api.app import create_report_app
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from extender_objects import Stores, window, worker

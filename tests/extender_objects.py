@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tranche.extender.views import View
+from tranche.extender.view import View
 from tranche.kube.api.names import ROLE_WORKER, pod_name
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.reflector import Stats

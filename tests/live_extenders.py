@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import httpx2
 
-from tranche.extender.apps import create_app
-from tranche.extender.binds import add_bind
-from tranche.extender.servers import serve
-from tranche.extender.views import View
+from tranche.extender.app import create_app
+from tranche.extender.bind import add_bind
+from tranche.extender.view import View
 from tranche.kube.client.client import ApiClient
 from tranche.live.views import Watches
 from tranche.metrics.scheduler import Metrics
+from tranche.runtime.http_server import serve
 
 PROFILE = "tranche-extender-test"
 """Name of the kube-scheduler's component and of its profile."""

@@ -14,15 +14,15 @@ from starlette.routing import Route
 from any_requests import document, report_document, with_token
 from extender_objects import Stores, stranger, window, worker
 from structural_objects import FUZZ, SEED
-from tranche.extender.apps import create_app
-from tranche.extender.binds import add_bind
-from tranche.extender.reports import create_report_app
-from tranche.extender.tokens import TokenReviewer
+from tranche.auth.pod_token import TokenReviewer
+from tranche.extender.app import create_app
+from tranche.extender.bind import add_bind
 from tranche.kube.api.resources import MAX_CHUNKS
 from tranche.kube.client.client import ApiError
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report
 from tranche.web.apps import create_page_app
+from tranche.worker_api.app import create_report_app
 
 BOUNDED = settings(
     max_examples=60 * FUZZ,

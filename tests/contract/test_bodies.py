@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from extender_objects import Stores, job, window
-from tranche.extender.apps import create_app
-from tranche.extender.wires import decode_binding, decode_candidates, decode_names
+from tranche.extender.app import create_app
+from tranche.extender.wire_format import decode_binding, decode_candidates, decode_names
 from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
 from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_requests
 from tranche.metrics.scheduler import Metrics

@@ -13,14 +13,12 @@ from pathlib import Path
 
 import click
 
+from tranche.auth.pod_token import TokenReviewer
 from tranche.cli.numbers import LIVE_POLICY, Finite
 from tranche.cli.shadows import run_shadow
-from tranche.extender.apps import create_app, create_metrics_app
-from tranche.extender.binds import add_bind
-from tranche.extender.reports import create_report_app
-from tranche.extender.servers import ListenError, serve
-from tranche.extender.tokens import TokenReviewer
-from tranche.extender.views import View
+from tranche.extender.app import create_app, create_metrics_app
+from tranche.extender.bind import add_bind
+from tranche.extender.view import View
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.leader_election import DeposedError, Leadership
@@ -32,8 +30,10 @@ from tranche.live.views import Watches
 from tranche.metrics.scheduler import Metrics
 from tranche.planner.chunk_windows import listing
 from tranche.planner.journals import Fact
+from tranche.runtime.http_server import ListenError, serve
 from tranche.shadow.records import RecordError
 from tranche.web.apps import Planning, create_page_app
+from tranche.worker_api.app import create_report_app
 
 logger = logging.getLogger(__name__)
 

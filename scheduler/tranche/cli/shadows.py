@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from tranche.extender.apps import create_app, create_metrics_app
-from tranche.extender.servers import serve
+from tranche.extender.app import create_app, create_metrics_app
 from tranche.kube.client.client import ApiClient
 from tranche.live.choices import PlannerChoice
 from tranche.metrics.scheduler import Metrics
+from tranche.runtime.http_server import serve
 
 
 async def run_shadow(

@@ -6,10 +6,10 @@ may go anywhere, except that equal or lower ones do not take GPUs that a plan wa
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tranche.extender.losses import least_loss
+from tranche.extender.eviction_cost import least_loss
 from tranche.extender.reservations import Entry, NodeUse, is_closing
-from tranche.extender.views import View
-from tranche.extender.wires import FilterResult, HostPriority, MetaVictims
+from tranche.extender.view import View
+from tranche.extender.wire_format import FilterResult, HostPriority, MetaVictims
 from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
 from tranche.kube.api.resources import Plan
 from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp

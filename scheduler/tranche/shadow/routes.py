@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from tranche.extender.apps import json_response
+from tranche.extender.app import json_response
 from tranche.shadow.watchers import Shadow
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from tranche import __version__
-from tranche.extender.views import View, Watches
+from tranche.extender.view import View, Watches
 from tranche.kube.client.client import ApiClient
 from tranche.model.chunk_ranges import LARGEST
 from tranche.web import reads

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from tranche.extender.reviews import BusyError
+from tranche.auth.review_cache import BusyError
 from tranche.kube.client.client import ApiError
 from tranche.web.users import Doorkeeper, Scope, User
 

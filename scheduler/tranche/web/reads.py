@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tranche.extender.views import View
+from tranche.extender.view import View
 from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
 

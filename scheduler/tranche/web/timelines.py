@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tranche.extender.sites import SiteSummary, list_sites
-from tranche.extender.turns import portions
-from tranche.extender.views import View
+from tranche.extender.site_summary import SiteSummary, list_sites
+from tranche.extender.view import View
+from tranche.runtime.batching import portions
 from tranche.web.boards import Board, Lane, Row, natural
 from tranche.web.users import Scope
 

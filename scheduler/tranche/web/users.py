@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tranche.extender.reviews import AUTHENTICATION, Bounds, Requests, Reviews, ask
+from tranche.auth.review_cache import AUTHENTICATION, Bounds, Requests, Reviews, ask
 
 AUDIENCE = "page.tranche.dev"
 """Of tokens that are worth a look at this page and nothing else, as ``kubectl create token --audience`` makes them."""

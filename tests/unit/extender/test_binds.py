@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fake_api_servers import FakeApi, run
-from tranche.extender.binds import bind
-from tranche.extender.wires import Binding, MalformedError, decode_binding
+from tranche.extender.bind import bind
+from tranche.extender.wire_format import Binding, MalformedError, decode_binding
 from tranche.kube.client.client import ApiClient
 
 ASKED = Binding("cats-worker-0-1", "ns", "u-1", "n1")

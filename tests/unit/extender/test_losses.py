@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from extender_objects import Stores, stranger, window, worker
-from tranche.extender.losses import loss
+from tranche.extender.eviction_cost import loss
 from tranche.extender.verbs import preempt
-from tranche.extender.wires import MetaPod, MetaVictims
+from tranche.extender.wire_format import MetaPod, MetaVictims
 from tranche.kube.api.status import Progress
 from tranche.kube.convert.pods_and_nodes import Pod
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender_objects import Stores, asks, job, stranger, window, worker
-from tranche.extender.reports import BURST, LARGEST_REPORT, create_report_app
-from tranche.extender.tokens import TRUSTED_SECONDS, TokenReviewer
+from tranche.auth.pod_token import TRUSTED_SECONDS, TokenReviewer
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report, Timings
+from tranche.worker_api.app import BURST, LARGEST_REPORT, create_report_app
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 URL = "/v1/jobs/ns/cats/progress"

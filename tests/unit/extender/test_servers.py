@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 
 from extender_objects import Stores
-from tranche.extender.apps import create_app
-from tranche.extender.servers import ListenError, listen, serve
+from tranche.extender.app import create_app
 from tranche.metrics.scheduler import Metrics
+from tranche.runtime.http_server import ListenError, listen, serve
 
 
 def serving(scene: Callable[[int], Awaitable[None]], app: FastAPI | None = None) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tranche.extender.tokens import Bearer, TokenReviewer
+from tranche.auth.pod_token import Bearer, TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
 
 EXTRA = {f"authentication.kubernetes.io/pod-{what}": [value] for what, value in (("name", "cats"), ("uid", "u7"))}

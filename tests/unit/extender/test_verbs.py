@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from extender_objects import Stores, stranger, window, worker
 from tranche.extender.verbs import filter_nodes, preempt, prioritize
-from tranche.extender.wires import FilterResult, MetaPod, MetaVictims
+from tranche.extender.wire_format import FilterResult, MetaPod, MetaVictims
 from tranche.kube.api.core_types import Metadata, PodSpec
 from tranche.kube.convert.pods_and_nodes import Pod
 

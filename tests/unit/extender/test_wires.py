@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tranche.extender.wires import MalformedError, MetaPod, MetaVictims, decode_candidates, decode_names
+from tranche.extender.wire_format import MalformedError, MetaPod, MetaVictims, decode_candidates, decode_names
 
 POD = {
     "metadata": {"name": "a", "namespace": "ns", "creationTimestamp": None},

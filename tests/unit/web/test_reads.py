@@ -7,8 +7,8 @@ import pytest
 
 from extender_objects import stranger, window, worker
 from page_visitors import Visited
-from tranche.extender.turns import PORTION
 from tranche.kube.api.resources import Progress
+from tranche.runtime.batching import PORTION
 from tranche.web.apps import Planning
 from tranche.web.boards import MOST_ROWS, Board
 from tranche.web.timelines import Timelines

@@ -7,8 +7,8 @@ gang, if it is a member of one.
 
 from collections.abc import Iterable, Mapping
 
-from tranche.extender.views import View
-from tranche.extender.wires import MetaPod, MetaVictims
+from tranche.extender.view import View
+from tranche.extender.wire_format import MetaPod, MetaVictims
 from tranche.kube.api.names import ROLE_SERVER, ROLE_WORKER
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pod_identity import identity

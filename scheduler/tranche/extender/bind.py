@@ -10,8 +10,8 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
-from tranche.extender import wires
-from tranche.extender.apps import error_response, json_response, read_body
+from tranche.extender import wire_format
+from tranche.extender.app import error_response, json_response, read_body
 from tranche.kube.api.core_types import Pod
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.metrics.scheduler import Metrics
@@ -28,20 +28,20 @@ def add_bind(app: FastAPI, client: ApiClient, metrics: Metrics) -> None:
             body = await read_body(request)
             if body is None:
                 return error_response(413, "the body is too large")
-            asked = wires.decode_binding(body)
-        except wires.MalformedError as error:
+            asked = wire_format.decode_binding(body)
+        except wire_format.MalformedError as error:
             return error_response(400, str(error))
         except ClientDisconnect:
             return error_response(400, "the body is not complete")
         began = time.perf_counter()
         text = await bind(client, asked)
         metrics.observe_request("bind", time.perf_counter() - began, int(not text), int(bool(text)))
-        return json_response(wires.BindResult(text))
+        return json_response(wire_format.BindResult(text))
 
     app.add_route("/bind", endpoint, methods=["POST"])
 
 
-async def bind(client: ApiClient, asked: wires.Binding, seconds: float = ANSWER_SECONDS) -> str:
+async def bind(client: ApiClient, asked: wire_format.Binding, seconds: float = ANSWER_SECONDS) -> str:
     """Bind a pod; what went wrong, or nothing. A pod that is on that node already is a success."""
     path = f"/api/v1/namespaces/{asked.pod_namespace}/pods/{asked.pod_name}"
     body = {
@@ -60,7 +60,7 @@ async def bind(client: ApiClient, asked: wires.Binding, seconds: float = ANSWER_
     return ""
 
 
-async def _is_bound(client: ApiClient, path: str, asked: wires.Binding, seconds: float) -> bool:
+async def _is_bound(client: ApiClient, path: str, asked: wire_format.Binding, seconds: float) -> bool:
     try:
         found = msgspec.convert(await client.request("GET", path, timeout=seconds), Pod)
     except (ApiError, msgspec.ValidationError):

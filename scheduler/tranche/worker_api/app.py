@@ -17,10 +17,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from tranche import __version__
-from tranche.extender.apps import read_body
-from tranche.extender.limits import RateLimit
-from tranche.extender.reviews import BusyError
-from tranche.extender.tokens import Bearer, TokenReviewer
+from tranche.auth.pod_token import Bearer, TokenReviewer
+from tranche.auth.review_cache import BusyError
+from tranche.extender.app import read_body
 from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.api.resources import MAX_CHUNKS, TrainingJob
 from tranche.kube.client.client import ApiError
@@ -28,6 +27,7 @@ from tranche.kube.convert.pod_identity import Identity, asks, identity, reports
 from tranche.kube.convert.pods_and_nodes import Pod, is_over
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report, Timings
+from tranche.runtime.rate_limit import RateLimit
 
 LARGEST_REPORT = 256 * 2**10
 """Bytes; two vectors of 2,000 chunks have a quarter of it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tranche.extender.reviews import AUTHENTICATION, Bounds, Requests, Reviews, ask
+from tranche.auth.review_cache import AUTHENTICATION, Bounds, Requests, Reviews, ask
 from tranche.kube.api.names import REPORT_AUDIENCE
 
 LONGEST_TOKEN = 16 * 2**10

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from tranche.extender.turns import portions
-from tranche.extender.views import View
+from tranche.extender.view import View
 from tranche.kube.convert.site_membership import DEFAULT_SITE
+from tranche.runtime.batching import portions
 
 
 class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):

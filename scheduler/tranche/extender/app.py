@@ -10,9 +10,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from tranche import __version__
-from tranche.extender import verbs, wires
-from tranche.extender.sites import list_sites
-from tranche.extender.views import View, Watches
+from tranche.extender import verbs, wire_format
+from tranche.extender.site_summary import list_sites
+from tranche.extender.view import View, Watches
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.metrics.job_counts import Census
 from tranche.metrics.scheduler import Metrics, Watched
@@ -71,19 +71,19 @@ def create_metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> Fa
 
 def _answers(view: View) -> dict[str, Answer]:
     def answer_filter(body: bytes) -> tuple[Any, int, int]:
-        asked = wires.decode_names(body)
+        asked = wire_format.decode_names(body)
         result = verbs.filter_nodes(asked.pod, asked.nodes, view)
         return result, len(result.node_names), len(result.failed_and_unresolvable_nodes)
 
     def answer_prioritize(body: bytes) -> tuple[Any, int, int]:
-        asked = wires.decode_names(body)
+        asked = wire_format.decode_names(body)
         scores = verbs.prioritize(asked.pod, asked.nodes, view)
         return scores, len(scores), 0
 
     def answer_preempt(body: bytes) -> tuple[Any, int, int]:
-        asked = wires.decode_candidates(body)
+        asked = wire_format.decode_candidates(body)
         kept = verbs.preempt(asked.pod, asked.victims, view, time.time())
-        return wires.PreemptResult(kept), len(kept), len(asked.victims) - len(kept)
+        return wire_format.PreemptResult(kept), len(kept), len(asked.victims) - len(kept)
 
     return {"filter": answer_filter, "prioritize": answer_prioritize, "preempt": answer_preempt}
 
@@ -97,7 +97,7 @@ def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request]
                 return error_response(413, f"the body is larger than {LARGEST_BODY} bytes")
             began = time.perf_counter()
             result, passed, rejected = answer(body)
-        except wires.MalformedError as error:
+        except wire_format.MalformedError as error:
             metrics.count_error("request")
             return error_response(400, str(error))
         except ClientDisconnect:
