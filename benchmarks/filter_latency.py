@@ -30,11 +30,11 @@ from tranche.auth.pod_token import TokenReviewer
 from tranche.extender.app import create_app
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.live import Controller
-from tranche.live.garbage import tend
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
+from tranche.runtime.gc_tuning import tend
 from tranche.runtime.http_server import serve
 from tranche.worker_api.app import create_report_app
 

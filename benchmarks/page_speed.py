@@ -17,7 +17,7 @@ import ranges
 from extender_objects import window
 from page_visitors import PEOPLE, Visited
 from tranche.extender.app import create_app
-from tranche.live.measurements import REASONS
+from tranche.live.planner_metrics import REASONS
 from tranche.metrics.scheduler import Metrics
 
 NODES, JOBS, SITES, NAMESPACES = 5_000, 10_000, 10, 50

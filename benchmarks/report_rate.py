@@ -24,7 +24,7 @@ from typing import Any
 import ranges
 from tranche.auth.pod_token import TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
-from tranche.live.reports import AT_ONCE, ReportDesk
+from tranche.live.report_inbox import AT_ONCE, ReportDesk
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted

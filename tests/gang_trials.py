@@ -31,8 +31,8 @@ from tranche.kube.api.resources import PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import reports
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import progress_status, to_job
-from tranche.live.renewals import RenewalDesk
-from tranche.live.reports import ReportDesk
+from tranche.live.chunk_requests import RenewalDesk
+from tranche.live.report_inbox import ReportDesk
 from tranche.model import Window
 from tranche.planner import (
     CloseWindow,

@@ -9,7 +9,7 @@ from tranche.kube.api.core_types import QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy

@@ -12,7 +12,7 @@ from tranche.extender.app import create_app
 from tranche.extender.bind import add_bind
 from tranche.extender.view import View
 from tranche.kube.client.client import ApiClient
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.http_server import serve
 

@@ -9,8 +9,8 @@ from tranche.auth.pod_token import TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import Pod
-from tranche.live.renewals import RenewalDesk
-from tranche.live.reports import ReportDesk
+from tranche.live.chunk_requests import RenewalDesk
+from tranche.live.report_inbox import ReportDesk
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.http_server import serve
 from tranche.worker_api.app import create_report_app

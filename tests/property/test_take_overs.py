@@ -12,9 +12,8 @@ from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
-from tranche.live.choices import PlannerChoice
-from tranche.live.memories import read_memory
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
+from tranche.live.lease_annotations import PlannerChoice, read_memory
 from tranche.metrics.scheduler import Metrics
 from tranche.model.explanation_text import without_moments
 from tranche.state.entities import Run

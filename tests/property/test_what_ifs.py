@@ -10,8 +10,8 @@ from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.client.whatifs import WhatIf, answer
 from tranche.kube.api.resources import TrainingJob
 from tranche.live import Controller
-from tranche.live.choices import PlannerChoice
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
+from tranche.live.lease_annotations import PlannerChoice
 from tranche.model import JobPlan
 from tranche.model.explanation_text import without_moments
 

@@ -23,13 +23,13 @@ from tranche.kube.api.names import GPU_RESOURCE
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.leader_election import DeposedError, Leadership
 from tranche.live import Controller, ControllerSettings
-from tranche.live.choices import PlannerChoice
-from tranche.live.garbage import tend
-from tranche.live.journals import JournalError, journal
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
+from tranche.live.journal_file import JournalError, journal
+from tranche.live.lease_annotations import PlannerChoice
 from tranche.metrics.scheduler import Metrics
 from tranche.planner.chunk_windows import listing
 from tranche.planner.journals import Fact
+from tranche.runtime.gc_tuning import tend
 from tranche.runtime.http_server import ListenError, serve
 from tranche.shadow.records import RecordError
 from tranche.web.apps import Planning, create_page_app

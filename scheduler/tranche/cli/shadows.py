@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tranche.extender.app import create_app, create_metrics_app
 from tranche.kube.client.client import ApiClient
-from tranche.live.choices import PlannerChoice
+from tranche.live.lease_annotations import PlannerChoice
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.http_server import serve
 

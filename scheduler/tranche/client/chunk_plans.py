@@ -11,8 +11,8 @@ import msgspec
 
 from tranche.client.sessions import Session
 from tranche.client.whatifs import paper_planner, read_cluster
-from tranche.live.choices import PlannerChoice
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
+from tranche.live.lease_annotations import PlannerChoice
 from tranche.planner.chunk_windows import chunk_windows
 from tranche.planner.memories import Memory
 from tranche.web.chunks import Chunk, told

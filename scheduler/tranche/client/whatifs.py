@@ -20,10 +20,9 @@ from tranche.kube.client.errors import ApiError
 from tranche.kube.client.leader_election import LEASE
 from tranche.kube.convert.trainingjob import LATEST
 from tranche.live import Controller, ControllerSettings
-from tranche.live.choices import PlannerChoice, read_choice
-from tranche.live.jobs import submission
-from tranche.live.memories import read_memory
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
+from tranche.live.job_events import submission
+from tranche.live.lease_annotations import PlannerChoice, read_choice, read_memory
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner
 from tranche.planner.memories import Memory

@@ -12,7 +12,7 @@ import msgspec
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
-from tranche.live.nodes import NodeBook
+from tranche.live.foreign_usage import NodeBook
 from tranche.model import Node
 from tranche_testcluster import Cluster, ClusterError
 

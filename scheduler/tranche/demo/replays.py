@@ -12,7 +12,7 @@ from tranche.demo.observations import API, Snapshot, observe, observe_nodes
 from tranche.demo.reports import Outcome
 from tranche.demo.stacks import Stack
 from tranche.kube.convert.trainingjob import to_job, to_site
-from tranche.live.journals import read_journal
+from tranche.live.journal_file import read_journal
 from tranche.model import Job
 from tranche.simulation.delays import Delays
 from tranche.simulation.machines import Autoscaling

@@ -17,7 +17,7 @@ from tranche.demo.screens import Screen, Step
 from tranche.demo.stacks import Stack, apply_manifests
 from tranche.demo.visitors import NAME as VISITOR
 from tranche.demo.visitors import create_visitor, visitor_token
-from tranche.live.journals import JournalError
+from tranche.live.journal_file import JournalError
 from tranche.policies import get_policy
 from tranche.web.users import AUDIENCE
 from tranche_testcluster import Cluster, ClusterError, Scaling, ensure

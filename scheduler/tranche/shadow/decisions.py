@@ -13,8 +13,8 @@ from tranche.kube.convert.site_membership import site_of
 from tranche.kube.convert.trainingjob import LATEST
 from tranche.kube.histories import group_key, is_foreign
 from tranche.live import Controller, ControllerSettings
-from tranche.live.choices import PlannerChoice
-from tranche.live.views import Watches
+from tranche.live.informers import Watches
+from tranche.live.lease_annotations import PlannerChoice
 from tranche.metrics.scheduler import Metrics
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
 from tranche.planner import Event, Instruction, JobSubmitted, Planner, WorkerStarted

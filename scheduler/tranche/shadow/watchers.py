@@ -16,8 +16,8 @@ from tranche.kube.client.errors import ApiError
 from tranche.kube.client.reflector import Reflector
 from tranche.kube.exports import Export, export_of
 from tranche.kube.histories import is_foreign
-from tranche.live.choices import PlannerChoice
-from tranche.live.views import API, Watches
+from tranche.live.informers import API, Watches
+from tranche.live.lease_annotations import PlannerChoice
 from tranche.shadow.decisions import Decision, decide
 from tranche.shadow.memories import PodMemory, decode_watched_pod
 from tranche.shadow.records import Records

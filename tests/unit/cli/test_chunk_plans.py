@@ -9,7 +9,7 @@ from live_controllers import NOW, reported, resource, taken_over
 from tranche.cli.columns import chunks_text
 from tranche.cli.kubectl import main
 from tranche.client.chunk_plans import ANEW, ChunkPlan, listed
-from tranche.live.choices import PlannerChoice
+from tranche.live.lease_annotations import PlannerChoice
 from tranche.web.chunks import Chunk
 
 START, END = datetime(2026, 11, 22, 14, tzinfo=UTC), datetime(2026, 11, 22, 15, tzinfo=UTC)

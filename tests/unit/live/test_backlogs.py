@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tranche.live.backlogs import Backlog, Change
+from tranche.live.event_backlog import Backlog, Change
 
 
 def turns_of_others(changes: int, seconds_each: float) -> tuple[list[str], int, int]:

@@ -9,7 +9,7 @@ import pytest
 from live_controllers import reported, resource, taken_over, written
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import Pod
-from tranche.live.jobs import submission
+from tranche.live.job_events import submission
 from tranche.planner import Planner
 from tranche.planner.events import JobSubmitted
 from tranche.policies import get_policy

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tranche.live.forecasts import Forecasts
+from tranche.live.forecasting import Forecasts
 from tranche.live.settings import ControllerSettings
 from tranche.planner import Planner
 from tranche.planner.pieces import Pieces

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tranche.live import garbage
+from tranche.runtime import gc_tuning
 
 
 class Ring:
@@ -37,7 +37,7 @@ def tended(rounds: int, held: list[Ring], let_go_after: int) -> list[bool]:
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        asyncio.run(garbage.tend(asyncio.sleep(0), sleep))
+        asyncio.run(gc_tuning.tend(asyncio.sleep(0), sleep))
     return there
 
 
@@ -50,13 +50,13 @@ def test_nothing_that_is_held_is_looked_at_twice() -> None:
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        asyncio.run(garbage.tend(asyncio.sleep(0), sleep))
+        asyncio.run(gc_tuning.tend(asyncio.sleep(0), sleep))
     assert min(counts) > 10_000
-    assert gc.get_threshold()[2] == garbage.NEVER
+    assert gc.get_threshold()[2] == gc_tuning.NEVER
 
 
 def test_a_ring_that_was_set_aside_before_it_was_garbage_is_found_when_everything_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(garbage, "ROUNDS", 4)
+    monkeypatch.setattr(gc_tuning, "ROUNDS", 4)
     assert tended(6, [Ring()], let_go_after=2) == [True, True, True, True, False, False]

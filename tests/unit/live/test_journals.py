@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tranche.live.journals import JournalError, journal, read_journal
+from tranche.live.journal_file import JournalError, journal, read_journal
 from tranche.planner.journals import Fact
 
 FACTS = [

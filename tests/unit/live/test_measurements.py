@@ -7,7 +7,7 @@ from typing import Any
 from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live import Controller
-from tranche.live.measurements import REASONS
+from tranche.live.planner_metrics import REASONS
 from tranche.metrics.job_counts import Census
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import WorkerEnded, WorkerStarted

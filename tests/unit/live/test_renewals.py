@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from live_controllers import reported, resource, taken_over, written
-from tranche.live import Controller, renewals
+from tranche.live import Controller, chunk_requests
 from tranche.model import Allotment, ChunkRequest
 
 KEY = "default/cats"
@@ -100,7 +100,7 @@ def test_who_is_not_planned_any_more_is_told_that_its_attempt_is_over() -> None:
 
 
 def test_a_plan_that_is_not_written_in_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewals, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(chunk_requests, "ANSWER_SECONDS", 0.01)
 
     async def scenario() -> None:
         controller = await one_worker()

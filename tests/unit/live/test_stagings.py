@@ -10,8 +10,8 @@ from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import Plan
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
-from tranche.live.nodes import NodeBook
-from tranche.live.pods import events_of
+from tranche.live.foreign_usage import NodeBook
+from tranche.live.pod_events import events_of
 from tranche.model import JobPlan, PlannedStaging, Resources
 from tranche.planner import StagingEnded
 

@@ -9,10 +9,9 @@ import pytest
 from builders import job, node, planner, worker
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.live import jobs, pods
-from tranche.live.nodes import NodeBook
-from tranche.live.silences import Silences
-from tranche.live.timeouts import Timeouts
+from tranche.live import job_events, pod_events
+from tranche.live.foreign_usage import NodeBook
+from tranche.live.pod_timeouts import Silences, Timeouts
 from tranche.model import Resources, Site
 from tranche.planner import (
     ChiefEnded,
@@ -58,22 +57,22 @@ DONE = pod(spec={"nodeName": "n1"}, phase="Succeeded")
 
 
 def test_a_pod_is_bound_started_and_ended_once_each() -> None:
-    assert list(pods.events_of(pod(phase="Pending"), BOUND, NOW)) == [WorkerBound("default/a", 3, "n1")]
-    assert list(pods.events_of(BOUND, RUNNING, NOW)) == [WorkerStarted("default/a", 3, NOW)]
-    (ended,) = pods.events_of(RUNNING, DONE, NOW)
+    assert list(pod_events.events_of(pod(phase="Pending"), BOUND, NOW)) == [WorkerBound("default/a", 3, "n1")]
+    assert list(pod_events.events_of(BOUND, RUNNING, NOW)) == [WorkerStarted("default/a", 3, NOW)]
+    (ended,) = pod_events.events_of(RUNNING, DONE, NOW)
     assert isinstance(ended, WorkerEnded)
     assert (ended.attempt, ended.outcome) == (3, "Succeeded")
-    assert list(pods.events_of(DONE, DONE, NOW)) == []
-    assert list(pods.events_of(DONE, None, NOW)) == []
+    assert list(pod_events.events_of(DONE, DONE, NOW)) == []
+    assert list(pod_events.events_of(DONE, None, NOW)) == []
 
 
 def test_a_start_found_after_a_restart_counts_from_when_it_was() -> None:
     old = pod(spec={"nodeName": "n1"}, **running(NOW - 60))
-    assert WorkerStarted("default/a", 3, NOW - 60) in list(pods.events_of(None, old, NOW))
+    assert WorkerStarted("default/a", 3, NOW - 60) in list(pod_events.events_of(None, old, NOW))
 
 
 def test_a_pod_that_vanishes_unseen_is_lost() -> None:
-    (ended,) = pods.events_of(RUNNING, None, NOW)
+    (ended,) = pod_events.events_of(RUNNING, None, NOW)
     assert isinstance(ended, WorkerEnded)
     assert ended.outcome == "Lost"
 
@@ -87,7 +86,7 @@ def test_what_a_preempted_worker_leaves_in_its_termination_message_is_its_progre
         conditions=conditions,
         containerStatuses=[{"name": "t", "state": state}],
     )
-    (ended,) = pods.events_of(RUNNING, over, NOW)
+    (ended,) = pod_events.events_of(RUNNING, over, NOW)
     assert isinstance(ended, WorkerEnded)
     assert (ended.outcome, ended.progress, ended.exit_code) == ("Preempted", {4: 17}, 143)
 
@@ -96,19 +95,19 @@ def test_a_parameter_server_that_ends_is_lost() -> None:
     gone = pod(role="ps", phase="Failed")
     running = pod(role="ps", phase="Running")
     failed = ParameterServerLost("default/a", 0, 3, "Failed")
-    assert list(pods.events_of(running, gone, NOW)) == [failed]
-    assert list(pods.events_of(running, None, NOW)) == [ParameterServerLost("default/a", 0, 3, "Lost")]
+    assert list(pod_events.events_of(running, gone, NOW)) == [failed]
+    assert list(pod_events.events_of(running, None, NOW)) == [ParameterServerLost("default/a", 0, 3, "Lost")]
 
 
 def test_a_chief_that_ends_is_told_with_its_outcome() -> None:
     running, done = pod(role="chief", phase="Running"), pod(role="chief", phase="Succeeded")
-    assert list(pods.events_of(running, done, NOW)) == [ChiefEnded("default/a", 3, "Succeeded")]
-    assert list(pods.events_of(running, None, NOW)) == [ChiefEnded("default/a", 3, "Lost")]
-    assert list(pods.events_of(done, None, NOW)) == []
+    assert list(pod_events.events_of(running, done, NOW)) == [ChiefEnded("default/a", 3, "Succeeded")]
+    assert list(pod_events.events_of(running, None, NOW)) == [ChiefEnded("default/a", 3, "Lost")]
+    assert list(pod_events.events_of(done, None, NOW)) == []
 
 
 def test_labels_that_somebody_broke_are_ignored() -> None:
-    assert list(pods.events_of(None, pod(metadata={"labels": {"tranche.dev/job": "a"}}), NOW)) == []
+    assert list(pod_events.events_of(None, pod(metadata={"labels": {"tranche.dev/job": "a"}}), NOW)) == []
 
 
 def observed(name: str, zone: str) -> NodeObject:
@@ -173,7 +172,7 @@ def training_job(generation: int = 1, uid: str = "u", phase: str | None = None, 
 
 
 def events(old: TrainingJob | None, new: TrainingJob | None) -> list[type]:
-    return [type(event) for event in jobs.events_of(old, new, GPU, {})]
+    return [type(event) for event in job_events.events_of(old, new, GPU, {})]
 
 
 def test_jobs_come_change_and_go() -> None:
@@ -199,9 +198,9 @@ def test_a_refusal_reaches_the_planner_once_and_again_after_a_restart(kind: str,
     }
     refused = training_job(conditions=[condition])
     expected = WorkerRejected("default/a", "Quota", "no", permanent)
-    assert list(jobs.events_of(training_job(), refused, GPU, {})) == [expected]
-    assert list(jobs.events_of(refused, refused, GPU, {})) == []
-    assert expected in list(jobs.events_of(None, refused, GPU, {}))
+    assert list(job_events.events_of(training_job(), refused, GPU, {})) == [expected]
+    assert list(job_events.events_of(refused, refused, GPU, {})) == []
+    assert expected in list(job_events.events_of(None, refused, GPU, {}))
 
 
 def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_pod_ends() -> None:
@@ -354,11 +353,11 @@ def test_a_refused_eviction_reaches_the_planner_with_the_pods_that_have_not_been
     }
     refused = training_job(plan=plan, conditions=[condition])
     expected = EvictionRefused("default/a", (3,), "a-worker-0-3: budget")
-    assert list(jobs.events_of(training_job(plan=plan), refused, GPU, found)) == [expected]
-    assert list(jobs.events_of(refused, refused, GPU, found)) == []
-    assert expected in list(jobs.events_of(None, refused, GPU, found))
+    assert list(job_events.events_of(training_job(plan=plan), refused, GPU, found)) == [expected]
+    assert list(job_events.events_of(refused, refused, GPU, found)) == []
+    assert expected in list(job_events.events_of(None, refused, GPU, found))
     other = training_job(plan=plan, conditions=[{**condition, "message": "another pod"}])
-    assert len(list(jobs.events_of(refused, other, GPU, found))) == 1
+    assert len(list(job_events.events_of(refused, other, GPU, found))) == 1
 
 
 def silent(since: float) -> NodeObject:

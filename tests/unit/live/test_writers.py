@@ -8,12 +8,12 @@ import pytest
 
 from jumping_loops import JumpingLoop, run
 from tranche.kube.client.leader_election import DeposedError
-from tranche.live import writers
-from tranche.live.writers import StatusWriter
+from tranche.live import status_writer
+from tranche.live.status_writer import StatusWriter
 
 
 def test_who_waits_too_long_to_lead_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "LAPSE_SECONDS", 0.0)
+    monkeypatch.setattr(status_writer, "LAPSE_SECONDS", 0.0)
 
     async def scenario() -> None:
         writer = StatusWriter(None, lambda _: None)  # type: ignore[arg-type]

@@ -5,9 +5,9 @@ from typing import Any
 from tranche.kube.api.resources import API_VERSION, SiteObject
 from tranche.kube.convert.pods_and_nodes import node_allocatable
 from tranche.kube.convert.site_membership import site_of
-from tranche.live.nodes import NodeBook
-from tranche.live.views import API, Watches
-from tranche.live.writers import StatusWriter
+from tranche.live.foreign_usage import NodeBook
+from tranche.live.informers import API, Watches
+from tranche.live.status_writer import StatusWriter
 from tranche.planner import Planner
 
 PAUSE_SECONDS = 1.0

@@ -1,9 +1,13 @@
-"""When the plan is played forward: as often as its cost allows, and in pieces, since nothing else happens meanwhile."""
+"""When the plan is played forward: as often as its cost allows, and in pieces, since nothing else happens meanwhile.
+
+Which estimates the API server has, so that it is not asked to write those that hardly moved.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 
 from tranche.live.settings import ControllerSettings
+from tranche.model import JobPlan
 from tranche.planner import Planner
 from tranche.planner.estimates import Estimate
 
@@ -90,3 +94,32 @@ class Forecasts:
     def _play(self, playing: Iterator[None], until: float) -> bool:
         """Go on until that time, by the stopwatch; whether there is nothing left."""
         return all(self._stopwatch() < until for _ in playing)
+
+
+class Announcements:
+    """Planned start and completion of each job as last written."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._settings = settings
+        self._written: dict[str, tuple[float | None, float | None]] = {}
+
+    def note(self, key: str, plan: JobPlan) -> None:
+        """The plan is being written."""
+        self._written[key] = (plan.estimated_start, plan.estimated_completion)
+
+    def forget(self, key: str) -> None:
+        """The job is gone."""
+        self._written.pop(key, None)
+
+    def outdated(self, estimates: Mapping[str, Estimate], now: float) -> Iterator[str]:
+        """Jobs whose estimates have moved far from what was written."""
+        for key, estimate in estimates.items():
+            start, completion = self._written.get(key, (None, None))
+            if self._moved(start, estimate.start, now) or self._moved(completion, estimate.completion, now):
+                yield key
+
+    def _moved(self, before: float | None, after: float, now: float) -> bool:
+        if before is None:
+            return True
+        quantum = max(self._settings.estimate_seconds, self._settings.estimate_fraction * max(0.0, before - now))
+        return abs(after - before) > quantum

@@ -1,17 +1,65 @@
-"""What does not happen in time: pods that find no node or were never created, nodes that do not come back."""
+"""What does not happen in time: pods that find no node or were never created, nodes that do not come back.
 
+Nodes that have been silent for longer than their site tolerates: what they ran is given to others.
+
+Until then a disconnected site keeps its chunks and its pods go on. Whatever still runs there afterwards belongs to an
+older attempt, and nothing of it counts.
+
+Pods that no watch shows: the API server itself is asked before a window without a pod counts as ended.
+
+A watch may lag behind, by seconds after etcd or the API server was away. Its pod may have trained meanwhile.
+"""
+
+import asyncio
+import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
+from tranche.kube.api.resources import SiteObject
+from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche.kube.convert.pods_and_nodes import Pod, is_over
-from tranche.live.silences import Silences
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over
+from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
 from tranche.model import PlannedServer, Window
+from tranche.model.quantity import parse_duration
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
 from tranche.planner.releases import end_of
 from tranche.state.entities import JobState, Run, Server
+
+
+class Silences:
+    """A view on the stores of nodes and sites."""
+
+    def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:
+        self._nodes = nodes
+        self._sites = sites
+
+    def lost(self, name: str, now: float) -> bool:
+        """Whether nothing that the node runs is waited for any more.
+
+        Args:
+            name: Of the node; one that is not known is not judged: its pods are removed with it.
+            now: Seconds since the epoch.
+        """
+        node = self._nodes.get(name)
+        if node is None or node.ready:
+            return False
+        since = [c.last_transition_time for c in node.status.conditions if c.type == "Ready"]
+        if not since or since[0] is None:
+            return False
+        return now - since[0].timestamp() >= self._tolerance(node)
+
+    def _tolerance(self, node: NodeObject) -> float:
+        site = self._sites.get(site_of(node.metadata.labels, self._sites) or "")
+        if site is None:
+            return UNDECLARED_TOLERANCE_SECONDS
+        try:
+            return parse_duration(site.spec.disconnect_tolerance)
+        except ValueError:  # told when the site was read
+            return UNDECLARED_TOLERANCE_SECONDS
 
 
 class _Wait(NamedTuple):
@@ -166,3 +214,63 @@ def unschedulable_message(pod: Pod) -> str:
     """What kube-scheduler says of a pod that it cannot place."""
     conditions = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
     return next((c.message or c.reason or "" for c in conditions), "")
+
+
+logger = logging.getLogger(__name__)
+
+Question = tuple[str, str, str]
+"""Namespace and name of a pod, and the UID of its job."""
+
+
+class Absences:
+    """Questions to the API server, and its answers."""
+
+    def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
+        """Nothing is asked before `run`.
+
+        Args:
+            client: Of the API server.
+            answered: Called when one more pod is known to be absent.
+        """
+        self._client = client
+        self._answered = answered
+        self._questions: asyncio.Queue[Question] = asyncio.Queue()
+        self._asked: set[Question] = set()
+        self._absent: set[Question] = set()
+
+    def sure(self, namespace: str, name: str, job_uid: str) -> bool:
+        """Whether the API server has said that the job has no pod of that name; it is asked if it has not.
+
+        An answer counts once.
+        """
+        question = (namespace, name, job_uid)
+        if question in self._absent:
+            self._absent.remove(question)
+            return True
+        if question not in self._asked:
+            self._asked.add(question)
+            self._questions.put_nowait(question)
+        return False
+
+    async def run(self) -> None:
+        """Ask for ever. What cannot be answered now is left to be asked again."""
+        while True:
+            question = await self._questions.get()
+            try:
+                absent = await self._ask(*question)
+            except ApiError as error:
+                logger.warning("pod %s/%s: not known whether it exists: %s", *question[:2], error)
+                absent = False
+            self._asked.remove(question)
+            if absent:
+                self._absent.add(question)
+                self._answered()
+
+    async def _ask(self, namespace: str, name: str, job_uid: str) -> bool:
+        try:
+            found = decode_pod(await self._client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return True
+        return owner_uid(found.metadata) != job_uid

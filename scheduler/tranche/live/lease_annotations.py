@@ -1,6 +1,12 @@
-"""Which planner a scheduler runs, told in the Lease, so that others can ask one like it."""
+"""Which planner a scheduler runs, told in the Lease, so that others can ask one like it.
 
-from collections.abc import Callable
+What a scheduler has learnt, on its Lease: written with every renewal, read by who takes over and by what-ifs.
+
+The Lease has one writer, and is written anyway; so remembering costs no request.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -8,6 +14,7 @@ import msgspec
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.planner import Planner, PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner
+from tranche.planner.memories import Memory
 from tranche.policies import get_live_policy
 
 ANNOTATION = "tranche.dev/planner"
@@ -56,3 +63,23 @@ def read_choice(lease: dict[str, Any]) -> PlannerChoice | None:
         return msgspec.json.decode(text, type=PlannerChoice) if text else None
     except msgspec.DecodeError:
         return None
+
+
+logger = logging.getLogger(__name__)
+
+MEMORY_ANNOTATION = "tranche.dev/memory"
+
+
+def annotations_of(memory: Memory) -> dict[str, str]:
+    """Of the Lease; tens of kilobytes at most, since a memory is bounded."""
+    return {MEMORY_ANNOTATION: msgspec.json.encode(memory).decode()}
+
+
+def read_memory(annotations: Mapping[str, Any]) -> Memory:
+    """What the annotations of a Lease tell; nothing if they tell nothing that can be read."""
+    text = annotations.get(MEMORY_ANNOTATION)
+    try:
+        return msgspec.json.decode(text, type=Memory) if text else Memory()
+    except (msgspec.DecodeError, TypeError) as error:
+        logger.warning("what an earlier scheduler has learnt cannot be read: %s", error)
+        return Memory()

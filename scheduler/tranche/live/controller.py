@@ -14,22 +14,19 @@ from tranche.kube.client.leader_election import Leadership
 from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.kube.convert.trainingjob import plan_status, planned_condition, progress_status, status_object, to_site
-from tranche.live import fences, jobs, pods, timeouts
-from tranche.live.absences import Absences
-from tranche.live.announcements import Announcements
-from tranche.live.backlogs import Backlog, Change
-from tranche.live.forecasts import Forecasts
-from tranche.live.measurements import Measurements
-from tranche.live.memories import annotations_of, read_memory
-from tranche.live.nodes import NodeBook
-from tranche.live.quotas import QuotaBook
-from tranche.live.renewals import RenewalDesk
-from tranche.live.reports import ReportDesk
+from tranche.live import job_events, plan_fence, pod_events, pod_timeouts
+from tranche.live.chunk_requests import RenewalDesk
+from tranche.live.event_backlog import Backlog, Change
+from tranche.live.forecasting import Announcements, Forecasts
+from tranche.live.foreign_usage import NodeBook, QuotaBook
+from tranche.live.informers import Watches, status_path
+from tranche.live.lease_annotations import annotations_of, read_memory
+from tranche.live.planner_metrics import Measurements
+from tranche.live.pod_timeouts import Absences, Silences
+from tranche.live.report_inbox import ReportDesk
 from tranche.live.settings import ControllerSettings
-from tranche.live.silences import Silences
-from tranche.live.sites import SiteStatuses
-from tranche.live.views import Watches, status_path
-from tranche.live.writers import StatusWriter
+from tranche.live.site_status import SiteStatuses
+from tranche.live.status_writer import StatusWriter
 from tranche.metrics.scheduler import Metrics
 from tranche.model import WindowState
 from tranche.planner import (
@@ -90,7 +87,7 @@ class Controller:
         self._untold: set[tuple[str, int]] = set()
         """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
         self._absences = Absences(client, self._look_for_timeouts)
-        self._timeouts = timeouts.Timeouts(
+        self._timeouts = pod_timeouts.Timeouts(
             self.settings.missing_pod_seconds,
             self.settings.unschedulable_seconds,
             watches.pods.store,
@@ -203,17 +200,17 @@ class Controller:
         found: list[JobSubmitted] = []
         for resource in self.watches.jobs.store.values():
             with self._guard(resource):
-                if not jobs.over(resource):
-                    found.append(jobs.submission(resource, self.settings.gpu_resource, self.watches.pods.store))
+                if not job_events.over(resource):
+                    found.append(job_events.submission(resource, self.settings.gpu_resource, self.watches.pods.store))
                 elif resource.status.phase == "Succeeded":
-                    self.planner.remember(jobs.submission(resource, self.settings.gpu_resource))
+                    self.planner.remember(job_events.submission(resource, self.settings.gpu_resource))
         return found
 
     def _found_events(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
         """What has become of these jobs, which the planner knows, before it decides anything."""
         for submitted in found:
             resource = self.watches.jobs.store[submitted.job.key]
-            for event in jobs.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
+            for event in job_events.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
                 if not isinstance(event, JobSubmitted):
                     yield event
         for pod in self.watches.pods.store.values():
@@ -293,7 +290,7 @@ class Controller:
         replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
         for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
             if not self._is_namesakes(after or before):
-                yield from pods.events_of(before, after, self.clock())
+                yield from pod_events.events_of(before, after, self.clock())
 
     def _is_namesakes(self, pod: Pod | None) -> bool:
         """Whether the pod belongs to a deleted job whose name another job has now; its attempts are not that job's."""
@@ -341,11 +338,11 @@ class Controller:
             return []
 
     def _jobs_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        if fences.wrote_late(old, new, self.term):
+        if plan_fence.wrote_late(old, new, self.term):
             self._untold.difference_update([window for window in self._untold if window[0] == key])
             self._tell(JobRemoved(key))
             old = None
-        for event in jobs.events_of(old, new, self.settings.gpu_resource, self.watches.pods.store):
+        for event in job_events.events_of(old, new, self.settings.gpu_resource, self.watches.pods.store):
             self._tell(event)
             if isinstance(event, JobRemoved):  # pods that still stop are not the planner's any more
                 self._refresh_quotas(key.partition("/")[0])
@@ -387,7 +384,7 @@ class Controller:
             "progress": progress_status(progress, state.job, known.batches, estimated=known.estimated),
             "conditions": [condition],
         }
-        return status_object(resource, status, fences.precondition(resource, self.term, self._since))
+        return status_object(resource, status, plan_fence.precondition(resource, self.term, self._since))
 
     @contextmanager
     def _guard(self, observed: Any) -> Iterator[None]:
@@ -403,5 +400,5 @@ class Controller:
         logger.error("%s %s cannot be read: %s", type(resource).__name__, name, error)
         self.metrics.count_error("object")
         if isinstance(resource, TrainingJob):
-            body = jobs.refusal(resource, error, self.clock())
+            body = job_events.refusal(resource, error, self.clock())
             self.writer.put(status_path(resource), lambda: body)
