@@ -7,9 +7,9 @@ import httpx2
 from fastapi.testclient import TestClient
 
 from extender_objects import Stores
+from tranche.auth.user_access import AUDIENCE
 from tranche.kube.client.client import ApiError
-from tranche.web.apps import Planning, create_page_app
-from tranche.web.users import AUDIENCE
+from tranche.web.app import Planning, create_page_app
 
 PEOPLE: dict[str, set[str]] = {
     "admin": {"list trainingjobs", "get trainingjobs", "list sites", "list /events"},

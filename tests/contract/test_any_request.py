@@ -21,7 +21,7 @@ from tranche.kube.api.resources import MAX_CHUNKS
 from tranche.kube.client.client import ApiError
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report
-from tranche.web.apps import create_page_app
+from tranche.web.app import create_page_app
 from tranche.worker_api.app import create_report_app
 
 BOUNDED = settings(

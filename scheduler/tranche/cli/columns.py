@@ -8,8 +8,8 @@ from tranche.client.attempts import Attempt, History
 from tranche.client.chunk_plans import ChunkPlan
 from tranche.client.whatifs import WhatIf
 from tranche.model import format_chunks
-from tranche.web.chunks import Chunk
-from tranche.web.reads import JobDetail, JobSummary
+from tranche.web.chunk_plan import Chunk
+from tranche.web.job_views import JobDetail, JobSummary
 
 GAP = "   "
 NONE = "-"

@@ -32,7 +32,7 @@ from tranche.planner.journals import Fact
 from tranche.runtime.gc_tuning import tend
 from tranche.runtime.http_server import ListenError, serve
 from tranche.shadow.records import RecordError
-from tranche.web.apps import Planning, create_page_app
+from tranche.web.app import Planning, create_page_app
 from tranche.worker_api.app import create_report_app
 
 logger = logging.getLogger(__name__)

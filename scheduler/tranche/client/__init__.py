@@ -8,7 +8,6 @@ from tranche.client.chunk_plans import ChunkPlan
 from tranche.client.clients import Client
 from tranche.client.errors import ClientError, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.client.whatifs import WhatIf
-from tranche.web.reads import JobDetail, JobSummary
 
 __all__ = [
     "Attempt",
@@ -17,10 +16,8 @@ __all__ = [
     "ClientError",
     "ClusterError",
     "History",
-    "JobDetail",
     "JobEvent",
     "JobFailed",
-    "JobSummary",
     "ManifestError",
     "NoSuchJob",
     "WaitedTooLong",

@@ -15,7 +15,7 @@ from tranche.live.informers import Watches
 from tranche.live.lease_annotations import PlannerChoice
 from tranche.planner.chunk_windows import chunk_windows
 from tranche.planner.memories import Memory
-from tranche.web.chunks import Chunk, told
+from tranche.web.chunk_plan import Chunk, told
 
 ANEW = (
     "the status holds the sites of waiting chunks, not their slots: slots, Q and the times at dispatch are worked out "

@@ -17,8 +17,8 @@ from tranche.client.whatifs import SYSTEM_NAMESPACE, WhatIf, what_if
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
-from tranche.web import reads
-from tranche.web.reads import JobDetail, JobSummary
+from tranche.web import job_views
+from tranche.web.job_views import JobDetail, JobSummary
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Client:
         """
         body = read_manifest(manifest)
         place = self.place_of(body, namespace)
-        return reads.detail(self.call(self.session.create(place, body)))
+        return job_views.detail(self.call(self.session.create(place, body)))
 
     def what_if(
         self, manifest: Manifest, namespace: str | None = None, *, system_namespace: str = SYSTEM_NAMESPACE
@@ -115,12 +115,12 @@ class Client:
             over: Also those that have ended, last.
         """
         jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
-        chosen = [reads.summary(job) for job in jobs if over or job.status.phase not in OVER]
+        chosen = [job_views.summary(job) for job in jobs if over or job.status.phase not in OVER]
         return sorted(chosen, key=_turn)
 
     def plan(self, name: str, namespace: str | None = None) -> JobDetail:
         """Everything that is planned for a job, and how far it is."""
-        return reads.detail(self._job(name, namespace))
+        return job_views.detail(self._job(name, namespace))
 
     def chunks(self, name: str, namespace: str | None = None, *, system_namespace: str = SYSTEM_NAMESPACE) -> ChunkPlan:
         """Where and when each chunk of a job trains, by the present plan.
@@ -137,7 +137,7 @@ class Client:
 
     def why(self, name: str, namespace: str | None = None) -> str:
         """What a job does, or what it waits for, in one sentence."""
-        return reads.sentence(self._job(name, namespace))
+        return job_views.sentence(self._job(name, namespace))
 
     def history(self, name: str, namespace: str | None = None, *, log_lines: int = 5) -> History:
         """A job's attempts: when, where, why they ended, exit codes, last lines of their logs; and its events."""
@@ -170,10 +170,10 @@ class Client:
             def note(job: TrainingJob) -> None:
                 bar.show(job)
                 if on_change is not None:
-                    on_change(reads.detail(job))
+                    on_change(job_views.detail(job))
 
             place = namespace or self.namespace
-            return reads.detail(self.call(self.session.wait(place, name, note, timeout)))
+            return job_views.detail(self.call(self.session.wait(place, name, note, timeout)))
 
     def place_of(self, body: dict[str, Any], namespace: str | None) -> str:
         """The namespace that a manifest is for: the one asked for, else its own, else the client's."""

@@ -15,7 +15,7 @@ from tranche.kube.api.names import CONDITION_FAILED, LABEL_JOB
 from tranche.kube.api.resources import GROUP, VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError, Unreachable
-from tranche.web import reads
+from tranche.web import job_views
 
 API = f"/apis/{GROUP}/{VERSION}"
 PAGE = 500
@@ -208,7 +208,7 @@ class Session:
             missing = {one.pod: _why_no_log(one, there) for one in attempts if one.pod not in read}
             attempts = await asyncio.gather(*(self._with_log(core, one, missing, lines) for one in attempts))
         events = await self._events(core, job)
-        told = reads.detail(job)
+        told = job_views.detail(job)
         return History(told.namespace, told.name, told.phase, attempts, events, told.sites)
 
     async def _with_log(self, core: str, one: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
@@ -254,7 +254,7 @@ def job_path(namespace: str, name: str) -> str:
 def failure_of(job: TrainingJob) -> str:
     """Why it failed: by its condition, else by its plan."""
     told = next((c.message for c in job.status.conditions if c.type == CONDITION_FAILED and c.status == "True"), "")
-    return told or reads.summary(job).explanation or "nobody has said why"
+    return told or job_views.summary(job).explanation or "nobody has said why"
 
 
 @contextmanager

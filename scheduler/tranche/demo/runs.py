@@ -9,6 +9,7 @@ from shlex import quote
 
 from rich.console import Console
 
+from tranche.auth.user_access import AUDIENCE
 from tranche.demo import workloads
 from tranche.demo.observations import API, Copy, Snapshot, observe_copies
 from tranche.demo.replays import journal_of, outcome_of, replay
@@ -19,7 +20,6 @@ from tranche.demo.visitors import NAME as VISITOR
 from tranche.demo.visitors import create_visitor, visitor_token
 from tranche.live.journal_file import JournalError
 from tranche.policies import get_policy
-from tranche.web.users import AUDIENCE
 from tranche_testcluster import Cluster, ClusterError, Scaling, ensure
 
 GRACE_SECONDS = 120.0

@@ -1,6 +1,6 @@
 """Somebody who may look at the demo's page: an account with the role `view`, Sites and jobs included."""
 
-from tranche.web.users import AUDIENCE
+from tranche.auth.user_access import AUDIENCE
 from tranche_testcluster import Cluster
 
 NAME, NAMESPACE = "demo-viewer", "default"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tranche.auth.user_access import AUDIENCE
 from tranche.demo.stacks import Stack, apply_manifests
-from tranche.web.users import AUDIENCE
 from tranche_testcluster import Cluster
 from wholes import API, Whole
 

@@ -10,7 +10,7 @@ from tranche.cli.columns import chunks_text
 from tranche.cli.kubectl import main
 from tranche.client.chunk_plans import ANEW, ChunkPlan, listed
 from tranche.live.lease_annotations import PlannerChoice
-from tranche.web.chunks import Chunk
+from tranche.web.chunk_plan import Chunk
 
 START, END = datetime(2026, 11, 22, 14, tzinfo=UTC), datetime(2026, 11, 22, 15, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ from builders import job, node, planner
 from page_visitors import Visited
 from tranche.planner import JobSubmitted, Planner, WorkerStarted
 from tranche.planner.chunk_windows import listing
-from tranche.web.apps import Planning
-from tranche.web.chunks import NOT_PLANNING, Listing
+from tranche.web.app import Planning
+from tranche.web.chunk_plan import NOT_PLANNING, Listing
 
 KEY = "ns/cats"
 

@@ -7,8 +7,8 @@ import pytest
 
 from extender_objects import window
 from page_visitors import PEOPLE, Visited
-from tranche.web.apps import Planning
-from tranche.web.users import AUDIENCE
+from tranche.auth.user_access import AUDIENCE
+from tranche.web.app import Planning
 
 DATA = [
     "overview", "timeline/edge-a", "jobs", "sites", "jobs/ns/cats", "jobs/ns/cats/events", "jobs/ns/cats/chunks",

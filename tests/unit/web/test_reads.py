@@ -7,12 +7,12 @@ import pytest
 
 from extender_objects import stranger, window, worker
 from page_visitors import Visited
+from tranche.auth.user_access import Scope
 from tranche.kube.api.resources import Progress
 from tranche.runtime.batching import PORTION
-from tranche.web.apps import Planning
-from tranche.web.boards import MOST_ROWS, Board
-from tranche.web.timelines import Timelines
-from tranche.web.users import Scope
+from tranche.web.app import Planning
+from tranche.web.overview_index import MOST_ROWS, Board
+from tranche.web.site_timeline import Timelines
 
 
 def test_jobs_are_listed_a_page_at_a_time() -> None:

@@ -6,8 +6,8 @@ from typing import TypeVar
 from fastapi import Request
 
 from tranche.auth.review_cache import BusyError
+from tranche.auth.user_access import Doorkeeper, Scope, User
 from tranche.kube.client.client import ApiError
-from tranche.web.users import Doorkeeper, Scope, User
 
 T = TypeVar("T")
 HEADER = "Tranche-Token"

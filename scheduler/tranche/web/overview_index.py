@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tranche.auth.user_access import Scope
 from tranche.extender.view import View, Watches
 from tranche.kube.api.names import ROLE_WORKER, pod_name
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import template_shape
 from tranche.model import format_chunks
 from tranche.runtime.batching import portions
-from tranche.web.reads import JobSummary, summary
-from tranche.web.users import Scope
+from tranche.web.job_views import JobSummary, summary
 
 OVER = ("Succeeded", "Failed")
 GROUPS = {"waiting": ("Waiting", "Suspended"), "running": ("Starting", "Running"), "finished": OVER}

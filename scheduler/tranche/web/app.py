@@ -11,17 +11,17 @@ from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from tranche import __version__
+from tranche.auth.user_access import Doorkeeper
 from tranche.extender.view import View, Watches
 from tranche.kube.client.client import ApiClient
 from tranche.model.chunk_ranges import LARGEST
-from tranche.web import reads
-from tranche.web.boards import GROUPS, Board, Expected, nothing_expected
-from tranche.web.chunks import ChunkWindows, no_windows, page_of
-from tranche.web.guards import RETRY_SECONDS, Guard, Refusal, Visitor, answered
-from tranche.web.occurrences import Occurrences
-from tranche.web.pages import SafeHeaders, etag, static_files
-from tranche.web.timelines import Timelines
-from tranche.web.users import Doorkeeper
+from tranche.web import job_views
+from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, answered
+from tranche.web.chunk_plan import ChunkWindows, no_windows, page_of
+from tranche.web.job_events import Occurrences
+from tranche.web.overview_index import GROUPS, Board, Expected, nothing_expected
+from tranche.web.site_timeline import Timelines
+from tranche.web.static_files import SafeHeaders, etag, static_files
 
 LARGEST_PAGE = 1000
 MOST_LANES = 100
@@ -38,7 +38,7 @@ PathName = Annotated[str, Path(max_length=253)]
 class Planning:
     """What only the planner of this process knows."""
 
-    progress: reads.Progress = reads.not_planning
+    progress: job_views.Progress = job_views.not_planning
     """How far a job is."""
     expected: Expected = nothing_expected
     """Where and when a job that waits will start."""
@@ -161,7 +161,7 @@ def _one(desk: Desk, guard: Guard) -> APIRouter:
     ) -> Response:
         """One job with its plan."""
         await visitor.require("get", "trainingjobs", namespace, name)
-        job = reads.read_job(desk.view, namespace, name, desk.planning.progress)
+        job = job_views.read_job(desk.view, namespace, name, desk.planning.progress)
         if job is None:
             return _absent(namespace, name)
         expected = desk.planning.expected(f"{namespace}/{name}")

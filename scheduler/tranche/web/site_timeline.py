@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tranche.auth.user_access import Scope
 from tranche.extender.site_summary import SiteSummary, list_sites
 from tranche.extender.view import View
 from tranche.runtime.batching import portions
-from tranche.web.boards import Board, Lane, Row, natural
-from tranche.web.users import Scope
+from tranche.web.overview_index import Board, Lane, Row, natural
 
 FRESH_SECONDS = 2.0
 """As often as a page asks."""
