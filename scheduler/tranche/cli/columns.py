@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tranche.client.attempts import Attempt, History
-from tranche.client.chunk_plans import ChunkPlan
-from tranche.client.whatifs import WhatIf
+from tranche.client.chunk_plan import ChunkPlan
+from tranche.client.job_history import Attempt, History
+from tranche.client.what_if import WhatIf
 from tranche.model import format_chunks
 from tranche.web.chunk_plan import Chunk
 from tranche.web.job_views import JobDetail, JobSummary

@@ -151,7 +151,7 @@ def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
 
     Environment variables, volumes, annotations and messages are left out.
     """
-    from tranche.client.snapshots import snapshot
+    from tranche.client.cluster_export import snapshot
 
     with opened(values) as client:
         namespace = "" if all_namespaces else client.namespace
@@ -170,7 +170,7 @@ def whatif(filename: str, system_namespace: str, **values: Any) -> None:
 
     Planned on paper by the planner of this command, with what it reads of the whole cluster.
     """
-    from tranche.client.manifests import read_manifest
+    from tranche.client.manifest import read_manifest
 
     with opened(values) as client:
         manifest = read_manifest(sys.stdin.read() + "\n", "stdin") if filename == "-" else None

@@ -3,11 +3,11 @@
 `Client` is the whole of it; docs/notebooks.md shows it, and a test runs what stands there.
 """
 
-from tranche.client.attempts import Attempt, History, JobEvent
-from tranche.client.chunk_plans import ChunkPlan
-from tranche.client.clients import Client
+from tranche.client.chunk_plan import ChunkPlan
+from tranche.client.client import Client
 from tranche.client.errors import ClientError, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
-from tranche.client.whatifs import WhatIf
+from tranche.client.job_history import Attempt, History, JobEvent
+from tranche.client.what_if import WhatIf
 
 __all__ = [
     "Attempt",

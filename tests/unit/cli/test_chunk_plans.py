@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from live_controllers import NOW, reported, resource, taken_over
 from tranche.cli.columns import chunks_text
 from tranche.cli.kubectl import main
-from tranche.client.chunk_plans import ANEW, ChunkPlan, listed
+from tranche.client.chunk_plan import ANEW, ChunkPlan, listed
 from tranche.live.lease_annotations import PlannerChoice
 from tranche.web.chunk_plan import Chunk
 

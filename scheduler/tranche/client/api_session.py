@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from tranche.client.attempts import Attempt, History, JobEvent, attempts_of
 from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
+from tranche.client.job_history import Attempt, History, JobEvent, attempts_of
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import CONDITION_FAILED, LABEL_JOB
 from tranche.kube.api.resources import GROUP, VERSION, TrainingJob

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from tranche.client.api_session import Session, refusals
 from tranche.client.errors import ClusterError, ManifestError
-from tranche.client.sessions import Session, refusals
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.errors import ApiError
 from tranche.kube.client.leader_election import LEASE

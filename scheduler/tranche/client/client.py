@@ -5,15 +5,15 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tranche.client.attempts import History
-from tranche.client.bars import JobBar
-from tranche.client.chunk_plans import ChunkPlan, chunk_plan
-from tranche.client.contexts import present_namespace
+from tranche.client.api_session import OVER, Session
+from tranche.client.background_loop import LoopThread
+from tranche.client.chunk_plan import ChunkPlan, chunk_plan
 from tranche.client.errors import refusal
-from tranche.client.loops import LoopThread
-from tranche.client.manifests import Manifest, read_manifest
-from tranche.client.sessions import OVER, Session
-from tranche.client.whatifs import SYSTEM_NAMESPACE, WhatIf, what_if
+from tranche.client.job_history import History
+from tranche.client.kube_context import present_namespace
+from tranche.client.manifest import Manifest, read_manifest
+from tranche.client.progress_bar import JobBar
+from tranche.client.what_if import SYSTEM_NAMESPACE, WhatIf, what_if
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError

@@ -1,7 +1,7 @@
 """The place and the time window of each chunk of a job, planned on paper.
 
 They are too many for the job's status, so the planner of this process takes the cluster over on paper, as a what-if
-does (`tranche.client.whatifs`), and lists them. The running scheduler is not asked. This takes the right to get the
+does (`tranche.client.what_if`), and lists them. The running scheduler is not asked. This takes the right to get the
 job, and to list jobs, sites, pods, nodes and quotas of the whole cluster.
 """
 
@@ -9,8 +9,8 @@ import time
 
 import msgspec
 
-from tranche.client.sessions import Session
-from tranche.client.whatifs import paper_planner, read_cluster
+from tranche.client.api_session import Session
+from tranche.client.what_if import paper_planner, read_cluster
 from tranche.live.informers import Watches
 from tranche.live.lease_annotations import PlannerChoice
 from tranche.planner.chunk_windows import chunk_windows

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from tranche.client.api_session import API, Session
 from tranche.client.errors import ClusterError
-from tranche.client.sessions import API, Session
 from tranche.kube.api.core_types import Metadata, NodeObject, Pod
 from tranche.kube.exports import ANNOTATION_EXPORTED
 from tranche.kube.histories import is_foreign
