@@ -20,8 +20,8 @@ from tranche.cli.outputs import (
 from tranche.cli.workloads import FILE
 
 if TYPE_CHECKING:
-    from tranche.kube.exports import Export
-    from tranche.shadow.replays import Replay
+    from tranche.replay.export import Export
+    from tranche.replay.replay import Replay
     from tranche.simulation.clusters import ClusterSpec
 
 
@@ -55,9 +55,9 @@ def replay(
     EXPORT is what kubectl tranche export -A prints, or kubectl get pods,nodes,jobs -A -o json, also of clusters that
     have never seen tranche.
     """
-    from tranche.kube.exports import scan_export
-    from tranche.shadow.replays import ReplaySettings, facts_of
-    from tranche.shadow.replays import replay as replayed
+    from tranche.replay.export import scan_export
+    from tranche.replay.replay import ReplaySettings, facts_of
+    from tranche.replay.replay import replay as replayed
 
     settings = ReplaySettings(policies, restart_seconds, never_preempt, seed)
     with input_errors():

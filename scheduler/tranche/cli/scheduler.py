@@ -29,9 +29,9 @@ from tranche.live.lease_annotations import PlannerChoice
 from tranche.metrics.scheduler import Metrics
 from tranche.planner.chunk_windows import listing
 from tranche.planner.journals import Fact
+from tranche.replay.jsonl_store import RecordError
 from tranche.runtime.gc_tuning import tend
 from tranche.runtime.http_server import ListenError, serve
-from tranche.shadow.records import RecordError
 from tranche.web.app import Planning, create_page_app
 from tranche.worker_api.app import create_report_app
 

@@ -33,8 +33,8 @@ async def run_shadow(
     Raises:
         RecordError: the records cannot be read or written.
     """
-    from tranche.shadow.routes import shadow_routes
-    from tranche.shadow.watchers import Shadow, ShadowSettings, ShadowWatches, serves_our_kinds
+    from tranche.replay.routes import shadow_routes
+    from tranche.replay.shadow_scheduler import Shadow, ShadowSettings, ShadowWatches, serves_our_kinds
 
     watches = ShadowWatches(client, served=await serves_our_kinds(client))
     metrics = Metrics()

@@ -24,7 +24,7 @@ from tranche.simulation.jsac_options import (
 )
 
 if TYPE_CHECKING:
-    from tranche.kube.exports import Export
+    from tranche.replay.export import Export
     from tranche.simulation.recipes import Cluster, Log, Recipe, Workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -271,7 +271,7 @@ def _shown(value: object) -> str:
 
 def _export(options: WorkloadOptions) -> "Export | None":
     """The history of a cluster, if that is what is given."""
-    from tranche.kube.exports import scan_export
+    from tranche.replay.export import scan_export
 
     if options.trace is None or options.layout != "auto" or not _is_json(options.trace):
         return None

@@ -8,8 +8,8 @@ import msgspec
 from tranche.client.api_session import API, Session
 from tranche.client.errors import ClusterError
 from tranche.kube.api.core_types import Metadata, NodeObject, Pod
-from tranche.kube.exports import ANNOTATION_EXPORTED
-from tranche.kube.histories import is_foreign
+from tranche.replay.export import ANNOTATION_EXPORTED
+from tranche.replay.pod_history import is_foreign
 
 _CORE = "/api/v1"
 _SECRETIVE = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")

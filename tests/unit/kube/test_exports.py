@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tranche.kube import exports
-from tranche.kube.exports import Export, ExportError, read_export, scan_export
+from tranche.replay import export as exports
+from tranche.replay.export import Export, ExportError, read_export, scan_export
 
 RECORDED = Path(__file__).resolve().parents[2] / "data/trainingjobs.json"
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tranche.kube.api.core_types import Pod
-from tranche.kube.histories import Past, group_key, histories, is_foreign
 from tranche.model import Job
+from tranche.replay.pod_history import Past, group_key, histories, is_foreign
 
 T0 = 1_800_000_000
 

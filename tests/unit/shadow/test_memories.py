@@ -8,7 +8,7 @@ import msgspec
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.kube.convert.pods_and_nodes import trainer
-from tranche.shadow.memories import PodMemory, decode_watched_pod
+from tranche.replay.pod_archive import PodMemory, decode_watched_pod
 
 NOW = 1_800_000_000.0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tranche.shadow.records import RecordError, Records
+from tranche.replay.jsonl_store import RecordError, Records
 
 
 def test_the_last_ones_are_kept_and_the_file_stays_below_twice_as_many(tmp_path: Path) -> None:

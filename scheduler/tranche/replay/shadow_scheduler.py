@@ -14,14 +14,14 @@ from prometheus_client.registry import CollectorRegistry
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
 from tranche.kube.client.reflector import Reflector
-from tranche.kube.exports import Export, export_of
-from tranche.kube.histories import is_foreign
 from tranche.live.informers import API, Watches
 from tranche.live.lease_annotations import PlannerChoice
-from tranche.shadow.decisions import Decision, decide
-from tranche.shadow.memories import PodMemory, decode_watched_pod
-from tranche.shadow.records import Records
-from tranche.shadow.replays import ReplayError, ReplaySettings, facts_of, replay
+from tranche.replay.export import Export, export_of
+from tranche.replay.jsonl_store import Records
+from tranche.replay.pod_archive import PodMemory, decode_watched_pod
+from tranche.replay.pod_history import is_foreign
+from tranche.replay.replay import ReplayError, ReplaySettings, facts_of, replay
+from tranche.replay.shadow_planner import Decision, decide
 from tranche.simulation.clusters import ClusterSpec
 
 logger = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
-from tranche.kube.exports import Export
-from tranche.kube.histories import Past
 from tranche.model import Job, Preemption
+from tranche.replay.export import Export
+from tranche.replay.pod_history import Past
 from tranche.simulation.clusters import ClusterSpec
 from tranche.simulation.metrics import Summary, summarize
 from tranche.simulation.results import JobResult, JobUse, SimulationResult

@@ -1,6 +1,6 @@
 """A cluster's history as jobs for the simulator: what ``kubectl tranche export`` or ``kubectl get … -o json`` prints.
 
-TrainingJobs tell of themselves; other training is put together from its pods (`tranche.kube.histories`); nodes and
+TrainingJobs tell of themselves; other training is put together from its pods (`tranche.replay.pod_history`); nodes and
 Sites say what it all ran on.
 """
 
@@ -21,8 +21,8 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_of
 from tranche.kube.convert.site_membership import site_of
 from tranche.kube.convert.trainingjob import to_job, to_site
-from tranche.kube.histories import WORKLOADS, Past, histories, is_foreign, latest
 from tranche.model import Job, Node, Resources, Site
+from tranche.replay.pod_history import WORKLOADS, Past, histories, is_foreign, latest
 
 MAX_BYTES = 2**30
 """Largest export that is read, unlike a log at once: some 200,000 jobs."""

@@ -8,8 +8,8 @@ import msgspec
 
 from tranche.kube.api.core_types import ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Terminated
 from tranche.kube.convert.pods_and_nodes import is_over, trainer
-from tranche.kube.histories import is_foreign
-from tranche.shadow.records import Records
+from tranche.replay.jsonl_store import Records
+from tranche.replay.pod_history import is_foreign
 
 MOST_PODS = 50_000
 """That are remembered; the oldest are forgotten first."""

@@ -11,7 +11,6 @@ from tranche.kube.api.core_types import Pod
 from tranche.kube.convert.pods_and_nodes import is_over, pod_constraints, pod_requests, started_at
 from tranche.kube.convert.site_membership import site_of
 from tranche.kube.convert.trainingjob import LATEST
-from tranche.kube.histories import group_key, is_foreign
 from tranche.live import Controller, ControllerSettings
 from tranche.live.informers import Watches
 from tranche.live.lease_annotations import PlannerChoice
@@ -19,6 +18,7 @@ from tranche.metrics.scheduler import Metrics
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
 from tranche.planner import Event, Instruction, JobSubmitted, Planner, WorkerStarted
 from tranche.policies import get_live_policy
+from tranche.replay.pod_history import group_key, is_foreign
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):

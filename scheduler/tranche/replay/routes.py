@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from tranche.extender.app import json_response
-from tranche.shadow.watchers import Shadow
+from tranche.replay.shadow_scheduler import Shadow
 
 
 def shadow_routes(shadow: Shadow) -> APIRouter:
