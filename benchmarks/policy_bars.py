@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Literal
 
 import ranges
-from tranche.cli.outputs import progress_bar
+from tranche.cli.output import progress_bar
 from tranche.policies.queue.chunk import Chunk
 from tranche.simulation.jsac_options import Delay, JsacOptions
 from tranche.simulation.pools import ProcessPool

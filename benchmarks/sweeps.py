@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from sweep_settings import CLOUD, EDGE, POLICIES, Panel, Setting, Sweep, sweeps
-from tranche.cli.outputs import progress_bar
+from tranche.cli.output import progress_bar
 from tranche.planner import Event, Instruction, JobSubmitted, Planner
 from tranche.reports.curves import draw_cdf
 from tranche.reports.gantts import chart_height, draw_gantt

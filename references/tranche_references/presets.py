@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from tranche.cli.workloads import workload_options
+from tranche.cli.workload_options import workload_options
 from tranche.simulation import drawn_jobs, presets
 from tranche.simulation.jsac_options import JsacOptions
 from tranche_references.tables import table

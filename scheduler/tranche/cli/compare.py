@@ -8,9 +8,9 @@ import click
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
-from tranche.cli.executors import opened_pool
-from tranche.cli.numbers import LOAD, POLICY, several, several_numbers
-from tranche.cli.outputs import (
+from tranche.cli.executor import opened_pool
+from tranche.cli.option_types import LOAD, POLICY, several, several_numbers
+from tranche.cli.output import (
     Output,
     csv_of,
     json_of,
@@ -25,7 +25,7 @@ from tranche.cli.outputs import (
     write,
 )
 from tranche.cli.simulate import refuse, refuse_oversized, setting_caption, setting_notes
-from tranche.cli.workloads import Setting, WorkloadOptions, setting, workload_options
+from tranche.cli.workload_options import Setting, WorkloadOptions, setting, workload_options
 
 if TYPE_CHECKING:
     from tranche.simulation.comparisons import Comparison

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tranche.cli.numbers import LIVE_POLICY
+from tranche.cli.option_types import LIVE_POLICY
 
 
 @click.command()

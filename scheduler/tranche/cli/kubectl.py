@@ -13,8 +13,8 @@ import click
 import msgspec
 
 import tranche
-from tranche.cli.columns import attempts_text, chunks_text, event_text, plan_text, queue_text, whatif_text
 from tranche.cli.errors import InputError, OneLineCommand
+from tranche.cli.kubectl_tables import attempts_text, chunks_text, event_text, plan_text, queue_text, whatif_text
 from tranche.kube.api.names import GPU_RESOURCE
 
 if TYPE_CHECKING:

@@ -7,17 +7,9 @@ import click
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
-from tranche.cli.numbers import POLICY, SECONDS, several
-from tranche.cli.outputs import (
-    command_line,
-    named,
-    print_csv,
-    print_json,
-    print_notes,
-    print_table,
-    progress_bar,
-)
-from tranche.cli.workloads import FILE
+from tranche.cli.option_types import POLICY, SECONDS, several
+from tranche.cli.output import command_line, named, print_csv, print_json, print_notes, print_table, progress_bar
+from tranche.cli.workload_options import FILE
 
 if TYPE_CHECKING:
     from tranche.replay.export import Export

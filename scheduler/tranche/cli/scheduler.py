@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 from tranche.auth.pod_token import TokenReviewer
-from tranche.cli.numbers import LIVE_POLICY, Finite
-from tranche.cli.shadows import run_shadow
+from tranche.cli.option_types import LIVE_POLICY, Finite
+from tranche.cli.shadow import run_shadow
 from tranche.extender.app import create_app, create_metrics_app
 from tranche.extender.bind import add_bind
 from tranche.extender.view import View

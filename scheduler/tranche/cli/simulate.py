@@ -9,8 +9,8 @@ import click
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
-from tranche.cli.numbers import LOAD, POLICY
-from tranche.cli.outputs import (
+from tranche.cli.option_types import LOAD, POLICY
+from tranche.cli.output import (
     OnProgress,
     Output,
     named,
@@ -24,7 +24,7 @@ from tranche.cli.outputs import (
     progress_bar,
     write,
 )
-from tranche.cli.workloads import Setting, WorkloadOptions, setting, workload_options
+from tranche.cli.workload_options import Setting, WorkloadOptions, setting, workload_options
 
 if TYPE_CHECKING:
     from tranche.simulation.results import SimulationResult

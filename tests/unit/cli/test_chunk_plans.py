@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from click.testing import CliRunner
 
 from live_controllers import NOW, reported, resource, taken_over
-from tranche.cli.columns import chunks_text
 from tranche.cli.kubectl import main
+from tranche.cli.kubectl_tables import chunks_text
 from tranche.client.chunk_plan import ANEW, ChunkPlan, listed
 from tranche.live.lease_annotations import PlannerChoice
 from tranche.web.chunk_plan import Chunk

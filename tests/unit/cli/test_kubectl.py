@@ -5,8 +5,8 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from tranche.cli.columns import columns, sites_text
 from tranche.cli.kubectl import main
+from tranche.cli.kubectl_tables import columns, sites_text
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/kubectl-plugin.md").read_text()
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tranche.cli.errors import InputError
-from tranche.cli.numbers import LOAD
-from tranche.cli.outputs import csv_of, json_of, named, needed, never_ran, print_table, progress_bar, transposed
+from tranche.cli.option_types import LOAD
+from tranche.cli.output import csv_of, json_of, named, needed, never_ran, print_table, progress_bar, transposed
 
 
 def table(columns: int) -> Table:

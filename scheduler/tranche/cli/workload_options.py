@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from tranche.cli.errors import InputError, input_errors
-from tranche.cli.numbers import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
+from tranche.cli.option_types import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
 from tranche.simulation.jsac_options import (
     CLUSTER_OPTIONS,
     LARGEST_SCALE,
