@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from tranche.demo import workloads
+from tranche.demo import workload
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
 from tranche.model import Link, Node, Resources, Site
@@ -17,17 +17,17 @@ from tranche.simulation import SimulationResult, TraceRow, read_trace, simulate
 
 TRACE = Path(__file__).resolve().parents[2] / "shared/traces/elasticflow_cluster06.csv"
 JOBS, SPAN_SECONDS, START_SECONDS = 40, 75.0, 0.4
-SITES = [*(site for site in workloads.SITES if not site.unlimited), workloads.DemoSite("cloud", "Cloud", 2, 4)]
+SITES = [*(site for site in workload.SITES if not site.unlimited), workload.DemoSite("cloud", "Cloud", 2, 4)]
 """Not the demo's: a cloud of eight GPUs, so that jobs queue."""
 
 
 def run(rows: list[TraceRow], policy: str, seed: int) -> SimulationResult:
     first = rows[0].submit_seconds
-    compression = workloads.Compression(divisor=(rows[-1].submit_seconds - first) / SPAN_SECONDS)
+    compression = workload.Compression(divisor=(rows[-1].submit_seconds - first) / SPAN_SECONDS)
     jobs = []
     for row in rows:
         moved = TraceRow(row.job_id, row.submit_seconds - first, row.gpus, row.duration_seconds)
-        drawn = workloads.draw(moved, seed, compression, gangs=False)
+        drawn = workload.draw(moved, seed, compression, gangs=False)
         body = drawn.manifest("demo")
         job = to_job(TrainingJob.model_validate(body))
         jobs.append(replace(job, uid=drawn.name, submitted=drawn.arrival_seconds))

@@ -21,11 +21,11 @@ from statistics import mean, median, quantiles
 from typing import Any
 
 from ranges import all_kept
-from tranche.demo.measurements import Turnaround, turnarounds
-from tranche.demo.observations import Snapshot
-from tranche.demo.replays import journal_of, outcome_of, replay
-from tranche.demo.reports import Outcome, simulate_outcome
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.cluster_snapshot import Snapshot
+from tranche.demo.delay_measurement import Turnaround, turnarounds
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.submission import journal_of, outcome_of, replay
+from tranche.demo.summary import Outcome, simulate_outcome
 from tranche.simulation import TraceRow, read_trace
 from tranche_testcluster import Cluster
 

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))

@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 from browsers import DESK, PHONE, opened, require_chromium, started
-from tranche.demo.runs import create_sites
-from tranche.demo.stacks import Stack, apply_manifests
-from tranche.demo.visitors import create_visitor, visitor_token
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.page_account import create_visitor, visitor_token
+from tranche.demo.run import create_sites
 from tranche_testcluster import Cluster
 from wholes import Whole
 

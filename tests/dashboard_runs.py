@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from histories import History
 from prometheus_servers import Labels, Prometheus
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 from wholes import API, Whole
 

@@ -26,7 +26,7 @@ from extender_objects import worker as pod_of
 from frameworks import python_of
 from numpy_ps import chunks
 from report_servers import served
-from tranche.demo.stacks import free_port
+from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import reports
 from tranche.kube.convert.pods_and_nodes import Pod

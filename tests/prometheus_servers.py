@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import yaml
 
-from tranche.demo.stacks import free_port
+from tranche.demo.local_stack import free_port
 from tranche_testcluster import spawn
 
 Labels = tuple[tuple[str, str], ...]

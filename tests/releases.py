@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import yaml
 
-from tranche.demo.stacks import free_port
+from tranche.demo.local_stack import free_port
 from tranche_testcluster import Cluster, ensure, spawn
 from wholes import Whole
 

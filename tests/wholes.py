@@ -6,8 +6,8 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from tranche.demo.stacks import Stack
-from tranche.demo.visitors import create_visitor, visitor_token
+from tranche.demo.local_stack import Stack
+from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster
 
 API = "/apis/tranche.dev/v1alpha1"

@@ -30,7 +30,7 @@ from numpy_ps import chunks, states
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
 from report_servers import served
-from tranche.demo.stacks import free_port
+from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import asks, reports
 from tranche.kube.convert.pods_and_nodes import Pod

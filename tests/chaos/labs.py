@@ -10,7 +10,7 @@ from typing import Any
 
 from chaos.clocks import Clock, clock
 from chaos.processes import Process
-from tranche.demo.stacks import SYSTEM_NAMESPACE, Stack, apply_manifests, free_port
+from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests, free_port
 from tranche_testcluster import Cluster, FaultProxy
 from tranche_testcluster.histories import FLAGS
 

@@ -6,7 +6,7 @@ import random
 import signal
 
 from chaos.labs import SITES, Begin, Lab, Undo
-from tranche.demo.stacks import KUBE_SCHEDULER
+from tranche.demo.local_stack import KUBE_SCHEDULER
 from tranche_testcluster import ClusterError
 
 OUTAGE_SECONDS = (0.5, 4.0)

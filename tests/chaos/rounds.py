@@ -17,7 +17,7 @@ import msgspec
 from chaos import checks, faults, workloads
 from chaos.labs import JOBS, PODS, Lab, Undo, lab
 from chaos.outcomes import Outcome
-from tranche.demo.stacks import SYSTEM_NAMESPACE
+from tranche.demo.local_stack import SYSTEM_NAMESPACE
 from tranche_testcluster import ClusterError, Faults
 
 SETTLE_SECONDS = 240.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tranche.demo.stacks import apply_manifests
+from tranche.demo.local_stack import apply_manifests
 from tranche_testcluster import Cluster
 
 

@@ -23,7 +23,7 @@ from tranche.cli.option_types import LIVE_POLICY
 @click.option("--picture", type=click.Path(path_type=Path), help="Write the terminal's picture at half-time as SVG.")
 def demo(policy: str, seed: int, slower: float, keep: bool, directory: Path | None, picture: Path | None) -> None:
     """Run real jobs on a real Kubernetes control plane on this machine, two to three minutes (times --slower)."""
-    from tranche.demo.runs import DemoError, DemoSettings, run
+    from tranche.demo.run import DemoError, DemoSettings, run
 
     console = Console()
     try:

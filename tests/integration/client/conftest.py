@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster, binaries
 from wholes import Whole
 

@@ -5,9 +5,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from tranche.demo.runs import create_sites, look_around
-from tranche.demo.stacks import Stack, apply_manifests
-from tranche.demo.visitors import create_visitor
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.page_account import create_visitor
+from tranche.demo.run import create_sites, look_around
 from tranche_testcluster import Cluster
 from wholes import Whole
 

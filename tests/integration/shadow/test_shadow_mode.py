@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tranche.demo.stacks import apply_manifests, free_port
+from tranche.demo.local_stack import apply_manifests, free_port
 from tranche_testcluster import Cluster, spawn
 from wholes import API, Whole
 

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from browsers import PHONE, Window, opened, require_chromium, started
-from tranche.demo.stacks import Stack, apply_manifests
-from tranche.demo.visitors import create_visitor, visitor_token
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster
 from wholes import Whole
 

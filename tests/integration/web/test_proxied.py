@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from browsers import opened, require_chromium, started
-from tranche.demo.stacks import Stack, apply_manifests, free_port
-from tranche.demo.visitors import create_visitor, visitor_token
+from tranche.demo.local_stack import Stack, apply_manifests, free_port
+from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster, binaries, spawn
 from tunnels import Tunnel
 from wholes import Whole

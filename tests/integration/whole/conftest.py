@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 from wholes import Whole
 

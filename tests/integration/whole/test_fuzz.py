@@ -9,7 +9,7 @@ import pytest
 
 from fuzzed_objects import Jobs, node, quota, site, spec_schema
 from structural_objects import SEED, drawn
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 from wholes import API, Whole
 

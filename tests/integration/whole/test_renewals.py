@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 from wholes import Whole
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from histories import History
-from tranche.demo.stacks import free_port
+from tranche.demo.local_stack import free_port
 from wholes import API, Whole
 
 logger = logging.getLogger(__name__)

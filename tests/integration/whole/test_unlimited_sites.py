@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tranche.demo.comparisons import compare
-from tranche.demo.observations import observe
-from tranche.demo.replays import journal_of, outcome_of
-from tranche.demo.reports import simulate_outcome
-from tranche.demo.stacks import Stack, apply_manifests
+from tranche.demo.cluster_snapshot import observe
+from tranche.demo.deviation import compare
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.submission import journal_of, outcome_of
+from tranche.demo.summary import simulate_outcome
 from tranche_testcluster import Cluster, Scaling
 from wholes import API, Whole
 

@@ -19,7 +19,7 @@ import pytest
 from numpy_ps import chunks
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
-from tranche.demo.stacks import free_port
+from tranche.demo.local_stack import free_port
 from tranche_worker import EXIT_FENCED, EXIT_TERMINATED
 from worker_trials import ROOT, Result, Trial, run
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tranche.demo.comparisons import Deviation, compare, spread, within
-from tranche.demo.courses import Course, Phases, Stay
+from tranche.demo.deviation import Deviation, compare, spread, within
+from tranche.demo.job_timeline import Course, Phases, Stay
 
 SAME = Deviation("default/j", Phases(2.0, 1.0, 7.0, 0.0), Phases(2.0, 1.0, 7.0, 0.0), 1, 1, 8, 0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tranche.demo.courses import Phases, read_courses, split
+from tranche.demo.job_timeline import Phases, read_courses, split
 from tranche.planner.journals import Fact
 
 JOB = "default/j"

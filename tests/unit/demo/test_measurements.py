@@ -2,8 +2,8 @@
 
 import pytest
 
-from tranche.demo.courses import Course, Stay
-from tranche.demo.measurements import Kinds, measure_delays, report_seconds, start_errors, turnarounds
+from tranche.demo.delay_measurement import Kinds, measure_delays, report_seconds, start_errors, turnarounds
+from tranche.demo.job_timeline import Course, Stay
 from tranche.simulation.delays import Delays
 
 

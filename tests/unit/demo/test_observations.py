@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-import tranche.demo.runs as runs
-from tranche.demo.observations import Copy, Snapshot, observe, observe_copies, read_copies
-from tranche.demo.screens import Screen
+import tranche.demo.run as runs
+from tranche.demo.cluster_snapshot import Copy, Snapshot, observe, observe_copies, read_copies
+from tranche.demo.live_screen import Screen
 from tranche.kube.api.resources import SiteObject
 from tranche_testcluster import Cluster
 

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from builders import job, node
-from tranche.demo.comparisons import compare, spread
-from tranche.demo.measurements import measure_delays
-from tranche.demo.reports import Outcome, report, simulate_outcome
+from tranche.demo.delay_measurement import measure_delays
+from tranche.demo.deviation import compare, spread
+from tranche.demo.summary import Outcome, report, simulate_outcome
 from tranche.model import Site
 from tranche.simulation.delays import Delays
 

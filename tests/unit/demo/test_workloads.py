@@ -2,7 +2,7 @@
 
 import pytest
 
-from tranche.demo.workloads import CLOUD_LINK, EDGE_LINK, SITES, Compression, load
+from tranche.demo.workload import CLOUD_LINK, EDGE_LINK, SITES, Compression, load
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
 

@@ -9,9 +9,9 @@ from statistics import mean, quantiles
 from rich.console import Console
 from rich.table import Table
 
-from tranche.demo.comparisons import Deviation, compare, spread, within
-from tranche.demo.courses import Course, read_courses
-from tranche.demo.measurements import Kinds, start_errors
+from tranche.demo.delay_measurement import Kinds, start_errors
+from tranche.demo.deviation import Deviation, compare, spread, within
+from tranche.demo.job_timeline import Course, read_courses
 from tranche.model import Job, Node, Site
 from tranche.planner import PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner

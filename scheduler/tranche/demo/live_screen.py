@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tranche.demo.observations import Snapshot, age
+from tranche.demo.cluster_snapshot import Snapshot, age
 from tranche.kube.api.resources import SiteObject, TrainingJob
 
 SHOWN_JOBS = 8

@@ -10,14 +10,14 @@ from shlex import quote
 from rich.console import Console
 
 from tranche.auth.user_access import AUDIENCE
-from tranche.demo import workloads
-from tranche.demo.observations import API, Copy, Snapshot, observe_copies
-from tranche.demo.replays import journal_of, outcome_of, replay
-from tranche.demo.reports import Outcome, report
-from tranche.demo.screens import Screen, Step
-from tranche.demo.stacks import Stack, apply_manifests
-from tranche.demo.visitors import NAME as VISITOR
-from tranche.demo.visitors import create_visitor, visitor_token
+from tranche.demo import workload
+from tranche.demo.cluster_snapshot import API, Copy, Snapshot, observe_copies
+from tranche.demo.live_screen import Screen, Step
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.page_account import NAME as VISITOR
+from tranche.demo.page_account import create_visitor, visitor_token
+from tranche.demo.submission import journal_of, outcome_of, replay
+from tranche.demo.summary import Outcome, report
 from tranche.live.journal_file import JournalError
 from tranche.policies import get_policy
 from tranche_testcluster import Cluster, ClusterError, Scaling, ensure
@@ -75,13 +75,13 @@ def run(console: Console, settings: DemoSettings) -> bool:
 
 
 def _run(console: Console, settings: DemoSettings) -> bool:
-    compression = workloads.Compression().slowed(settings.slower)
-    jobs = workloads.load(settings.seed, compression, gangs=get_policy(settings.policy).plans_gangs)
+    compression = workload.Compression().slowed(settings.slower)
+    jobs = workload.load(settings.seed, compression, gangs=get_policy(settings.policy).plans_gangs)
     together = sum(job.gang for job in jobs)
     console.print(
         f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log ({len(jobs) - together} in chunks with a parameter "
         f"server, {together} gangs), compressed in time, on a real Kubernetes control plane with simulated nodes: "
-        f"{len(workloads.EDGE_SITES)} edge sites and a cloud whose nodes come on demand (seed {settings.seed})"
+        f"{len(workload.EDGE_SITES)} edge sites and a cloud whose nodes come on demand (seed {settings.seed})"
     )
     with ExitStack() as stack:
         with Step(console, "control plane"):
@@ -107,20 +107,20 @@ def _run(console: Console, settings: DemoSettings) -> bool:
 
 def create_sites(cluster: Cluster) -> None:
     """Nodes and Site objects of the demo's cluster."""
-    for site in workloads.SITES:
+    for site in workload.SITES:
         if not site.unlimited:
             cluster.add_site(site.name, nodes=site.nodes, gpus=site.gpus)
-        others = [other for other in workloads.SITES if other != site]
+        others = [other for other in workload.SITES if other != site]
         body = {
             "apiVersion": "tranche.dev/v1alpha1",
             "kind": "Site",
             "metadata": {"name": site.name},
             "spec": {
                 "tier": site.tier,
-                **({"unlimited": True, "nodeStartup": workloads.NODE_STARTUP} if site.unlimited else {}),
+                **({"unlimited": True, "nodeStartup": workload.NODE_STARTUP} if site.unlimited else {}),
                 "nodeSelector": {"topology.kubernetes.io/zone": site.name},
                 "links": [
-                    {"to": other.name, "bandwidth": site.link_to(other), "latency": workloads.LINK_LATENCY}
+                    {"to": other.name, "bandwidth": site.link_to(other), "latency": workload.LINK_LATENCY}
                     for other in others
                 ],
             },
@@ -136,17 +136,17 @@ def scalings() -> list[Scaling]:
         Scaling(
             site.name,
             gpus=site.gpus,
-            start_seconds=workloads.NODE_SECONDS,
-            idle_seconds=workloads.IDLE_SECONDS,
-            most_nodes=workloads.MOST_NODES,
+            start_seconds=workload.NODE_SECONDS,
+            idle_seconds=workload.IDLE_SECONDS,
+            most_nodes=workload.MOST_NODES,
         )
-        for site in workloads.SITES
+        for site in workload.SITES
         if site.unlimited
     ]
 
 
 def _watch(
-    console: Console, cluster: Cluster, ours: Stack, jobs: list[workloads.DemoJob], picture: Path | None
+    console: Console, cluster: Cluster, ours: Stack, jobs: list[workload.DemoJob], picture: Path | None
 ) -> Outcome:
     """Submit the jobs when they are due and draw until all have ended."""
     work = sum(job.chunks * job.chunk_seconds for job in jobs)
@@ -162,7 +162,7 @@ def _watch(
                 screen.save(unsaved.pop(), seconds, snapshot)
 
         seen, submitted = replay(cluster, ours, jobs, jobs[-1].arrival_seconds + work + GRACE_SECONDS, show)
-    return outcome_of(cluster, seen, submitted, workloads.CHECKPOINT_SECONDS, scalings())
+    return outcome_of(cluster, seen, submitted, workload.CHECKPOINT_SECONDS, scalings())
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:
@@ -187,7 +187,7 @@ def look_around(cluster: Cluster, ours: Stack) -> list[str]:
         "kubectl get trainingjobs -o wide",
         "kubectl get sites",
         "kubectl tranche queue",
-        f"kubectl describe trainingjob {workloads.load(0)[0].name}",
+        f"kubectl describe trainingjob {workload.load(0)[0].name}",
         f"curl -H 'Authorization: Bearer '$({command}) {ours.page_url}/v1/jobs",
         f"curl {ours.url}/metrics",
         f"less {quote(str(ours.log('scheduler')))} {quote(str(ours.log('operator')))}",

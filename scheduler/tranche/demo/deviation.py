@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-from tranche.demo.courses import Course, Phases, split
+from tranche.demo.job_timeline import Course, Phases, split
 
 WORTH_SECONDS = 0.05
 """Smaller parts of a difference are not told."""

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import groupby
 from statistics import fmean, linear_regression
 
-from tranche.demo.courses import Course, Stay, stays_of
+from tranche.demo.job_timeline import Course, Stay, stays_of
 from tranche.simulation.delays import Delays
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tranche.demo.courses import read_courses
-from tranche.demo.measurements import measure_delays, report_seconds
-from tranche.demo.observations import API, Snapshot, observe, observe_nodes
-from tranche.demo.reports import Outcome
-from tranche.demo.stacks import Stack
+from tranche.demo.cluster_snapshot import API, Snapshot, observe, observe_nodes
+from tranche.demo.delay_measurement import measure_delays, report_seconds
+from tranche.demo.job_timeline import read_courses
+from tranche.demo.local_stack import Stack
+from tranche.demo.summary import Outcome
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live.journal_file import read_journal
 from tranche.model import Job
