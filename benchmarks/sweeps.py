@@ -27,17 +27,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from sweep_settings import CLOUD, EDGE, POLICIES, Panel, Setting, Sweep, sweeps
 from tranche.cli.output import progress_bar
 from tranche.planner import Event, Instruction, JobSubmitted, Planner
-from tranche.reports.curves import draw_cdf
-from tranche.reports.gantts import chart_height, draw_gantt
-from tranche.reports.lanes import lay_out
-from tranche.reports.runs import ReportRun
-from tranche.reports.styles import LIGHT, Draw, Theme, heading, lines, render
 from tranche.simulation.metrics import summarize
 from tranche.simulation.pools import Pool, ProcessPool, SerialPool
 from tranche.simulation.recipes import FileLog
 from tranche.simulation.results import Occupation, SimulationResult
 from tranche.simulation.scenarios import Scenario, prepared, run
 from tranche.simulation.studies import Cell, Failure, Outcome, run_cells
+from tranche.simulation_report.distribution_plot import draw_cdf
+from tranche.simulation_report.gantt import chart_height, draw_gantt
+from tranche.simulation_report.gantt_layout import lay_out
+from tranche.simulation_report.plot_style import LIGHT, Draw, Theme, heading, lines, render
+from tranche.simulation_report.report_run import ReportRun
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"

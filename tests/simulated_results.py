@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tranche.reports import ReportRun
 from tranche.simulation.metrics import summarize
 from tranche.simulation.results import JobResult, Occupation, Sample, SimulationResult
+from tranche.simulation_report import ReportRun
 
 
 def job_result(key: str, submitted: float = 0.0, completed: float = 10.0, **changes: Any) -> JobResult:

@@ -194,7 +194,7 @@ def _notes(chosen: Setting, baseline: str, comparisons: "Sequence[Comparison]", 
 def _print_table(chosen: Setting, facts: dict[str, Any], comparisons: "Sequence[Comparison]") -> None:
     from rich.table import Table
 
-    from tranche.reports.tables import columns_of, shown, shown_cells
+    from tranche.simulation_report.table import columns_of, shown, shown_cells
 
     table = Table(box=None, header_style="bold", title_justify="left")
     table.title = f"Means over seeds; ratios to {facts['baseline']} within a seed, ± 95 % confidence"
@@ -224,7 +224,7 @@ def _shown_ratios(comparison: "Comparison", baseline: str) -> list[str]:
 
 
 def _write(output: Output, chosen: Setting, result: "StudyResult", facts: dict[str, Any], notes: Sequence[str]) -> None:
-    from tranche.reports import ReportRun
+    from tranche.simulation_report import ReportRun
 
     runs = [
         ReportRun(

@@ -25,7 +25,7 @@ WIDTH = 200
 
 
 if TYPE_CHECKING:
-    from tranche.reports import ReportRun
+    from tranche.simulation_report import ReportRun
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -164,7 +164,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def json_of(value: Mapping[str, Any]) -> str:
     """JSON with null for what is not a number."""
-    from tranche.reports.tables import finite
+    from tranche.simulation_report.table import finite
 
     return json.dumps(finite(value), indent=2, ensure_ascii=False)
 
@@ -176,7 +176,7 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows with a header of all their keys."""
-    from tranche.reports.tables import csv_text, finite
+    from tranche.simulation_report.table import csv_text, finite
 
     keys = list(dict.fromkeys(key for row in rows for key in row))
     lines: list[Iterable[object]] = [keys]
@@ -229,7 +229,7 @@ def write(
     Raises:
         click.ClickException: it cannot be written; the result has been printed before.
     """
-    from tranche.reports import ReportError, write_report
+    from tranche.simulation_report import ReportError, write_report
 
     directory = output.out or Path()
     try:

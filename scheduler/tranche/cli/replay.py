@@ -105,8 +105,8 @@ def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[st
 
 
 def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: float) -> None:
-    from tranche.reports import format_table
-    from tranche.reports.units import format_duration
+    from tranche.simulation_report import format_table
+    from tranche.simulation_report.formatting import format_duration
 
     table = format_table([(row.label, row.summary) for row in result.rows])
     hours = ", ".join(f"{row.label} {row.gpu_hours:,.2f}" for row in result.rows)

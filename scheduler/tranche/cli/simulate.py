@@ -189,8 +189,8 @@ def setting_caption(facts: dict[str, Any]) -> str:
 
 
 def _print_table(chosen: Setting, facts: dict[str, Any], outcome: "Outcome") -> None:
-    from tranche.reports import format_table
-    from tranche.reports.tables import shown
+    from tranche.simulation_report import format_table
+    from tranche.simulation_report.table import shown
 
     load = "arrivals as logged" if outcome.load is None else f"load {outcome.load:g}"
     caption = f"{chosen.trace}, {load}: {setting_caption(facts)}"
@@ -201,7 +201,7 @@ def _print_table(chosen: Setting, facts: dict[str, Any], outcome: "Outcome") -> 
 
 def _print_sites(result: "SimulationResult") -> None:
     """Only where there are several sites."""
-    from tranche.reports.sites import SITE_KEY, format_sites
+    from tranche.simulation_report.site_table import SITE_KEY, format_sites
 
     if len(result.sites) > 1:
         print_table(format_sites(result.sites), SITE_KEY)
@@ -210,7 +210,7 @@ def _print_sites(result: "SimulationResult") -> None:
 def _write(
     output: Output, chosen: Setting, outcome: "Outcome", result: "SimulationResult", notes: Sequence[str]
 ) -> None:
-    from tranche.reports import ReportRun
+    from tranche.simulation_report import ReportRun
 
     run = ReportRun(outcome.policy, result, outcome.summary, outcome.bound_seconds)
     write(output, f"{Path(chosen.trace).name} on {chosen.cluster}", [run], notes)

@@ -1,9 +1,9 @@
 """Where the bars of a Gantt chart go."""
 
 from simulated_results import full_result, occupation
-from tranche.reports import lanes
-from tranche.reports.lanes import Bar, Chart, lay_out
 from tranche.simulation.results import Sample
+from tranche.simulation_report import gantt_layout
+from tranche.simulation_report.gantt_layout import Bar, Chart, lay_out
 
 
 def overlapping(chart: Chart) -> list[tuple[Bar, Bar]]:
@@ -45,16 +45,16 @@ def test_only_the_busiest_nodes_are_shown_in_natural_order_and_it_says_so() -> N
 def test_of_one_huge_node_the_first_gpus_are_shown() -> None:
     pods = [occupation(f"j{i}", "pool", 0.0, 10.0, 4) for i in range(32)]
     chart = lay_out(pods)
-    assert chart.nodes == (("pool", 0, lanes.MOST_LANES),)
+    assert chart.nodes == (("pool", 0, gantt_layout.MOST_LANES),)
     assert chart.scope == "48 of 128 used GPUs of pool"
-    assert max(bar.lane + bar.lanes for bar in chart.bars) <= lanes.MOST_LANES
+    assert max(bar.lane + bar.lanes for bar in chart.bars) <= gantt_layout.MOST_LANES
 
 
 def test_of_many_pods_a_stretch_around_the_longest_queue_is_shown() -> None:
     pods = [occupation(f"j{i}", "n", float(i), i + 1.0) for i in range(5000)]
     samples = [Sample(0.0, 1, 0), Sample(3000.0, 1, 9), Sample(3001.0, 1, 0)]
     chart = lay_out(pods, samples)
-    assert lanes.MOST_BARS - 2 <= len(chart.bars) <= lanes.MOST_BARS + 2
+    assert gantt_layout.MOST_BARS - 2 <= len(chart.bars) <= gantt_layout.MOST_BARS + 2
     assert chart.begin <= 3000.0 <= chart.end
     assert chart.scope == "a stretch with many waiting jobs"
 

@@ -5,12 +5,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from simulated_results import full_result, job_result, report_run
-from tranche.reports.curves import MOST_CURVES, draw_cdf, draw_sizes, size_classes
-from tranche.reports.gantts import draw_gantt
-from tranche.reports.lanes import lay_out
-from tranche.reports.loads import draw_load, load_curves
-from tranche.reports.styles import LIGHT, lines, render, text_on
 from tranche.simulation.results import Sample, SimulationResult
+from tranche.simulation_report.distribution_plot import MOST_CURVES, draw_cdf, draw_sizes, size_classes
+from tranche.simulation_report.gantt import draw_gantt
+from tranche.simulation_report.gantt_layout import lay_out
+from tranche.simulation_report.load_plot import draw_load, load_curves
+from tranche.simulation_report.plot_style import LIGHT, lines, render, text_on
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from simulated_results import full_result, job_result, report_run
-from tranche.reports import format_table, write_report
-from tranche.reports.sites import format_sites, site_cells, site_rows
 from tranche.simulation.metrics import summarize
 from tranche.simulation.results import JobUse, SimulationResult, SiteUse
+from tranche.simulation_report import format_table, write_report
+from tranche.simulation_report.site_table import format_sites, site_cells, site_rows
 
 USES = (
     SiteUse("cloud", "Cloud", True, 3 * 3600.0, 2 * 3600.0, 6, 4.5e9, 1.5e9),

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from simulated_results import full_result, job_result, report_run
-from tranche.reports import format_csv, format_json, format_table, job_rows
-from tranche.reports.units import format_duration
 from tranche.simulation.metrics import summarize
 from tranche.simulation.results import SimulationResult
+from tranche.simulation_report import format_csv, format_json, format_table, job_rows
+from tranche.simulation_report.formatting import format_duration
 
 EMPTY = summarize(SimulationResult((), {"default/giant": "never fits"}))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from simulated_results import full_result, report_run
-from tranche.reports import ReportError, ReportRun, check_report, write_report
-from tranche.reports.writers import slugs_of
 from tranche.simulation.results import SimulationResult
+from tranche.simulation_report import ReportError, ReportRun, check_report, write_report
+from tranche.simulation_report.writer import slugs_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = '<script>alert("x")</script> $\\frac{1}{$ & \u4e16\u754c'
@@ -176,7 +176,7 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path: Path) -> None:
         "u.find_spec = lambda name, *rest: None if name == 'matplotlib' else found(name, *rest)\n"
         "from pathlib import Path\n"
         "from simulated_results import report_run\n"
-        "from tranche.reports import ReportError, write_report\n"
+        "from tranche.simulation_report import ReportError, write_report\n"
         "try: write_report(Path(sys.argv[1]), 't', [report_run()], [])\n"
         "except ReportError as error: print(error)\n"
     )
@@ -188,7 +188,7 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path: Path) -> None:
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("module", ["tranche.cli.main", "tranche.reports"])
+@pytest.mark.parametrize("module", ["tranche.cli.main", "tranche.simulation_report"])
 def test_starting_a_command_imports_no_matplotlib(module: str) -> None:
     code = f"import sys, {module}; print(sorted({{'matplotlib', 'distributed', 'highspy'}} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,9 +8,9 @@ from builders import job, node, worker
 from tranche.model import ChunkState, ExecutedWindow, Window
 from tranche.planner import JobSubmitted, NodeChanged, Planner
 from tranche.policies import get_policy
-from tranche.reports.tables import CHUNK_COLUMNS, chunk_rows
 from tranche.simulation import Simulation, SimulationResult
 from tranche.simulation.chunk_records import stretches
+from tranche.simulation_report.table import CHUNK_COLUMNS, chunk_rows
 
 N1 = node("n1")
 

@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tranche.reports.errors import ReportError
-from tranche.reports.pages import Picture, page
-from tranche.reports.runs import ReportRun
-from tranche.reports.sites import site_rows
-from tranche.reports.tables import chunk_rows, csv_text, format_csv, job_rows, runs_json
+from tranche.simulation_report.errors import ReportError
+from tranche.simulation_report.html_page import Picture, page
+from tranche.simulation_report.report_run import ReportRun
+from tranche.simulation_report.site_table import site_rows
+from tranche.simulation_report.table import chunk_rows, csv_text, format_csv, job_rows, runs_json
 
 PAGE = "report.html"
 _OWN = (".html", ".json", ".csv", ".png")
@@ -105,6 +105,8 @@ def slugs_of(labels: Sequence[str]) -> list[str]:
 
 
 def _draw(runs: Sequence[ReportRun], slugs: Sequence[str]) -> list[Picture]:
-    from tranche.reports.pictures import pictures  # not before it is needed: matplotlib is slow to import, and optional
+    from tranche.simulation_report.figures import (
+        pictures,  # not before it is needed: matplotlib is slow to import, and optional
+    )
 
     return list(pictures(runs, slugs))

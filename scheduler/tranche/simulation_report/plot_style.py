@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from tranche.reports.units import TICKS_SECONDS, format_duration
+from tranche.simulation_report.formatting import TICKS_SECONDS, format_duration
 
 DPI = 110
 

@@ -7,9 +7,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tranche.reports.lanes import Bar, Chart
-from tranche.reports.styles import Theme, heading, text_on
-from tranche.reports.units import time_unit
+from tranche.simulation_report.formatting import time_unit
+from tranche.simulation_report.gantt_layout import Bar, Chart
+from tranche.simulation_report.plot_style import Theme, heading, text_on
 
 
 def draw_gantt(label: str, chart: Chart) -> Callable[[Figure, Theme], None]:

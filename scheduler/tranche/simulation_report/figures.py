@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from tranche.reports.curves import draw_cdf, draw_sizes
-from tranche.reports.gantts import chart_height, draw_gantt
-from tranche.reports.lanes import lay_out
-from tranche.reports.loads import MOST_ROWS, draw_load
-from tranche.reports.pages import Picture
-from tranche.reports.runs import ReportRun
-from tranche.reports.styles import DARK, LIGHT, Theme, render
+from tranche.simulation_report.distribution_plot import draw_cdf, draw_sizes
+from tranche.simulation_report.gantt import chart_height, draw_gantt
+from tranche.simulation_report.gantt_layout import lay_out
+from tranche.simulation_report.html_page import Picture
+from tranche.simulation_report.load_plot import MOST_ROWS, draw_load
+from tranche.simulation_report.plot_style import DARK, LIGHT, Theme, render
+from tranche.simulation_report.report_run import ReportRun
 
 MOST_GANTTS = 6
 WIDTH = 8.0

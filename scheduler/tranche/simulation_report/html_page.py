@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
-from tranche.reports.runs import ReportRun
-from tranche.reports.sites import SITE_HEADINGS, SITE_KEY, site_cells
-from tranche.reports.tables import columns_of, shown_cells
-from tranche.reports.units import format_duration
+from tranche.simulation_report.formatting import format_duration
+from tranche.simulation_report.report_run import ReportRun
+from tranche.simulation_report.site_table import SITE_HEADINGS, SITE_KEY, site_cells
+from tranche.simulation_report.table import columns_of, shown_cells
 
 MOST_REASONS = 50
 """Unfinished jobs of a run that the page names; the CSV has all of them."""

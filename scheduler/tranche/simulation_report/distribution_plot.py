@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tranche.reports.runs import ReportRun
-from tranche.reports.styles import Theme, heading, legend_below, lines, logarithmic_durations
-from tranche.reports.units import format_duration
+from tranche.simulation_report.formatting import format_duration
+from tranche.simulation_report.plot_style import Theme, heading, legend_below, lines, logarithmic_durations
+from tranche.simulation_report.report_run import ReportRun
 
 MOST_CURVES = 12
 MOST_SERIES = 6

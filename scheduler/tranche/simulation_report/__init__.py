@@ -3,10 +3,10 @@
 Nothing here imports matplotlib until a picture is drawn, so that the commands start quickly and run without it.
 """
 
-from tranche.reports.errors import ReportError
-from tranche.reports.runs import ReportRun
-from tranche.reports.tables import format_csv, format_json, format_table, job_rows
-from tranche.reports.writers import check_report, write_report
+from tranche.simulation_report.errors import ReportError
+from tranche.simulation_report.report_run import ReportRun
+from tranche.simulation_report.table import format_csv, format_json, format_table, job_rows
+from tranche.simulation_report.writer import check_report, write_report
 
 __all__ = [
     "ReportError",

@@ -9,10 +9,10 @@ from math import isfinite
 from rich.table import Table
 from rich.text import Text
 
-from tranche.reports.runs import ReportRun
-from tranche.reports.units import format_duration, significant
 from tranche.simulation.metrics import Summary
 from tranche.simulation.results import SimulationResult
+from tranche.simulation_report.formatting import format_duration, significant
+from tranche.simulation_report.report_run import ReportRun
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("average_jct_seconds", "average"),

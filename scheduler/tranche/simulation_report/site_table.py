@@ -6,8 +6,8 @@ from dataclasses import astuple, fields
 from rich.table import Table
 from rich.text import Text
 
-from tranche.reports.units import significant
 from tranche.simulation.results import SiteUse
+from tranche.simulation_report.formatting import significant
 
 SITE_HEADINGS = (
     "site",

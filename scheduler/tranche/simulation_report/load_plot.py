@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from tranche.reports.runs import ReportRun
-from tranche.reports.styles import Theme, heading
-from tranche.reports.units import time_unit
 from tranche.simulation.results import Sample, SimulationResult
+from tranche.simulation_report.formatting import time_unit
+from tranche.simulation_report.plot_style import Theme, heading
+from tranche.simulation_report.report_run import ReportRun
 
 MOST_ROWS = 6
 BINS = 300
