@@ -25,9 +25,9 @@ from flow_optima import (
     weighted_flow_seconds,
 )
 from tranche.model import Job, Node
-from tranche.simulation.readers import TraceRow
-from tranche.simulation.recipes import DrawnJobs, PresetCluster, Recipe, RowsLog
-from tranche.simulation.scenarios import run
+from tranche.simulation.job_log import TraceRow
+from tranche.simulation.recipe import DrawnJobs, PresetCluster, Recipe, RowsLog
+from tranche.simulation.scenario import run
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 POLICIES = ("chunk-faithful", "chunk-faithful:refresh=printed")

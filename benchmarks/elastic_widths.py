@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tranche.model import Job
-from tranche.simulation.clusters import pool
-from tranche.simulation.readers import read_trace
-from tranche.simulation.scenarios import Scenario, run
-from tranche.simulation.workloads import elastic_jobs, gang_jobs
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.job_log import read_trace
+from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.workload.from_log import elastic_jobs, gang_jobs
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = {"elasticflow_cluster01": 64, "elasticflow_cluster06": 128, "helios_venus_vcvGl": 160}

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median, quantiles
 
-from tranche.simulation.clusters import pool
-from tranche.simulation.recipes import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
-from tranche.simulation.scenarios import Scenario, prepared
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.recipe import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
+from tranche.simulation.scenario import Scenario, prepared
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOG = FileLog.at(TRACES / "elasticflow_cluster06.csv")

@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import fmean
 
 from tranche.model import Job
-from tranche.simulation.clusters import pool
-from tranche.simulation.recipes import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
-from tranche.simulation.results import JobResult
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.engine.result import JobResult
+from tranche.simulation.recipe import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
+from tranche.simulation.scenario import Scenario, run
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 TENANTS, PIECES = 4, 4

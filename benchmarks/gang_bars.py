@@ -10,10 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tranche.simulation.clusters import pool
-from tranche.simulation.pools import SerialPool
-from tranche.simulation.recipes import FileLog, FixedCluster, LoggedJobs, Recipe
-from tranche.simulation.studies import Failure, Outcome, Study, run_study
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.executors import SerialPool
+from tranche.simulation.recipe import FileLog, FixedCluster, LoggedJobs, Recipe
+from tranche.simulation.study import Failure, Outcome, Study, run_study
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = {

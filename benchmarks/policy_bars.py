@@ -25,10 +25,10 @@ from typing import Literal
 import ranges
 from tranche.cli.output import progress_bar
 from tranche.policies.queue.chunk import Chunk
-from tranche.simulation.jsac_options import Delay, JsacOptions
-from tranche.simulation.pools import ProcessPool
-from tranche.simulation.recipes import DrawnJobs, FileLog, PresetCluster, Recipe
-from tranche.simulation.studies import Answer, Cell, Failure, Outcome, run_cells
+from tranche.simulation.executors import ProcessPool
+from tranche.simulation.recipe import DrawnJobs, FileLog, PresetCluster, Recipe
+from tranche.simulation.study import Answer, Cell, Failure, Outcome, run_cells
+from tranche.simulation.workload.jsac_options import Delay, JsacOptions
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = ("elasticflow_cluster06", "helios_venus_vcvGl", "philly")

@@ -30,7 +30,7 @@ from tranche.model import Allotment, ChunkRequest, Job, PodShape, Report, Resour
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
 from tranche.policies import get_policy
 from tranche.runtime.http_server import serve
-from tranche.simulation.clusters import pool
+from tranche.simulation.cluster_spec import pool
 from tranche.worker_api.app import create_report_app
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))

@@ -11,10 +11,10 @@ from pathlib import Path
 from tranche.model import Job, Node, Site, Window
 from tranche.planner import Planner
 from tranche.policies import get_policy
-from tranche.simulation.clusters import pool
-from tranche.simulation.engines import Simulation, prepare
-from tranche.simulation.readers import read_trace
-from tranche.simulation.workloads import gang_jobs
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.engine.simulation import Simulation, prepare
+from tranche.simulation.job_log import read_trace
+from tranche.simulation.workload.from_log import gang_jobs
 from tranche.state.entities import JobState
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))

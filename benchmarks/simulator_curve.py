@@ -19,10 +19,10 @@ from typing import NamedTuple
 import ranges
 from tranche.planner import Planner
 from tranche.policies import get_policy
-from tranche.simulation.clusters import pool
-from tranche.simulation.engines import Simulation, prepare
-from tranche.simulation.readers import TraceRow
-from tranche.simulation.workloads import gang_jobs
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.engine.simulation import Simulation, prepare
+from tranche.simulation.job_log import TraceRow
+from tranche.simulation.workload.from_log import gang_jobs
 
 GPUS = 512
 WAITING = (1_000, 3_000, 10_000, 30_000, 100_000)

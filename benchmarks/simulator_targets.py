@@ -32,10 +32,10 @@ TARGETS = {
 
 def measure(trace: str, policy: str) -> dict[str, Any]:
     """One run in this process: average JCT, CPU seconds (reading included, imports not), MiB and decisions."""
-    from tranche.simulation.clusters import pool
-    from tranche.simulation.readers import read_trace
-    from tranche.simulation.scenarios import Scenario, run
-    from tranche.simulation.workloads import gang_jobs
+    from tranche.simulation.cluster_spec import pool
+    from tranche.simulation.job_log import read_trace
+    from tranche.simulation.scenario import Scenario, run
+    from tranche.simulation.workload.from_log import gang_jobs
 
     began = time.process_time()
     cluster = pool(TARGETS[trace][0])

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from tranche.simulation.jsac_options import USUAL, JsacOptions
-from tranche.simulation.recipes import DrawnJobs, Log, PresetCluster, Recipe
-from tranche.simulation.studies import Cell
+from tranche.simulation.recipe import DrawnJobs, Log, PresetCluster, Recipe
+from tranche.simulation.study import Cell
+from tranche.simulation.workload.jsac_options import USUAL, JsacOptions
 
 POLICIES = ("chunk", "chunk-faithful", "fifo", "drf", "srtf", "least-loaded", "round-robin", "random")
 PRINTED = "chunk-faithful:refresh=printed"

@@ -27,12 +27,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from sweep_settings import CLOUD, EDGE, POLICIES, Panel, Setting, Sweep, sweeps
 from tranche.cli.output import progress_bar
 from tranche.planner import Event, Instruction, JobSubmitted, Planner
-from tranche.simulation.metrics import summarize
-from tranche.simulation.pools import Pool, ProcessPool, SerialPool
-from tranche.simulation.recipes import FileLog
-from tranche.simulation.results import Occupation, SimulationResult
-from tranche.simulation.scenarios import Scenario, prepared, run
-from tranche.simulation.studies import Cell, Failure, Outcome, run_cells
+from tranche.simulation.analysis.summary import summarize
+from tranche.simulation.engine.result import Occupation, SimulationResult
+from tranche.simulation.executors import Pool, ProcessPool, SerialPool
+from tranche.simulation.recipe import FileLog
+from tranche.simulation.scenario import Scenario, prepared, run
+from tranche.simulation.study import Cell, Failure, Outcome, run_cells
 from tranche.simulation_report.distribution_plot import draw_cdf
 from tranche.simulation_report.gantt import chart_height, draw_gantt
 from tranche.simulation_report.gantt_layout import lay_out

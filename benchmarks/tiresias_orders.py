@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import get_args
 
 from tranche.policies.queue.tiresias import Order
-from tranche.simulation.clusters import pool
-from tranche.simulation.readers import read_trace
-from tranche.simulation.scenarios import Scenario, run
-from tranche.simulation.workloads import gang_jobs
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.job_log import read_trace
+from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.workload.from_log import gang_jobs
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 TARGETS = {

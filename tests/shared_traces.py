@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tranche.simulation.readers import TraceRow, read_trace
+from tranche.simulation.job_log import TraceRow, read_trace
 
 TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 needs_traces = pytest.mark.skipif(

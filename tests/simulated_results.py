@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tranche.simulation.metrics import summarize
-from tranche.simulation.results import JobResult, Occupation, Sample, SimulationResult
+from tranche.simulation.analysis.summary import summarize
+from tranche.simulation.engine.result import JobResult, Occupation, Sample, SimulationResult
 from tranche.simulation_report import ReportRun
 
 

@@ -3,8 +3,8 @@
 from dataclasses import fields
 
 from tranche.cli.workload_options import workload_options
-from tranche.simulation import drawn_jobs, presets
-from tranche.simulation.jsac_options import JsacOptions
+from tranche.simulation.workload import jsac, presets
+from tranche.simulation.workload.jsac_options import JsacOptions
 from tranche_references.tables import table
 
 _HEAD = """\
@@ -75,7 +75,7 @@ def presets_page() -> str:
     """The text of docs/reference/presets.md."""
     low, high = presets.JSAC_WORKERS
     words = {
-        "edges": drawn_jobs.JSAC_EDGES,
+        "edges": jsac.JSAC_EDGES,
         "workers": f"{low} or {high}",
         "cloud": presets.JSAC_CLOUD_WORKERS,
         "nodes": presets.CLOUD_NODES,
@@ -97,7 +97,7 @@ def presets_page() -> str:
             f"{old}. Only `jsac-cloud` is the paper's setting.\n",
             _MARKS,
             table(("parameter", "value", "mark"), _parameters()),
-            _NOTES.format(terabytes=drawn_jobs.CHUNK_BYTES / 1e12),
+            _NOTES.format(terabytes=jsac.CHUNK_BYTES / 1e12),
             table(("option", "meaning"), _options()),
             _EXAMPLES,
         ]
@@ -106,7 +106,7 @@ def presets_page() -> str:
 
 def _parameters() -> list[tuple[str, str, str]]:
     """One row each: what, its value, its mark."""
-    jobs, edge, cloud = drawn_jobs, drawn_jobs.EDGE_HOURS, drawn_jobs.CLOUD_HOURS
+    jobs, edge, cloud = jsac, jsac.EDGE_HOURS, jsac.CLOUD_HOURS
     seconds, gradient, bandwidth = jobs.COMPUTE_SECONDS, jobs.GRADIENT_BYTES, jobs.BANDWIDTH
     low, high = presets.JSAC_WORKERS
     cpus, memory = (f"{a} to {b}" for a, b in (jobs.CPUS, jobs.MEMORY_GB))

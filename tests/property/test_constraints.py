@@ -32,7 +32,7 @@ from tranche.planner import (
     binding_constraint,
 )
 from tranche.policies import get_policy
-from tranche.simulation.engines import Simulation, prepare
+from tranche.simulation.engine.simulation import Simulation, prepare
 
 SEED = 20260
 RESTART_SECONDS = 5.0

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from builders import job
 from tranche.model import Job, PodShape, Resources
-from tranche.simulation.clusters import pool
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.scenario import Scenario, run
 from tranche.state.tenant_usage import MARGIN, REVIEW_SECONDS
 
 WORKER = PodShape(Resources(gpus=1, pods=1))

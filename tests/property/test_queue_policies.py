@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tranche.simulation.clusters import pool
-from tranche.simulation.readers import TraceRow
-from tranche.simulation.results import SimulationResult
-from tranche.simulation.scenarios import Scenario, run
-from tranche.simulation.workloads import gang_jobs
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.engine.result import SimulationResult
+from tranche.simulation.job_log import TraceRow
+from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.workload.from_log import gang_jobs
 
 MOST_GPUS = 6
 

@@ -9,8 +9,8 @@ from builders import gang, job, node, worker
 from tranche.model import Job, Link, Node, Site, Tier
 from tranche.planner import PlannerSettings
 from tranche.policies import POLICIES, get_policy
-from tranche.simulation.engines import simulate
-from tranche.simulation.results import SimulationResult
+from tranche.simulation.engine.result import SimulationResult
+from tranche.simulation.engine.simulation import simulate
 
 CLOUD = Site("cloud", Tier.CLOUD, unlimited=True)
 EDGE = [node("n1", "edge")]

@@ -28,8 +28,8 @@ from tranche.cli.simulate import refuse, refuse_oversized, setting_caption, sett
 from tranche.cli.workload_options import Setting, WorkloadOptions, setting, workload_options
 
 if TYPE_CHECKING:
-    from tranche.simulation.comparisons import Comparison
-    from tranche.simulation.studies import Outcome, StudyResult
+    from tranche.simulation.analysis.comparison import Comparison
+    from tranche.simulation.study import Outcome, StudyResult
 
 
 @click.command(cls=OneLineCommand)
@@ -74,7 +74,7 @@ def compare(context: click.Context, /, policies: tuple[str, ...], **values: Any)
 def _run(
     chosen: Setting, policies: tuple[str, ...], baseline: str, values: dict[str, Any], *, kept: bool, quiet: bool
 ) -> "StudyResult":
-    from tranche.simulation.studies import Study, run_study
+    from tranche.simulation.study import Study, run_study
 
     seeds = tuple(range(values["seed"], values["seed"] + values["seeds"]))
     loads = values["loads"] or (chosen.load,)
@@ -98,7 +98,7 @@ def _run(
 
 
 def _report(options: WorkloadOptions, chosen: Setting, baseline: str, result: "StudyResult", output: Output) -> None:
-    from tranche.simulation.comparisons import compare as compared
+    from tranche.simulation.analysis.comparison import compare as compared
 
     comparisons = compared(result, baseline)
     notes = _notes(chosen, baseline, comparisons, result)
@@ -216,7 +216,7 @@ def _print_table(chosen: Setting, facts: dict[str, Any], comparisons: "Sequence[
 
 
 def _shown_ratios(comparison: "Comparison", baseline: str) -> list[str]:
-    from tranche.simulation.comparisons import RATIOS
+    from tranche.simulation.analysis.comparison import RATIOS
 
     ratios = [comparison.ratios.get(name) for name in RATIOS]
     own = comparison.policy == baseline

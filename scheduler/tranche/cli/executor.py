@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tranche.cli.errors import InputError
 
 if TYPE_CHECKING:
-    from tranche.simulation.pools import Pool
+    from tranche.simulation.executors import Pool
 
 DASK_SECONDS = 5.0
 """A scheduler that has not answered by then is not there."""
@@ -20,7 +20,7 @@ def opened_pool(processes: int | None, dask: str | None) -> "Iterator[Pool]":
     Raises:
         InputError: there is no such Dask cluster, or it has no worker.
     """
-    from tranche.simulation.pools import ProcessPool, SerialPool
+    from tranche.simulation.executors import ProcessPool, SerialPool
 
     if dask is not None:
         with _dask_pool(dask) as pool:
@@ -33,7 +33,7 @@ def opened_pool(processes: int | None, dask: str | None) -> "Iterator[Pool]":
 
 @contextmanager
 def _dask_pool(address: str) -> "Iterator[Pool]":
-    from tranche.simulation.pools import LentPool
+    from tranche.simulation.executors import LentPool
 
     try:
         from distributed import Client

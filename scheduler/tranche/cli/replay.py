@@ -14,7 +14,7 @@ from tranche.cli.workload_options import FILE
 if TYPE_CHECKING:
     from tranche.replay.export import Export
     from tranche.replay.replay import Replay
-    from tranche.simulation.clusters import ClusterSpec
+    from tranche.simulation.cluster_spec import ClusterSpec
 
 
 @click.command(cls=OneLineCommand)
@@ -73,7 +73,7 @@ def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | 
     Raises:
         InputError: both are asked for, or the export says nothing of nodes.
     """
-    from tranche.simulation.clusters import ClusterSpec, pool, read_cluster
+    from tranche.simulation.cluster_spec import ClusterSpec, pool, read_cluster
 
     if gpus is not None and file is not None:
         raise InputError("--gpus and --cluster contradict each other: one cluster at a time")

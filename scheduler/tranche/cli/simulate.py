@@ -27,9 +27,9 @@ from tranche.cli.output import (
 from tranche.cli.workload_options import Setting, WorkloadOptions, setting, workload_options
 
 if TYPE_CHECKING:
-    from tranche.simulation.results import SimulationResult
-    from tranche.simulation.scenarios import Scenario
-    from tranche.simulation.studies import Outcome
+    from tranche.simulation.engine.result import SimulationResult
+    from tranche.simulation.scenario import Scenario
+    from tranche.simulation.study import Outcome
 
 
 @click.command(cls=OneLineCommand)
@@ -82,8 +82,8 @@ def _run(
     strict: bool,
     record: bool,
 ) -> "tuple[SimulationResult, Outcome]":
-    from tranche.simulation.scenarios import run
-    from tranche.simulation.studies import Cell, assess
+    from tranche.simulation.scenario import run
+    from tranche.simulation.study import Cell, assess
 
     cell = Cell(chosen.recipe, policy, seed, chosen.load if load is None else load, bounded=True)
     scenario = chosen.recipe.build(policy, seed, cell.load, record=record)
@@ -101,8 +101,8 @@ def refuse_oversized(scenario: "Scenario", cluster: str) -> None:
     Raises:
         InputError: naming the jobs.
     """
-    from tranche.simulation.fits import oversized
-    from tranche.simulation.studies import job_name
+    from tranche.simulation.study import job_name
+    from tranche.simulation.workload.from_log import oversized
 
     if large := oversized(scenario.jobs, scenario.nodes, scenario.sites):
         names = named([job_name(job.key) for job in large])
@@ -127,7 +127,7 @@ def _facts(
     command: str,
 ) -> dict[str, Any]:
     """The keys of the JSON output."""
-    from tranche.simulation.studies import job_name
+    from tranche.simulation.study import job_name
 
     return {
         **outcome.summary.as_dict(),

@@ -10,7 +10,7 @@ import click
 
 from tranche.cli.errors import InputError, input_errors
 from tranche.cli.option_types import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
-from tranche.simulation.jsac_options import (
+from tranche.simulation.workload.jsac_options import (
     CLUSTER_OPTIONS,
     LARGEST_SCALE,
     MOST_EDGES,
@@ -25,7 +25,7 @@ from tranche.simulation.jsac_options import (
 
 if TYPE_CHECKING:
     from tranche.replay.export import Export
-    from tranche.simulation.recipes import Cluster, Log, Recipe, Workload
+    from tranche.simulation.recipe import Cluster, Log, Recipe, Workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -231,7 +231,7 @@ def setting(options: WorkloadOptions) -> Setting:
     Raises:
         InputError: they contradict each other, or a file cannot be used.
     """
-    from tranche.simulation.recipes import Recipe
+    from tranche.simulation.recipe import Recipe
 
     with input_errors():
         export = _export(options)
@@ -344,9 +344,9 @@ def _flags(options: WorkloadOptions, *, of_cluster: bool) -> str:
 
 
 def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluster, str]":
-    from tranche.simulation.clusters import ClusterSpec, pool, read_cluster
-    from tranche.simulation.presets import DEPRECATED, PRESETS
-    from tranche.simulation.recipes import FixedCluster, PresetCluster
+    from tranche.simulation.cluster_spec import ClusterSpec, pool, read_cluster
+    from tranche.simulation.recipe import FixedCluster, PresetCluster
+    from tranche.simulation.workload.presets import DEPRECATED, PRESETS
 
     if options.preset is not None:
         name = DEPRECATED.get(options.preset, options.preset)
@@ -367,7 +367,7 @@ def _workload(
     options: WorkloadOptions, export: "Export | None"
 ) -> "tuple[Workload, tuple[str, ...], str, float | None]":
     """The jobs, what could not be read, the mode and the load if none is given."""
-    from tranche.simulation.recipes import DrawnJobs, LoggedJobs
+    from tranche.simulation.recipe import DrawnJobs, LoggedJobs
 
     if options.arrivals is not None:
         log, skipped = _log(options.arrivals, options)
@@ -393,7 +393,7 @@ def _workload(
 
 def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
     """The history of a cluster."""
-    from tranche.simulation.recipes import GivenJobs
+    from tranche.simulation.recipe import GivenJobs
 
     for name in ("mode", "chunks_per_gpu", "resample"):
         if getattr(options, name):
@@ -403,8 +403,8 @@ def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tu
 
 
 def _log(path: Path, options: WorkloadOptions) -> "tuple[Log, tuple[str, ...]]":
-    from tranche.simulation.readers import LAYOUTS, read_trace
-    from tranche.simulation.recipes import FileLog, RowsLog
+    from tranche.simulation.job_log import LAYOUTS, read_trace
+    from tranche.simulation.recipe import FileLog, RowsLog
 
     if options.layout not in ("auto", *LAYOUTS):
         known = ", ".join(dict.fromkeys(("auto", *LAYOUTS)))

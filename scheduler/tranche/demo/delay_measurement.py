@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import fmean, linear_regression
 
 from tranche.demo.job_timeline import Course, Stay, stays_of
-from tranche.simulation.delays import Delays
+from tranche.simulation.engine.control_plane_delays import Delays
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from tranche.demo.summary import Outcome
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live.journal_file import read_journal
 from tranche.model import Job
-from tranche.simulation.delays import Delays
-from tranche.simulation.machines import Autoscaling
+from tranche.simulation.engine.autoscaling import Autoscaling
+from tranche.simulation.engine.control_plane_delays import Delays
 from tranche_testcluster import Cluster, ClusterError, Scaling
 
 NAMESPACE = "default"

@@ -18,9 +18,9 @@ from tranche.planner.journals import Fact, JournaledPlanner
 from tranche.policies import get_policy
 from tranche.policies.seeded_choice import choose
 from tranche.simulation import SimulationResult
-from tranche.simulation.delays import DelayedSimulation, Delays
-from tranche.simulation.engines import prepare
-from tranche.simulation.machines import Autoscaling
+from tranche.simulation.engine.autoscaling import Autoscaling
+from tranche.simulation.engine.control_plane_delays import DelayedSimulation, Delays
+from tranche.simulation.engine.simulation import prepare
 
 TOLD_SHARE = 0.15
 """Jobs that differ by more than this are listed …"""

@@ -8,10 +8,10 @@ from typing import Any
 from tranche.model import Job, Preemption
 from tranche.replay.export import Export
 from tranche.replay.pod_history import Past
-from tranche.simulation.clusters import ClusterSpec
-from tranche.simulation.metrics import Summary, summarize
-from tranche.simulation.results import JobResult, JobUse, SimulationResult
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.analysis.summary import Summary, summarize
+from tranche.simulation.cluster_spec import ClusterSpec
+from tranche.simulation.engine.result import JobResult, JobUse, SimulationResult
+from tranche.simulation.scenario import Scenario, run
 
 OnProgress = Callable[[int, int], None]
 ACTUAL = "as it was"

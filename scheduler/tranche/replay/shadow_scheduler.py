@@ -22,7 +22,7 @@ from tranche.replay.pod_archive import PodMemory, decode_watched_pod
 from tranche.replay.pod_history import is_foreign
 from tranche.replay.replay import ReplayError, ReplaySettings, facts_of, replay
 from tranche.replay.shadow_planner import Decision, decide
-from tranche.simulation.clusters import ClusterSpec
+from tranche.simulation.cluster_spec import ClusterSpec
 
 logger = logging.getLogger(__name__)
 

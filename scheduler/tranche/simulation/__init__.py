@@ -1,8 +1,8 @@
 """The simulator: an event heap that drives the production planner; it owns no policy."""
 
-from tranche.simulation.engines import Simulation, simulate
-from tranche.simulation.readers import Trace, TraceError, TraceRow, read_rows, read_trace
-from tranche.simulation.results import JobResult, SimulationResult
+from tranche.simulation.engine.result import JobResult, SimulationResult
+from tranche.simulation.engine.simulation import Simulation, simulate
+from tranche.simulation.job_log import Trace, TraceError, TraceRow, read_rows, read_trace
 
 __all__ = [
     "JobResult",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from tranche.simulation.results import Occupation, Sample
+from tranche.simulation.engine.result import Occupation, Sample
 
 MOST_LANES = 48
 MOST_BARS = 500

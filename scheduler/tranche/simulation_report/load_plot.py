@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from tranche.simulation.results import Sample, SimulationResult
+from tranche.simulation.engine.result import Sample, SimulationResult
 from tranche.simulation_report.formatting import time_unit
 from tranche.simulation_report.plot_style import Theme, heading
 from tranche.simulation_report.report_run import ReportRun

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tranche.simulation.metrics import Summary
-from tranche.simulation.results import SimulationResult
+from tranche.simulation.analysis.summary import Summary
+from tranche.simulation.engine.result import SimulationResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import astuple, fields
 from rich.table import Table
 from rich.text import Text
 
-from tranche.simulation.results import SiteUse
+from tranche.simulation.engine.result import SiteUse
 from tranche.simulation_report.formatting import significant
 
 SITE_HEADINGS = (

@@ -9,8 +9,8 @@ from math import isfinite
 from rich.table import Table
 from rich.text import Text
 
-from tranche.simulation.metrics import Summary
-from tranche.simulation.results import SimulationResult
+from tranche.simulation.analysis.summary import Summary
+from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation_report.formatting import format_duration, significant
 from tranche.simulation_report.report_run import ReportRun
 

@@ -15,10 +15,10 @@ from sweeps import (
     reductions,
     table_of,
 )
-from tranche.simulation.readers import TraceRow
-from tranche.simulation.recipes import DrawnJobs, PresetCluster, RowsLog
-from tranche.simulation.scenarios import run
-from tranche.simulation.studies import run_cell
+from tranche.simulation.job_log import TraceRow
+from tranche.simulation.recipe import DrawnJobs, PresetCluster, RowsLog
+from tranche.simulation.scenario import run
+from tranche.simulation.study import run_cell
 
 LOG = RowsLog(tuple(TraceRow(str(i), 60.0 * i, 1, 1.0) for i in range(4)))
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tranche.cli.main import main
-from tranche.simulation import scenarios
+from tranche.simulation import scenario as scenarios
 
 HEADER = "job_id,submit_time,num_gpu,duration\n"
 LOG = HEADER + "".join(f"{i},{20 * i},{1 + i % 4},{40 + 60 * (i % 5)}\n" for i in range(20))
@@ -188,7 +188,7 @@ def test_a_failed_simulation_is_named_and_the_exit_status_is_one(log: Path, monk
             raise RuntimeError("out of luck")
         return scenarios.run(scenario, on_progress)
 
-    monkeypatch.setattr("tranche.simulation.studies.run", fails)
+    monkeypatch.setattr("tranche.simulation.study.run", fails)
     result = run(log, "--gpus", 4, "--policies", "srsf,fifo", "--processes", 1, "--format", "json")
     assert result.exit_code == 1
     assert "Error: fifo (seed 1) failed: RuntimeError: out of luck" in result.stderr

@@ -4,7 +4,7 @@ import pytest
 
 from tranche.demo.delay_measurement import Kinds, measure_delays, report_seconds, start_errors, turnarounds
 from tranche.demo.job_timeline import Course, Stay
-from tranche.simulation.delays import Delays
+from tranche.simulation.engine.control_plane_delays import Delays
 
 
 def course(*stays: Stay, submitted: float = 0.0) -> Course:

@@ -11,7 +11,7 @@ from tranche.demo.delay_measurement import measure_delays
 from tranche.demo.deviation import compare, spread
 from tranche.demo.summary import Outcome, report, simulate_outcome
 from tranche.model import Site
-from tranche.simulation.delays import Delays
+from tranche.simulation.engine.control_plane_delays import Delays
 
 TRUE = Delays(start_seconds=0.4, notice_seconds=0.3, save_seconds=0.2, handover_seconds=0.25, crowd_seconds=0.02)
 REPORTING = 0.1

@@ -4,7 +4,7 @@ import pytest
 
 from builders import gang, job, node, worker
 from tranche.model import Job, Link, Preemption, Site
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.scenario import Scenario, run
 
 BASELINES = ["themis", "optimus", "dorm", "rrh"]
 CLOUD = Site("cloud", unlimited=True)

@@ -9,7 +9,7 @@ from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner
 from tranche.policies import get_policy
 from tranche.policies.allocation.rrh import payoffs
 from tranche.policies.allocation.utility import Utility
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.scenario import Scenario, run
 
 
 def started(made: Planner) -> set[str]:

@@ -6,7 +6,7 @@ from builders import job, node, of_type, planner
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerStarted
 from tranche.policies import get_policy
 from tranche.policies.queue.themis import fairness_of, finish_time_fairness
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.scenario import Scenario, run
 
 
 def with_a_long_job(lease: float) -> Planner:

@@ -1,7 +1,7 @@
 """Where the bars of a Gantt chart go."""
 
 from simulated_results import full_result, occupation
-from tranche.simulation.results import Sample
+from tranche.simulation.engine.result import Sample
 from tranche.simulation_report import gantt_layout
 from tranche.simulation_report.gantt_layout import Bar, Chart, lay_out
 

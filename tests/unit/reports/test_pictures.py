@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from simulated_results import full_result, job_result, report_run
-from tranche.simulation.results import Sample, SimulationResult
+from tranche.simulation.engine.result import Sample, SimulationResult
 from tranche.simulation_report.distribution_plot import MOST_CURVES, draw_cdf, draw_sizes, size_classes
 from tranche.simulation_report.gantt import draw_gantt
 from tranche.simulation_report.gantt_layout import lay_out

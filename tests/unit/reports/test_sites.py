@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from simulated_results import full_result, job_result, report_run
-from tranche.simulation.metrics import summarize
-from tranche.simulation.results import JobUse, SimulationResult, SiteUse
+from tranche.simulation.analysis.summary import summarize
+from tranche.simulation.engine.result import JobUse, SimulationResult, SiteUse
 from tranche.simulation_report import format_table, write_report
 from tranche.simulation_report.site_table import format_sites, site_cells, site_rows
 

@@ -3,8 +3,8 @@
 import itertools
 from collections import Counter
 
-from tranche.simulation.bootstraps import block_length, resample
-from tranche.simulation.readers import TraceRow
+from tranche.simulation.analysis.bootstrap import block_length, resample
+from tranche.simulation.job_log import TraceRow
 
 ROWS = tuple(TraceRow(str(i), 10.0 * i + i % 3, 1 + i % 4, 100.0 + i) for i in range(64))
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from builders import job, node, worker
 from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES
-from tranche.simulation.bounds import (
+from tranche.simulation.analysis.lower_bound import (
     BoundError,
     fluid_srpt_seconds,
     ideal_seconds,
     lp_bound_seconds,
     with_least_communication,
 )
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.scenario import Scenario, run
 
 Rows = list[tuple[int, int, int]]
 """Release, work in GPU-seconds, most GPUs at once."""

@@ -9,7 +9,7 @@ from tranche.model import ChunkState, ExecutedWindow, Window
 from tranche.planner import JobSubmitted, NodeChanged, Planner
 from tranche.policies import get_policy
 from tranche.simulation import Simulation, SimulationResult
-from tranche.simulation.chunk_records import stretches
+from tranche.simulation.engine.chunk_record import stretches
 from tranche.simulation_report.table import CHUNK_COLUMNS, chunk_rows
 
 N1 = node("n1")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from builders import job, node, worker
 from tranche.model import OUTSIDE, Job, Link, Node, Site, Tier
 from tranche.policies import POLICIES, QueuePolicy
-from tranche.simulation.bounds import bound_seconds, fluid_srpt_seconds
-from tranche.simulation.jsac_options import Delay, JsacOptions
-from tranche.simulation.presets import jsac_jobs, preset_cluster
-from tranche.simulation.scenarios import Scenario, run
+from tranche.simulation.analysis.lower_bound import bound_seconds, fluid_srpt_seconds
+from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.workload.jsac_options import Delay, JsacOptions
+from tranche.simulation.workload.presets import jsac_jobs, preset_cluster
 
 MOVING = sorted(
     name for name, policy in POLICIES.items() if not (isinstance(policy, QueuePolicy) and policy.free_moves)

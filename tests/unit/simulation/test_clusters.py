@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tranche.estimate import NetworkPrior, bits_per_second
 from tranche.model import Link, Resources, Tier
-from tranche.simulation import cluster_files
-from tranche.simulation.clusters import GPU_LABEL, ClusterError, ClusterSpec, pool, read_cluster
-from tranche.simulation.scenarios import NodeFailure
+from tranche.simulation import cluster_file
+from tranche.simulation.cluster_spec import GPU_LABEL, ClusterError, ClusterSpec, pool, read_cluster
+from tranche.simulation.scenario import NodeFailure
 
 SAMPLE = Path(__file__).resolve().parents[3] / "docs/samples/cluster.yaml"
 SMALL = """\
@@ -189,7 +189,7 @@ def test_a_deeply_nested_file_is_refused(path: Path, opening: str) -> None:
 
 
 def test_a_large_file_is_refused_unread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_files, "MAX_BYTES", 1000)
+    monkeypatch.setattr(cluster_file, "MAX_BYTES", 1000)
     assert "is larger than 10 MB" in complaint(path, "#" * 1001)
 
 

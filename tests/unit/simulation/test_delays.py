@@ -10,9 +10,9 @@ from tranche.model import Job, Node, Site
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner
 from tranche.policies import get_policy
-from tranche.simulation.delays import DelayedSimulation, Delays
-from tranche.simulation.engines import prepare, simulate
-from tranche.simulation.results import JobResult
+from tranche.simulation.engine.control_plane_delays import DelayedSimulation, Delays
+from tranche.simulation.engine.result import JobResult
+from tranche.simulation.engine.simulation import prepare, simulate
 
 DELAYS = Delays(start_seconds=1.0, notice_seconds=2.0, save_seconds=0.5, handover_seconds=0.25)
 

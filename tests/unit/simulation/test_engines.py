@@ -10,11 +10,11 @@ import pytest
 
 from builders import job, node, worker
 from tranche.model import Job, Link, Node, Site
-from tranche.simulation.accounts import MOST_SAMPLES
-from tranche.simulation.draws import lognormal
-from tranche.simulation.metrics import summarize
-from tranche.simulation.results import JobResult, SimulationResult
-from tranche.simulation.scenarios import NodeFailure, Scenario, run
+from tranche.simulation.analysis.summary import summarize
+from tranche.simulation.engine.accounting import MOST_SAMPLES
+from tranche.simulation.engine.result import JobResult, SimulationResult
+from tranche.simulation.named_random import lognormal
+from tranche.simulation.scenario import NodeFailure, Scenario, run
 
 ONE = (node("a"),)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from shared_traces import needs_traces, shared_rows
-from tranche.simulation.clusters import pool
-from tranche.simulation.readers import TraceRow
-from tranche.simulation.scenarios import Scenario, run
-from tranche.simulation.workloads import gang_jobs
+from tranche.simulation.cluster_spec import pool
+from tranche.simulation.job_log import TraceRow
+from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.workload.from_log import gang_jobs
 
 pytestmark = needs_traces
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tranche.simulation.intervals import central_probability, estimate, t_quantile
+from tranche.simulation.analysis.confidence_interval import central_probability, estimate, t_quantile
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from tranche.model import OUTSIDE, Job, Site, Tier
 from tranche.planner import PlaceParameterServer, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.simulation import Simulation, simulate
-from tranche.simulation.clusters import ClusterSpec
-from tranche.simulation.drawn_jobs import PS_HOST_LABEL, work_seconds
-from tranche.simulation.draws import lognormal
-from tranche.simulation.engines import prepare
-from tranche.simulation.jsac_options import USUAL, Delay, JsacOptions
-from tranche.simulation.presets import DEPRECATED, jsac_jobs, preset_cluster
-from tranche.simulation.scenarios import Scenario, prepared
+from tranche.simulation.cluster_spec import ClusterSpec
+from tranche.simulation.engine.simulation import prepare
+from tranche.simulation.named_random import lognormal
+from tranche.simulation.scenario import Scenario, prepared
+from tranche.simulation.workload.jsac import PS_HOST_LABEL, work_seconds
+from tranche.simulation.workload.jsac_options import USUAL, Delay, JsacOptions
+from tranche.simulation.workload.presets import DEPRECATED, jsac_jobs, preset_cluster
 
 PRIOR = NetworkPrior()
 HOUR = 3600.0

@@ -7,10 +7,10 @@ from tranche.model import Job, Node, Site, Tier
 from tranche.planner import PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner
 from tranche.policies import get_policy
-from tranche.simulation.delays import DelayedSimulation, Delays
-from tranche.simulation.engines import prepare
-from tranche.simulation.machines import Autoscaling, Machines
-from tranche.simulation.results import JobResult
+from tranche.simulation.engine.autoscaling import Autoscaling, Machines
+from tranche.simulation.engine.control_plane_delays import DelayedSimulation, Delays
+from tranche.simulation.engine.result import JobResult
+from tranche.simulation.engine.simulation import prepare
 
 DELAYS = Delays(start_seconds=1.0, save_seconds=0.5, handover_seconds=0.25, gang_seconds=0.5, node_seconds=10.0)
 

@@ -6,8 +6,8 @@ from time import process_time
 import pytest
 
 from simulated_results import full_result, job_result
-from tranche.simulation.metrics import jain_index, summarize
-from tranche.simulation.results import SimulationResult
+from tranche.simulation.analysis.summary import jain_index, summarize
+from tranche.simulation.engine.result import SimulationResult
 
 
 def result_of(*jcts: float, capacity: int = 0) -> SimulationResult:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tranche.estimate import NetworkPrior, batch_seconds, bits_per_second, transfer_seconds
 from tranche.model import Job, Tier
-from tranche.simulation.clusters import GPU_LABEL, ClusterError, ClusterSpec, pool
-from tranche.simulation.drawn_jobs import CHUNK_BYTES, work_seconds
-from tranche.simulation.presets import PRESETS, jsac_jobs, preset_cluster
+from tranche.simulation.cluster_spec import GPU_LABEL, ClusterError, ClusterSpec, pool
+from tranche.simulation.workload.jsac import CHUNK_BYTES, work_seconds
+from tranche.simulation.workload.presets import PRESETS, jsac_jobs, preset_cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 PROFILES = ROOT.parent / "shared/profiles"

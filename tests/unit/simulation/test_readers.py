@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared_traces import TRACES, needs_traces
-from tranche.simulation.readers import LAYOUTS, Trace, TraceError, TraceRow, files, read_rows, read_trace
+from tranche.simulation.job_log import LAYOUTS, Trace, TraceError, TraceRow, read_rows, read_trace, reader
 
 HEADER = "job_id,submit_time,num_gpu,duration"
 REAL = {
@@ -158,14 +158,14 @@ def test_a_log_without_any_good_row_says_the_first_reason() -> None:
 
 
 def test_more_problems_than_anybody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "KEPT_PROBLEMS", 2)
+    monkeypatch.setattr(reader, "KEPT_PROBLEMS", 2)
     trace = rows("0,0,1,1", *["x"] * 5, on_error="skip")
     assert len(trace.problems) == 3
     assert trace.problems[-1] == "log.csv: 3 more rows were left out"
 
 
 def test_too_many_jobs_are_refused_with_the_line_where_they_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_JOBS", 2)
+    monkeypatch.setattr(reader, "MAX_JOBS", 2)
     assert rows("1,0,1,1", "2,0,1,1").layout == "plain"
     assert "line 4: more than 2 jobs: cut the log" in complaint(HEADER, "1,0,1,1", "2,0,1,1", "3,0,1,1")
 
@@ -186,7 +186,7 @@ def test_a_file_of_ten_gigabytes_is_refused_before_it_is_read(tmp_path: Path) ->
 
 
 def test_a_pipe_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_BYTES", 1000)
+    monkeypatch.setattr(reader, "MAX_BYTES", 1000)
     path = tmp_path / "pipe"
     os.mkfifo(path)
 
@@ -224,7 +224,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.csv.gz"
     path.write_bytes(b"\x1f\x8b\x08\x00\xff\xff")
     assert "line 1: is not text in UTF-8: unpack or convert the file first" in failure(path)
-    path.write_bytes(b"0" * (files.MAX_LINE + 1))
+    path.write_bytes(b"0" * (reader.MAX_LINE + 1))
     assert "line 1: is longer than 1,048,576 bytes: this is no job log" in failure(path)
     path.write_bytes(f"{HEADER}\n1,0,1,1\n".encode() + b"\xff,0,1,1\n")
     trace = read_trace(path, on_error="skip")

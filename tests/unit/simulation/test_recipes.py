@@ -2,8 +2,8 @@
 
 import pytest
 
-from tranche.simulation.readers import TraceRow
-from tranche.simulation.recipes import DrawnJobs, PresetCluster, Recipe, RowsLog
+from tranche.simulation.job_log import TraceRow
+from tranche.simulation.recipe import DrawnJobs, PresetCluster, Recipe, RowsLog
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 

@@ -7,8 +7,8 @@ import pytest
 
 from builders import job, node
 from tranche.model import Job, Link, Node, Site, Tier
-from tranche.simulation.results import JobResult, SimulationResult, SiteUse
-from tranche.simulation.scenarios import NodeFailure, Scenario, run
+from tranche.simulation.engine.result import JobResult, SimulationResult, SiteUse
+from tranche.simulation.scenario import NodeFailure, Scenario, run
 
 CHUNK = 20e6
 """Bytes of a chunk: 20 s on a link of 8 Mbit/s."""

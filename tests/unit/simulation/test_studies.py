@@ -11,12 +11,12 @@ import pytest
 
 from builders import job, node
 from tranche.model import Job
-from tranche.simulation.clusters import ClusterSpec, pool
-from tranche.simulation.comparisons import compare
-from tranche.simulation.pools import LentPool, ProcessPool, SerialPool
-from tranche.simulation.readers import TraceRow
-from tranche.simulation.recipes import FixedCluster, GivenJobs, LoggedJobs, Recipe, RowsLog
-from tranche.simulation.studies import Cell, Failure, Outcome, Study, StudyResult, run_cell, run_cells, run_study
+from tranche.simulation.analysis.comparison import compare
+from tranche.simulation.cluster_spec import ClusterSpec, pool
+from tranche.simulation.executors import LentPool, ProcessPool, SerialPool
+from tranche.simulation.job_log import TraceRow
+from tranche.simulation.recipe import FixedCluster, GivenJobs, LoggedJobs, Recipe, RowsLog
+from tranche.simulation.study import Cell, Failure, Outcome, Study, StudyResult, run_cell, run_cells, run_study
 
 JOBS = tuple(job(f"j{i}", 10.0 * i, chunks=1 + i % 3, seconds=60.0 if i % 4 else 600.0) for i in range(12))
 CLUSTER = ClusterSpec("two", (node("a"), node("b")), (), ())

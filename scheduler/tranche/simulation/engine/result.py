@@ -1,4 +1,4 @@
-"""What a simulation answers, as values; figures over them are in `tranche.simulation.metrics`."""
+"""What a simulation answers, as values; figures over them are in `tranche.simulation.analysis.summary`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

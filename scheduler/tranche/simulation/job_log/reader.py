@@ -9,8 +9,8 @@ from pathlib import Path
 from sys import intern
 from typing import BinaryIO, Literal
 
-from tranche.simulation.readers.layouts import Columns, find_columns
-from tranche.simulation.readers.rows import MAX_JOBS, Trace, TraceError, TraceRow, parse_row, quote, sort_key
+from tranche.simulation.job_log.layout import Columns, find_columns
+from tranche.simulation.job_log.row import MAX_JOBS, Trace, TraceError, TraceRow, parse_row, quote, sort_key
 
 MAX_BYTES = 2 * 2**30
 """Largest file that is begun: at 30 bytes a row it holds some 70 million jobs, far more than `MAX_JOBS`."""

@@ -17,8 +17,8 @@ from math import exp, log
 from tranche.estimate import NetworkPrior, batch_seconds, transfer_seconds
 from tranche.model import OUTSIDE, Constraints, Job, PodShape, Resources, Site, Tier
 from tranche.policies.seeded_choice import uniform
-from tranche.simulation.clusters import ClusterSpec
-from tranche.simulation.jsac_options import USUAL, Draw, JsacOptions
+from tranche.simulation.cluster_spec import ClusterSpec
+from tranche.simulation.workload.jsac_options import USUAL, Draw, JsacOptions
 
 CHUNKS = {"CIFAR-10": 27, "ImageNet": 60, "Caltech-101": 115}
 """D by data set [C2]."""

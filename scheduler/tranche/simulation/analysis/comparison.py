@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from tranche.simulation.intervals import Estimate, estimate
-from tranche.simulation.studies import Outcome, StudyResult
+from tranche.simulation.analysis.confidence_interval import Estimate, estimate
+from tranche.simulation.study import Outcome, StudyResult
 
 RATIOS = ("average_jct_seconds", "p99_jct_seconds")
 """Figures whose ratios are formed."""

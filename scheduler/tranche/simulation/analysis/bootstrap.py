@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tranche.simulation.readers import TraceRow
+from tranche.simulation.job_log import TraceRow
 
 
 def resample(rows: Sequence[TraceRow], seed: int) -> tuple[TraceRow, ...]:

@@ -8,10 +8,10 @@ from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Window
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.policies.seeded_choice import uniform
-from tranche.simulation.draws import lognormal
-from tranche.simulation.engines import Simulation, prepare
-from tranche.simulation.results import SimulationResult
-from tranche.simulation.uploads import TrueUploads
+from tranche.simulation.engine.result import SimulationResult
+from tranche.simulation.engine.simulation import Simulation, prepare
+from tranche.simulation.engine.true_transfers import TrueUploads
+from tranche.simulation.named_random import lognormal
 
 OnProgress = Callable[[int, int], None]
 """Told now and then how many jobs of how many have completed."""

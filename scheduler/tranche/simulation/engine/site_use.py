@@ -3,7 +3,7 @@
 from math import fsum
 
 from tranche.model import Tier
-from tranche.simulation.results import JobUse, SiteUse
+from tranche.simulation.engine.result import JobUse, SiteUse
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.site_usage import SiteUsage, is_cloud

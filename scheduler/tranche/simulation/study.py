@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice, product
 
-from tranche.simulation.bounds import bound_seconds
-from tranche.simulation.metrics import Summary, summarize
-from tranche.simulation.pools import Pool
-from tranche.simulation.recipes import Recipe
-from tranche.simulation.results import SimulationResult
-from tranche.simulation.scenarios import OnProgress, Scenario, run
+from tranche.simulation.analysis.lower_bound import bound_seconds
+from tranche.simulation.analysis.summary import Summary, summarize
+from tranche.simulation.engine.result import SimulationResult
+from tranche.simulation.executors import Pool
+from tranche.simulation.recipe import Recipe
+from tranche.simulation.scenario import OnProgress, Scenario, run
 
 NAMED = 10
 """Jobs that could not run are named up to here, and counted beyond."""

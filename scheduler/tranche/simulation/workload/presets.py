@@ -8,16 +8,9 @@ from math import cos, hypot, radians
 
 from tranche.model import Link, Node, Resources, Site, Tier
 from tranche.policies.seeded_choice import uniform
-from tranche.simulation.clusters import AMPLE, GPU_LABEL, ClusterError, ClusterSpec
-from tranche.simulation.drawn_jobs import (
-    CLOUD_HOURS,
-    EDGE_HOURS,
-    FASTEST_LINK,
-    JSAC_EDGES,
-    PS_HOST_LABEL,
-    jsac_jobs,
-)
-from tranche.simulation.jsac_options import CLUSTER_OPTIONS, USUAL, JsacOptions
+from tranche.simulation.cluster_spec import AMPLE, GPU_LABEL, ClusterError, ClusterSpec
+from tranche.simulation.workload.jsac import CLOUD_HOURS, EDGE_HOURS, FASTEST_LINK, JSAC_EDGES, PS_HOST_LABEL, jsac_jobs
+from tranche.simulation.workload.jsac_options import CLUSTER_OPTIONS, USUAL, JsacOptions
 
 __all__ = ["DEPRECATED", "PRESETS", "JsacOptions", "jsac_jobs", "preset_cluster"]
 

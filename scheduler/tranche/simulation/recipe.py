@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from tranche.model import Job
-from tranche.simulation.bootstraps import resample
-from tranche.simulation.clusters import ClusterSpec
-from tranche.simulation.jsac_options import USUAL, JsacOptions
-from tranche.simulation.presets import jsac_jobs, preset_cluster
-from tranche.simulation.readers import Trace, TraceError, TraceRow, read_trace
-from tranche.simulation.scenarios import Scenario
-from tranche.simulation.workloads import elastic_jobs, gang_jobs, scaled_to_load, with_data
+from tranche.simulation.analysis.bootstrap import resample
+from tranche.simulation.cluster_spec import ClusterSpec
+from tranche.simulation.job_log import Trace, TraceError, TraceRow, read_trace
+from tranche.simulation.scenario import Scenario
+from tranche.simulation.workload.from_log import elastic_jobs, gang_jobs, scaled_to_load, with_data
+from tranche.simulation.workload.jsac_options import USUAL, JsacOptions
+from tranche.simulation.workload.presets import jsac_jobs, preset_cluster
 
 Mode = Literal["gang", "elastic"]
 OnError = Literal["stop", "skip"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tranche.simulation.readers.rows import quote
+from tranche.simulation.job_log.row import quote
 
 REQUIRED = ("job_id", "submit_time", "num_gpu", "duration")
 

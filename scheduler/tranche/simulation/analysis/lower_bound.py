@@ -57,7 +57,7 @@ import numpy as np
 
 from tranche.estimate import NetworkPrior, batch_seconds, transfer_seconds
 from tranche.model import Job, Link, Node, Site, Tier
-from tranche.simulation.relaxations import (
+from tranche.simulation.analysis.relaxation import (
     Floats,
     Pool,
     PriceBound,

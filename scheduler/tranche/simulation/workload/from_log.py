@@ -4,16 +4,18 @@ A log says GPUs and duration. Gang: one worker holds all GPUs for the duration, 
 members, as few as fit. Elastic: `chunks_per_gpu` chunks per GPU, each on one GPU, so that the job takes its logged
 duration when all its GPUs work (linear scaling, which no log confirms). Whole seconds stay whole: a mini-batch is a
 second long where the duration allows it, so that the arithmetic is exact.
+
+Which jobs ask for more GPUs than the whole cluster has; what else keeps a job waiting, the planner says.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 
-from tranche.model import Job, Node, PodShape, Resources, Tier
+from tranche.model import Job, Node, PodShape, Resources, Site, Tier
 from tranche.policies.seeded_choice import uniform
-from tranche.simulation.clusters import ClusterSpec
-from tranche.simulation.readers import TraceRow
+from tranche.simulation.cluster_spec import ClusterSpec
+from tranche.simulation.job_log import TraceRow
 
 NAMESPACE = "default"
 
@@ -114,3 +116,19 @@ def _batches(seconds: float) -> tuple[int, float]:
     """Mini-batches of about a second, and their exact length."""
     batches = max(1, round(seconds))
     return batches, seconds / batches
+
+
+def oversized(jobs: Iterable[Job], nodes: Sequence[Node], sites: Iterable[Site]) -> list[Job]:
+    """Jobs that an empty cluster could not hold, by GPUs alone."""
+    if any(site.unlimited for site in sites):
+        return []
+    places: dict[int, int] = {}
+    found: list[Job] = []
+    for job in jobs:
+        if job.gpus < 1:
+            continue
+        if job.gpus not in places:
+            places[job.gpus] = sum(node.allocatable.gpus // job.gpus for node in nodes)
+        if places[job.gpus] < job.together:
+            found.append(job)
+    return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tranche.model import Link, Node, Resources, Site
-from tranche.simulation.cluster_files import (
+from tranche.simulation.cluster_file import (
     MAX_GPUS,
     MAX_GPUS_PER_NODE,
     MAX_NODES,
@@ -16,7 +16,7 @@ from tranche.simulation.cluster_files import (
     read_file,
     shown,
 )
-from tranche.simulation.scenarios import NodeFailure
+from tranche.simulation.scenario import NodeFailure
 
 __all__ = ["GPU_LABEL", "ClusterError", "ClusterSpec", "pool", "read_cluster"]
 

@@ -1,6 +1,6 @@
 """The cluster as one pool of GPUs, and three relaxed problems on it that are solved or bounded from below.
 
-`tranche.simulation.bounds` says what they mean and why each is a lower bound.
+`tranche.simulation.analysis.lower_bound` says what they mean and why each is a lower bound.
 """
 
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def smallest_first(pool: Pool) -> Iterator[tuple[float, float, int]]:
 
 
 class PriceBound:
-    """The bound (4) of `tranche.simulation.bounds` as a concave function of the prices of a GPU over time.
+    """The bound (4) of `tranche.simulation.analysis.lower_bound` as a concave function of the prices of a GPU over time.
 
     Time is cut into cells of one price each, half of them of equal length, half as dense as the arrivals; the last one
     reaches beyond everything.

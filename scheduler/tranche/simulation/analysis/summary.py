@@ -6,7 +6,7 @@ from math import fsum, nan
 import numpy as np
 from numpy.typing import NDArray
 
-from tranche.simulation.results import SimulationResult
+from tranche.simulation.engine.result import SimulationResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tranche.model import Job, Node
-from tranche.simulation.results import JobResult, JobUse, Sample
+from tranche.simulation.engine.result import JobResult, JobUse, Sample
 
 MOST_SAMPLES = 4096
 

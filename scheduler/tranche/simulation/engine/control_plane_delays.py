@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from tranche.model import Window
 from tranche.planner import Event, Instruction, WorkerEnded
-from tranche.simulation.engines import Simulation, Worker
-from tranche.simulation.machines import Autoscaling, Machines
+from tranche.simulation.engine.autoscaling import Autoscaling, Machines
+from tranche.simulation.engine.simulation import Simulation, Worker
 from tranche.state.entities import JobState
 
 

@@ -33,11 +33,11 @@ from tranche.planner import (
 from tranche.planner.gangs import expected_end
 from tranche.planner.releases import end_of
 from tranche.policies import Policy
-from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
-from tranche.simulation.chunk_records import ChunkRecords, Stretch, stretches
-from tranche.simulation.results import JobResult, Occupation, SimulationResult
-from tranche.simulation.site_use import job_use, site_uses
-from tranche.simulation.uploads import TrueUploads
+from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
+from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
+from tranche.simulation.engine.result import JobResult, Occupation, SimulationResult
+from tranche.simulation.engine.site_use import job_use, site_uses
+from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.state.entities import JobState
 from tranche.state.progress_ledger import applied_in_order
 

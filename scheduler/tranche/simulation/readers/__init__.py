@@ -1,7 +1,0 @@
-"""Readers of job logs: which columns, which rows, and one clear line about what cannot be read."""
-
-from tranche.simulation.readers.files import MAX_BYTES, read_rows, read_trace
-from tranche.simulation.readers.layouts import LAYOUTS
-from tranche.simulation.readers.rows import MAX_JOBS, Trace, TraceError, TraceRow
-
-__all__ = ["LAYOUTS", "MAX_BYTES", "MAX_JOBS", "Trace", "TraceError", "TraceRow", "read_rows", "read_trace"]
