@@ -45,7 +45,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche_operator import environments
+from tranche_operator.manifests import environment
 from worker_trials import ROOT
 
 KEY, URGENT = "ns/digits", "ns/urgent"
@@ -76,7 +76,7 @@ class Example:
     def variables(self, job: TrainingJob, given: dict[str, str], index: int, ports: list[int]) -> dict[str, str]:
         """The operator's variables, with addresses of this machine."""
         if self.framework == "torch":
-            leader = environments.address(job, "worker", 0)
+            leader = environment.address(job, "worker", 0)
             local = {name: value.replace(leader, "127.0.0.1") for name, value in given.items()}
             return local | {"MASTER_PORT": str(ports[0]), "PET_MASTER_PORT": str(ports[0]), "OMP_NUM_THREADS": "1"}
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
@@ -267,10 +267,10 @@ class _Run:
         folder = self.directory / f"member-{entry.attempt}"
         folder.mkdir()
         (folder / "token").write_text(f"{pod.key}/{pod.metadata.uid}")
-        given = environments.worker_environment(job, entry, str(self.directory / "checkpoint"))
+        given = environment.worker_environment(job, entry, str(self.directory / "checkpoint"))
         variables = example.variables(job, given, entry.index, self.ports)
         if reports(job, "worker", entry.index):
-            variables |= environments.report_environment(self.api, reports=True, asks=False) | {
+            variables |= environment.report_environment(self.api, reports=True, asks=False) | {
                 "TRANCHE_REPORT_SECONDS": "1.6"
             }
         variables |= {

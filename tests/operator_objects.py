@@ -6,7 +6,7 @@ from typing import Any
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import TrainingJob
-from tranche_operator.observations import Observed, PodView
+from tranche_operator.reconcile.observed import Observed, PodView
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 UID = "7d1c6a1e-0001"

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from operator_objects import NOW, plan, training_job
 from tranche.kube.api.resources import TrainingJob
-from tranche_operator.actions import (
+from tranche_operator.reconcile.actions import (
     Action,
     CreatePod,
     DeletePod,
@@ -14,8 +14,8 @@ from tranche_operator.actions import (
     RequeueAfter,
     UngatePod,
 )
-from tranche_operator.observations import Observed
-from tranche_operator.reconciles import reconcile
+from tranche_operator.reconcile.observed import Observed
+from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings()

@@ -52,7 +52,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.reports import trained
-from tranche_operator import environments
+from tranche_operator.manifests import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 KEY = "ns/digits"
@@ -258,13 +258,13 @@ class _Run:
         folder.mkdir()
         (folder / "token").write_text(f"{pod.key}/{pod.metadata.uid}")
         if isinstance(entry, PlannedWindow):
-            variables = environments.worker_environment(job, entry, saved)
+            variables = environment.worker_environment(job, entry, saved)
             command = ["numpy_ps.worker", str(self.directory / "data")]
         else:
-            variables = environments.server_environment(job, entry, saved)
+            variables = environment.server_environment(job, entry, saved)
             command = ["numpy_ps.server", *self._options()]
         does = {"reports": reports(job, role, entry.index), "asks": asks(job, role)}
-        variables |= environments.report_environment(self.api, **does) | {"TRANCHE_REPORT_SECONDS": "1.2"}
+        variables |= environment.report_environment(self.api, **does) | {"TRANCHE_REPORT_SECONDS": "1.2"}
         variables |= {
             "TF_CONFIG": json.dumps({"cluster": {"ps": [f"127.0.0.1:{self.port}"]}}),
             "TRANCHE_TOKEN": str(folder / "token"),

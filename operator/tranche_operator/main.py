@@ -9,8 +9,8 @@ import click
 
 from tranche import __version__
 from tranche.kube.client.client import ApiClient, Unreachable
-from tranche_operator.healths import serve_health
-from tranche_operator.operators import Operator
+from tranche_operator.app import Operator
+from tranche_operator.health_server import serve_health
 from tranche_operator.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,12 @@ import pytest
 from operator_lab import SITE, TEMPLATE, Lab, server, window
 from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
-from tranche_operator import pods as manifests
-from tranche_operator.actions import (
+from tranche_operator.execute.event_recorder import EventRecorder
+from tranche_operator.execute.executor import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, Applier
+from tranche_operator.execute.reader import Reader
+from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.manifests import pod as manifests
+from tranche_operator.reconcile.actions import (
     Action,
     CheckTemplate,
     CreatePod,
@@ -24,13 +28,9 @@ from tranche_operator.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.applies import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, Applier
-from tranche_operator.events import EventRecorder
-from tranche_operator.memories import Memory
-from tranche_operator.observations import Observed, PodView, ServiceState
-from tranche_operator.readings import Reader
+from tranche_operator.reconcile.observed import Observed, PodView, ServiceState
+from tranche_operator.reconcile.status import Tally, judge, new_status
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import Tally, judge, new_status
 
 SETTINGS = Settings()
 WRONG = "00000000-0000-0000-0000-000000000000"
@@ -293,13 +293,13 @@ class TestReading:
         assert observe(lab) == Observed(f"{lab.namespace}/cats", None)
 
     def test_an_api_that_does_not_serve_jobs_says_nothing_of_a_job(self, lab: Lab, monkeypatch: Any) -> None:
-        monkeypatch.setattr("tranche_operator.paths.RESOURCES", "/apis/not.served/v1")
+        monkeypatch.setattr("tranche_operator.api_paths.RESOURCES", "/apis/not.served/v1")
         key = f"{lab.namespace}/cats"
         with pytest.raises(ApiError, match="not served"):
             with_client(lab, lambda client: Reader(client, Memory()).observe(key), admin=True)
 
     def test_everything_is_listed_page_by_page(self, lab: Lab, monkeypatch: Any) -> None:
-        monkeypatch.setattr("tranche_operator.readings.PAGE", 2)
+        monkeypatch.setattr("tranche_operator.execute.reader.PAGE", 2)
         names = {f"job-{number}" for number in range(5)}
         for name in names:
             lab.create(name)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from operator_lab import Lab, eventually, window
-from tranche_operator.events import QUIET_SECONDS
+from tranche_operator.execute.event_recorder import QUIET_SECONDS
 
 pytestmark = pytest.mark.usefixtures("operator")
 

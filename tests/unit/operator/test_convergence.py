@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from operator_objects import NOW, UID, observed, plan, pod, server, training_job, window
 from tranche.kube.api import names
 from tranche.kube.api.resources import TrainingJob
-from tranche_operator.actions import (
+from tranche_operator.reconcile.actions import (
     Action,
     CheckTemplate,
     CreatePod,
@@ -23,11 +23,10 @@ from tranche_operator.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.observations import Observed, PodView, ServiceState, TemplateVerdict
-from tranche_operator.plans import entries_of, is_open
-from tranche_operator.reconciles import reconcile
+from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, TemplateVerdict, entries_of, is_open
+from tranche_operator.reconcile.reconcile import reconcile
+from tranche_operator.reconcile.status import TERMINAL, Finding
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import TERMINAL, Finding
 
 SETTINGS = Settings()
 ROUNDS = 6

@@ -6,14 +6,7 @@ import pytest
 
 from operator_objects import NOW, UID, observed, plan, pod, window
 from reconciling import created, decide, done_job, job_with, named, of_type, pauses
-from tranche_operator.actions import (
-    DeleteJob,
-    DeletePod,
-    EvictPod,
-    ReleasePod,
-    RequeueAfter,
-    WriteStatus,
-)
+from tranche_operator.reconcile.actions import DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter, WriteStatus
 
 
 class TestFinishedJobs:

@@ -1,7 +1,7 @@
 """What happens to several pods for one reason is one event."""
 
-from tranche_operator.actions import EmitEvent
-from tranche_operator.events import merged
+from tranche_operator.execute.event_recorder import merged
+from tranche_operator.reconcile.actions import EmitEvent
 
 
 def test_a_gang_that_opens_is_one_event_that_names_its_pods() -> None:

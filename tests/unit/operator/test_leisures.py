@@ -6,11 +6,11 @@ from datetime import timedelta
 from jumping_loops import JumpingLoop, run
 from operator_objects import NOW, observed, pod, training_job
 from tranche.kube.client.client import ApiError
-from tranche_operator.actions import Action, DeletePod, EvictPod, ReleasePod, RequeueAfter
-from tranche_operator.applies import Applier
-from tranche_operator.leisures import Leisure, split
-from tranche_operator.memories import Memory
-from tranche_operator.observations import Observed
+from tranche_operator.execute.executor import Applier
+from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.queue.deferred_actions import Leisure, split
+from tranche_operator.reconcile.actions import Action, DeletePod, EvictPod, ReleasePod, RequeueAfter
+from tranche_operator.reconcile.observed import Observed
 from tranche_operator.settings import Settings
 
 OVER, RUNS = pod(0, 1, phase="Succeeded"), pod(1, 2)

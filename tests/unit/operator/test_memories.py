@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from operator_objects import NOW
-from tranche_operator.memories import Memory
+from tranche_operator.execute.reconciler_cache import Memory
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings(rejection_backoff=5.0, rejection_backoff_limit=60.0)

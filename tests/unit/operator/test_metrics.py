@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from tranche.demo.local_stack import free_port
-from tranche_operator.healths import serve_health
+from tranche_operator.health_server import serve_health
 from tranche_operator.metrics import OperatorMetrics, role_of
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from fake_api_servers import FakeApi, run
 from tranche.kube.client.client import ApiClient
-from tranche_operator.mirrors import Budgets, mirror_pods
-from tranche_operator.observations import PodView
+from tranche_operator.reconcile.observed import PodView
+from tranche_operator.watch.informers import Budgets, mirror_pods
 
 
 def test_a_namespace_may_have_budgets_until_it_is_known_to_have_none(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jumping_loops import JumpingLoop, run
-from tranche_operator.queues import EVENT_DELAY_AFTER_FAILURE, LONGEST_BACKOFF, KeyedQueue, Runner
+from tranche_operator.queue.work_queue import EVENT_DELAY_AFTER_FAILURE, LONGEST_BACKOFF, KeyedQueue, Runner
 
 
 class TestKeyedQueue:

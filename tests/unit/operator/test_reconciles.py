@@ -9,7 +9,7 @@ from operator_objects import ACCEPTED, NOW, observed, plan, pod, server, trainin
 from reconciling import created, decide, job_with, named, of_type
 from tranche.kube.api import names
 from tranche.kube.api.resources import SiteSpec, TrainingJob
-from tranche_operator.actions import (
+from tranche_operator.reconcile.actions import (
     ORDER,
     Action,
     CheckTemplate,
@@ -23,8 +23,8 @@ from tranche_operator.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.observations import Observed, Rejection, ServiceState, TemplateVerdict
-from tranche_operator.statuses import Finding
+from tranche_operator.reconcile.observed import Observed, Rejection, ServiceState, TemplateVerdict
+from tranche_operator.reconcile.status import Finding
 
 
 class TestOpenWindows:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tranche_operator.sieves import Sieve
+from tranche_operator.watch.kopf_handlers import Sieve
 
 JOB: dict[str, Any] = {
     "metadata": {"uid": "u", "name": "j", "namespace": "n", "generation": 1, "resourceVersion": "1"},

@@ -9,9 +9,17 @@ import pytest
 from operator_objects import NOW, observed, plan, training_job, window
 from tranche.kube.api import names
 from tranche.kube.api.resources import SiteSpec, TrainingJob
-from tranche_operator.actions import CreatePod, DeletePod, EmitEvent, EvictPod, ReleasePod, RequeueAfter, WriteStatus
-from tranche_operator.observations import PodView, Rejection
-from tranche_operator.reconciles import reconcile
+from tranche_operator.reconcile.actions import (
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EvictPod,
+    ReleasePod,
+    RequeueAfter,
+    WriteStatus,
+)
+from tranche_operator.reconcile.observed import PodView, Rejection
+from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings(report_url="http://api")

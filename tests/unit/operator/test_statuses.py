@@ -7,7 +7,7 @@ import pytest
 
 from operator_objects import NOW, plan, server, training_job
 from tranche.kube.api.resources import TrainingJob
-from tranche_operator.statuses import Finding, Tally, judge, may_wait, new_status, own_status
+from tranche_operator.reconcile.status import Finding, Tally, judge, may_wait, new_status, own_status
 
 RUNNING = Tally(active_workers=2, running_workers=1, started=True, sites=("cloud", "edge-a"))
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tranche_operator.observations import PodView
-from tranche_operator.stores import GONE_SECONDS, KnownPods
-from tranche_operator.views import OwnedPod, job_key, view
+from tranche_operator.reconcile.observed import PodView
+from tranche_operator.watch.pod_cache import GONE_SECONDS, KnownPods
+from tranche_operator.watch.pod_decoder import OwnedPod, job_key, view
 
 KEY = "n/j"
 POD: dict[str, Any] = {

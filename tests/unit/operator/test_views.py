@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tranche_operator.observations import PodView
-from tranche_operator.views import read_pods, view
+from tranche_operator.reconcile.observed import PodView
+from tranche_operator.watch.pod_decoder import read_pods, view
 
 LABELS = {
     "tranche.dev/job": "cats",

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from operator_objects import NOW, observed, plan, pod, training_job, window
-from tranche_operator.actions import Action, RequeueAfter, TellWait
-from tranche_operator.events import QUIET_SECONDS
-from tranche_operator.memories import Memory
-from tranche_operator.observations import Observed, Wait
-from tranche_operator.reconciles import reconcile
+from tranche_operator.execute.event_recorder import QUIET_SECONDS
+from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.reconcile.actions import Action, RequeueAfter, TellWait
+from tranche_operator.reconcile.observed import Observed, Wait
+from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings(wait_events_per_second=10.0, wait_settle=2.0)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tranche.kube.api.resources import SiteSpec
-from tranche_operator.events import QUIET_SECONDS
-from tranche_operator.observations import Rejection, TemplateVerdict, Wait
+from tranche_operator.execute.event_recorder import QUIET_SECONDS
+from tranche_operator.reconcile.observed import Rejection, TemplateVerdict, Wait
 from tranche_operator.settings import Settings
-from tranche_operator.stores import KnownPods
+from tranche_operator.watch.pod_cache import KnownPods
 
 
 @dataclass(slots=True)

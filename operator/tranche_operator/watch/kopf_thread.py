@@ -8,7 +8,7 @@ from typing import Any
 
 import kopf
 
-from tranche_operator.handlers import make_registry, make_settings
+from tranche_operator.watch.kopf_handlers import make_registry, make_settings
 
 STOP_SECONDS = 1.2
 """How long Kopf may take to stop; its thread dies with the process anyway."""

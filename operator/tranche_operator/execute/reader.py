@@ -1,4 +1,4 @@
-"""Reads what one reconcile looks at: the job always afresh, its pods as they are known (`tranche_operator.stores`)."""
+"""Reads what one reconcile looks at: the job always afresh, its pods as they are known (`tranche_operator.watch.pod_cache`)."""
 
 import asyncio
 import time
@@ -12,12 +12,11 @@ from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.api.resources import SiteObject, SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche_operator import paths
-from tranche_operator.memories import Memory
-from tranche_operator.observations import Observed, PodView, ServiceState, Wait
-from tranche_operator.openings import missing_pods, needs_site
-from tranche_operator.plans import entries_of
-from tranche_operator.views import OwnedPod, read_pods, view
+from tranche_operator import api_paths
+from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, Wait, entries_of
+from tranche_operator.reconcile.pod_creation import missing_pods, needs_site
+from tranche_operator.watch.pod_decoder import OwnedPod, read_pods, view
 
 PAGE = 500
 SERVICE_SECONDS = 60.0
@@ -94,7 +93,7 @@ class Reader:
         Raises:
             ApiError: as in `observe`.
         """
-        path, page = paths.jobs(namespace) if namespace else paths.ALL_JOBS, ""
+        path, page = api_paths.jobs(namespace) if namespace else api_paths.ALL_JOBS, ""
         while True:
             answer = await self._client.request("GET", path, params={"limit": PAGE, "continue": page})
             for item in answer.get("items", ()):
@@ -109,7 +108,7 @@ class Reader:
         Raises:
             ApiError: as in `observe`.
         """
-        path, page = paths.pods(namespace) if namespace else paths.ALL_PODS, ""
+        path, page = api_paths.pods(namespace) if namespace else api_paths.ALL_PODS, ""
         while True:
             params: dict[str, str | int] = {"labelSelector": LABEL_JOB, "limit": PAGE, "continue": page}
             answer = read_pods(await self._client.get(path, **params))
@@ -121,7 +120,7 @@ class Reader:
 
     async def _job(self, namespace: str, name: str) -> TrainingJob | None:
         try:
-            return TrainingJob.model_validate(await self._client.request("GET", paths.job(namespace, name)))
+            return TrainingJob.model_validate(await self._client.request("GET", api_paths.job(namespace, name)))
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -131,7 +130,7 @@ class Reader:
             raise ApiError(error.status, "NotServed", f"TrainingJobs are not served: {error.message}") from error
 
     async def _pods(self, namespace: str, name: str) -> tuple[PodView, ...]:
-        raw = await self._client.get(paths.pods(namespace), labelSelector=f"{LABEL_JOB}={name}")
+        raw = await self._client.get(api_paths.pods(namespace), labelSelector=f"{LABEL_JOB}={name}")
         return tuple(view(pod) for pod in read_pods(raw).items)
 
     async def _service(self, job: TrainingJob) -> ServiceState:
@@ -147,7 +146,7 @@ class Reader:
         return found
 
     async def _read_service(self, job: TrainingJob) -> ServiceState:
-        path = f"{paths.services(job.metadata.namespace)}/{job.metadata.name}"
+        path = f"{api_paths.services(job.metadata.namespace)}/{job.metadata.name}"
         try:
             found = msgspec.convert((await self._client.request("GET", path)).get("metadata"), Metadata)
         except ApiError as error:
@@ -166,7 +165,7 @@ class Reader:
             return known
         found = None
         try:
-            found = SiteObject.model_validate(await self._client.request("GET", paths.site(name))).spec
+            found = SiteObject.model_validate(await self._client.request("GET", api_paths.site(name))).spec
         except ApiError as error:
             if error.status != 404:
                 raise

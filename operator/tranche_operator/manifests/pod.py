@@ -21,7 +21,7 @@ from tranche.kube.api.resources import (
 )
 from tranche.kube.convert.pod_identity import asks, reports
 from tranche.model.quantity import parse_duration
-from tranche_operator import affinities, environments
+from tranche_operator.manifests import environment, node_affinity
 from tranche_operator.settings import Settings
 
 Manifest = dict[str, Any]
@@ -43,7 +43,7 @@ def worker_pod(job: TrainingJob, window: PlannedWindow, settings: Settings, site
         settings: Where checkpoints are mounted.
         site: Of the window: how long its nodes may be silent, and their labels, where the plan names none.
     """
-    variables = environments.worker_environment(job, window, settings.checkpoint_directory)
+    variables = environment.worker_environment(job, window, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_WORKER, window, job.spec.workers.template, variables, settings)
     _place(pod["spec"], window, site)
     return pod
@@ -59,7 +59,7 @@ def server_pod(
     """
     if job.spec.parameter_servers is None:
         raise ValueError(f"{job.key} is planned with parameter servers and has none")
-    variables = environments.server_environment(job, server, settings.checkpoint_directory)
+    variables = environment.server_environment(job, server, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_SERVER, server, job.spec.parameter_servers.template, variables, settings)
     _place(pod["spec"], server, site)
     return pod
@@ -73,7 +73,7 @@ def chief_pod(job: TrainingJob, chief: PlannedChief, settings: Settings, site: S
     """
     if job.spec.chief is None:
         raise ValueError(f"{job.key} is planned with a chief and has none")
-    variables = environments.chief_environment(job, chief, settings.checkpoint_directory)
+    variables = environment.chief_environment(job, chief, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_CHIEF, chief, job.spec.chief.template, variables, settings)
     _place(pod["spec"], chief, site)
     return pod
@@ -90,7 +90,7 @@ def staging_pod(
     data, attempt = job.spec.data, staging.attempt or 0
     if data is None or data.staging is None:
         raise ValueError(f"{job.key} is planned with staging and has no spec.data.staging")
-    variables = environments.staging_environment(job, staging, settings.checkpoint_directory)
+    variables = environment.staging_environment(job, staging, settings.checkpoint_directory)
     anywhere = PlannedWindow(index=0, attempt=attempt, site=staging.site, chunks=[])
     pod = _pod(job, names.ROLE_STAGING, anywhere, data.staging.template, variables, settings)
     pod["metadata"]["name"] = names.staging_pod_name(job.metadata.name, staging.site, attempt)
@@ -187,11 +187,11 @@ def _spec(
     mounts: list[Manifest] = []
     does = {"reports": reports(job, role, index), "asks": asks(job, role)}
     if settings.report_url and any(does.values()):
-        variables = {**variables, **environments.report_environment(settings.report_url, **does)}
+        variables = {**variables, **environment.report_environment(settings.report_url, **does)}
         volumes.append(_token_volume(settings))
-        mounts.append({"name": TOKEN_VOLUME, "mountPath": environments.TOKEN_DIRECTORY, "readOnly": True})
+        mounts.append({"name": TOKEN_VOLUME, "mountPath": environment.TOKEN_DIRECTORY, "readOnly": True})
     spec |= {
-        "hostname": environments.host_name(job, role, index),
+        "hostname": environment.host_name(job, role, index),
         "subdomain": job.metadata.name,
         "schedulerName": names.SCHEDULER_NAME,
         "priorityClassName": job.spec.priority_class_name,
@@ -220,7 +220,7 @@ def _token_volume(settings: Settings) -> Manifest:
     source = {
         "audience": names.REPORT_AUDIENCE,
         "expirationSeconds": settings.token_seconds,
-        "path": environments.TOKEN_FILE,
+        "path": environment.TOKEN_FILE,
     }
     return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": source}]}}
 
@@ -241,9 +241,9 @@ def _equip(container: Manifest, variables: Mapping[str, str], mounts: list[Manif
 
 def _place(spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site: SiteSpec | None) -> None:
     if entry.node is not None:
-        affinities.narrow(spec, affinities.node_terms([entry.node, *entry.fallbacks]))
+        node_affinity.narrow(spec, node_affinity.node_terms([entry.node, *entry.fallbacks]))
     elif site is not None:
-        affinities.narrow(spec, affinities.label_terms(site.node_selector))
+        node_affinity.narrow(spec, node_affinity.label_terms(site.node_selector))
     if site is not None:
         _tolerate_silence(spec, ceil(parse_duration(site.disconnect_tolerance)))
 

@@ -11,8 +11,8 @@ from typing import Any
 from tranche.kube.api.names import OPERATOR_MANAGER
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
-from tranche_operator import paths
-from tranche_operator.actions import EmitEvent
+from tranche_operator import api_paths
+from tranche_operator.reconcile.actions import EmitEvent
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class EventRecorder:
         if series.written is not None and (now - series.written).total_seconds() < QUIET_SECONDS:
             return
         series.written = now
-        path = paths.event(job.metadata.namespace, name)
+        path = api_paths.event(job.metadata.namespace, name)
         try:
             await self._client.apply(path, _document(job, event, name, series, now), OPERATOR_MANAGER)
         except ApiError as error:

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from tranche.kube.client.client import ApiError
-from tranche_operator.actions import Action, DeletePod, ReleasePod
-from tranche_operator.observations import Observed
+from tranche_operator.reconcile.actions import Action, DeletePod, ReleasePod
+from tranche_operator.reconcile.observed import Observed
 
 logger = logging.getLogger(__name__)
 

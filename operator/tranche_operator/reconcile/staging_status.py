@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedStaging, TrainingJob
-from tranche_operator.actions import EmitEvent
-from tranche_operator.observations import Rejection
-from tranche_operator.statuses import Finding, condition_of
+from tranche_operator.reconcile.actions import EmitEvent
+from tranche_operator.reconcile.observed import Rejection
+from tranche_operator.reconcile.status import Finding, condition_of
 
 
 def findings(job: TrainingJob, rejection: Rejection | None) -> list[Finding]:

@@ -13,9 +13,9 @@ from tranche.kube.api.core_types import Metadata, Narrow
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import Reflector
-from tranche_operator import paths
-from tranche_operator.observations import PodView
-from tranche_operator.views import OwnedPod, job_key, view
+from tranche_operator import api_paths
+from tranche_operator.reconcile.observed import PodView
+from tranche_operator.watch.pod_decoder import OwnedPod, job_key, view
 
 KnownPod = tuple[str, PodView]
 """A pod with the key of its job."""
@@ -48,7 +48,7 @@ def mirror_pods(
         elif before is not None:
             on_pod(*before, True)
 
-    path = paths.pods(namespace) if namespace else paths.ALL_PODS
+    path = api_paths.pods(namespace) if namespace else api_paths.ALL_PODS
     pods = Reflector(client, path, _known, params={"labelSelector": LABEL_JOB})
     pods.subscribe(tell)
     return pods
@@ -60,7 +60,7 @@ class Budgets:
     def __init__(self, client: ApiClient, namespace: str | None) -> None:
         """Nothing is read before `reflector` runs; arguments as for `mirror_pods`."""
         self._by_namespace: Counter[str] = Counter()
-        self.reflector = Reflector(client, paths.budgets(namespace), _BUDGET.decode)
+        self.reflector = Reflector(client, api_paths.budgets(namespace), _BUDGET.decode)
         self.reflector.subscribe(self._count)
 
     def may_guard(self, namespace: str) -> bool:

@@ -14,13 +14,13 @@ from typing import Any
 
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
-from tranche_operator.actions import Action, RequeueAfter, TellWait
-from tranche_operator.memories import Memory
-from tranche_operator.observations import Observed, PodView
-from tranche_operator.readings import Reader
-from tranche_operator.reconciles import reconcile
+from tranche_operator.execute.reader import Reader
+from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.reconcile.actions import Action, RequeueAfter, TellWait
+from tranche_operator.reconcile.observed import Observed, PodView
+from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
-from tranche_operator.views import job_key, view
+from tranche_operator.watch.pod_decoder import job_key, view
 
 logger = logging.getLogger(__name__)
 

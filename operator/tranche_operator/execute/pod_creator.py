@@ -13,11 +13,11 @@ from tranche.kube.api.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, OPERA
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche_operator import paths
-from tranche_operator.actions import CheckTemplate, CreatePod, Manifest
-from tranche_operator.observations import PodView, TemplateVerdict
-from tranche_operator.statuses import Finding, Truth
-from tranche_operator.views import read_pod
+from tranche_operator import api_paths
+from tranche_operator.reconcile.actions import CheckTemplate, CreatePod, Manifest
+from tranche_operator.reconcile.observed import PodView, TemplateVerdict
+from tranche_operator.reconcile.status import Finding, Truth
+from tranche_operator.watch.pod_decoder import read_pod
 
 FIRST_BATCH, LARGEST_BATCH = 16, 32
 _MALFORMED = frozenset({400, 413, 422})
@@ -122,7 +122,7 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
         return Refusal(name, reason or "Refused", error.message, passing)
     if error.status != 409:
         raise error
-    found = await client.request("GET", paths.pod(job.metadata.namespace, name))
+    found = await client.request("GET", api_paths.pod(job.metadata.namespace, name))
     if owner_uid(msgspec.convert(found.get("metadata"), Metadata)) is not None:
         return None
     return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to a TrainingJob: delete it")
@@ -130,4 +130,4 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
 
 async def _post(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:
     params = {"fieldManager": OPERATOR_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-    return await client.request("POST", paths.pods(job.metadata.namespace), body=manifest, params=params)
+    return await client.request("POST", api_paths.pods(job.metadata.namespace), body=manifest, params=params)

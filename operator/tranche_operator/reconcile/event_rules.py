@@ -4,10 +4,9 @@ from datetime import datetime
 
 from tranche.kube.api.resources import TrainingJob
 from tranche.model import without_moments
-from tranche_operator.actions import EmitEvent, RequeueAfter, TellWait
-from tranche_operator.observations import TemplateVerdict, Wait
-from tranche_operator.plans import is_current, is_open
-from tranche_operator.statuses import Judgement
+from tranche_operator.reconcile.actions import EmitEvent, RequeueAfter, TellWait
+from tranche_operator.reconcile.observed import TemplateVerdict, Wait, is_current, is_open
+from tranche_operator.reconcile.status import Judgement
 
 
 def phase_events(job: TrainingJob, judgement: Judgement) -> list[EmitEvent]:

@@ -5,11 +5,10 @@ from datetime import datetime, timedelta
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedWindow, TrainingJob
-from tranche_operator.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
-from tranche_operator.observations import PodView, Rejection
-from tranche_operator.plans import Entry, is_current, is_newer, is_open
+from tranche_operator.reconcile.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
+from tranche_operator.reconcile.observed import Entry, PodView, Rejection, is_current, is_newer, is_open
+from tranche_operator.reconcile.status import Finding, condition_of
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import Finding, condition_of
 
 
 def abandon(pods: Iterable[PodView]) -> list[Action]:

@@ -10,13 +10,11 @@ from datetime import datetime
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedStaging, TrainingJob
-from tranche_operator import endings, openings, stagings, transitions
-from tranche_operator.actions import Action, CheckTemplate, RequeueAfter, WriteStatus, in_order
-from tranche_operator.observations import Observed, PodView
-from tranche_operator.plans import Entry, entries_of
-from tranche_operator.pods import checked_pods
-from tranche_operator.settings import Settings
-from tranche_operator.statuses import (
+from tranche_operator.manifests.pod import checked_pods
+from tranche_operator.reconcile import event_rules, pod_creation, pod_teardown, staging_status
+from tranche_operator.reconcile.actions import Action, CheckTemplate, RequeueAfter, WriteStatus, in_order
+from tranche_operator.reconcile.observed import Entry, Observed, PodView, entries_of
+from tranche_operator.reconcile.status import (
     TERMINAL,
     Finding,
     Judgement,
@@ -28,6 +26,7 @@ from tranche_operator.statuses import (
     new_status,
     own_status,
 )
+from tranche_operator.settings import Settings
 
 
 def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Action]:
@@ -46,21 +45,21 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     """
     job = observed.job
     if job is None or job.metadata.deletion_timestamp is not None:
-        return in_order(endings.abandon(observed.pods))
+        return in_order(pod_teardown.abandon(observed.pods))
     own = tuple(pod for pod in observed.pods if pod.owner == job.metadata.uid)
     strangers = [pod for pod in observed.pods if pod.owner != job.metadata.uid]
     entries = entries_of(job)
     tally = _tally(own, entries)
     judgement = judge(job, tally, now)
-    actions = endings.abandon(strangers)
+    actions = pod_teardown.abandon(strangers)
     findings: list[Finding] = []
     if judgement.phase in TERMINAL:
-        actions += endings.finish(job, judgement.phase, own, entries, settings, now)
+        actions += pod_teardown.finish(job, judgement.phase, own, entries, settings, now)
     else:
         more, findings = _steer(observed, job, own, entries, settings, now)
         actions += more
     actions += _report(job, tally, judgement, findings, now)
-    actions += transitions.wait_events(job, judgement, observed.wait, now)
+    actions += event_rules.wait_events(job, judgement, observed.wait, now)
     return _with_one_requeue(in_order(actions))
 
 
@@ -73,31 +72,31 @@ def _steer(
     now: datetime,
 ) -> tuple[list[Action], list[Finding]]:
     """Follow the plan of a job that is not over."""
-    missing = openings.missing_pods(observed, job, entries)
+    missing = pod_creation.missing_pods(observed, job, entries)
     bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
     training = {name: entry for name, entry in missing.items() if name not in bringing}
-    rejection = openings.standing_rejection(observed.rejection, training)
-    refused = openings.standing_rejection(observed.staging_rejection, bringing)
-    unwanted = endings.unwanted_pods(job, own, entries)
+    rejection = pod_creation.standing_rejection(observed.rejection, training)
+    refused = pod_creation.standing_rejection(observed.staging_rejection, bringing)
+    unwanted = pod_teardown.unwanted_pods(job, own, entries)
     actions = [
-        *endings.settle(job, own, entries, settings),
-        *endings.evict(unwanted, entries, observed.refusals, now),
-        *openings.open_service(observed, job, entries),
-        *(openings.pause(rejection, now) or openings.open_pods(observed, job, training, settings)),
-        *(openings.pause(refused, now) or openings.open_pods(observed, job, bringing, settings)),
-        *openings.ungate(job, own, entries),
+        *pod_teardown.settle(job, own, entries, settings),
+        *pod_teardown.evict(unwanted, entries, observed.refusals, now),
+        *pod_creation.open_service(observed, job, entries),
+        *(pod_creation.pause(rejection, now) or pod_creation.open_pods(observed, job, training, settings)),
+        *(pod_creation.pause(refused, now) or pod_creation.open_pods(observed, job, bringing, settings)),
+        *pod_creation.ungate(job, own, entries),
     ]
-    findings = openings.rejection_findings(job, rejection, training)
-    findings += stagings.findings(job, refused)
-    actions += stagings.events(job, findings)
-    findings += endings.refusal_findings(job, unwanted, observed.refusals)
+    findings = pod_creation.rejection_findings(job, rejection, training)
+    findings += staging_status.findings(job, refused)
+    actions += staging_status.events(job, findings)
+    findings += pod_teardown.refusal_findings(job, unwanted, observed.refusals)
     verdict = observed.verdict
     if not _is_checked(job):
         if verdict is None or verdict.generation != job.metadata.generation:
             actions.append(CheckTemplate(job.metadata.generation, checked_pods(job, settings)))
         else:
             findings.append(verdict.finding)
-            actions += transitions.verdict_events(verdict)
+            actions += event_rules.verdict_events(verdict)
     deadline = deadline_of(job)
     if deadline is not None:
         actions.append(RequeueAfter((deadline - now).total_seconds()))
@@ -111,7 +110,7 @@ def _report(
     status, before = new_status(job, tally, judgement, findings, now), own_status(job.status)
     if status == before:
         return []
-    news = tuple(transitions.phase_events(job, judgement))
+    news = tuple(event_rules.phase_events(job, judgement))
     return [WriteStatus(job.metadata.resource_version, status, news, in_time=may_wait(status, before))]
 
 

@@ -7,20 +7,20 @@ from datetime import UTC, datetime
 
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.runtime.supervision import run_for_ever
-from tranche_operator import paths
-from tranche_operator.applies import Applier
-from tranche_operator.controllers import Controller
-from tranche_operator.events import EventRecorder
-from tranche_operator.leisures import Leisure
-from tranche_operator.memories import Memory
+from tranche_operator import api_paths
+from tranche_operator.controller import Controller
+from tranche_operator.execute.event_recorder import EventRecorder
+from tranche_operator.execute.executor import Applier
+from tranche_operator.execute.reader import Reader
+from tranche_operator.execute.reconciler_cache import Memory
 from tranche_operator.metrics import OperatorMetrics
-from tranche_operator.mirrors import Budgets, mirror_pods
-from tranche_operator.observations import PodView
-from tranche_operator.queues import Runner
-from tranche_operator.readings import Reader
-from tranche_operator.resyncs import Resync
+from tranche_operator.queue.deferred_actions import Leisure
+from tranche_operator.queue.resync import Resync
+from tranche_operator.queue.work_queue import Runner
+from tranche_operator.reconcile.observed import PodView
 from tranche_operator.settings import Settings
-from tranche_operator.watches import Watches
+from tranche_operator.watch.informers import Budgets, mirror_pods
+from tranche_operator.watch.kopf_thread import Watches
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Operator:
 
     async def _find_obstacle(self) -> str:
         try:
-            answer = await self._client.request("GET", paths.RESOURCES, timeout=10.0)
+            answer = await self._client.request("GET", api_paths.RESOURCES, timeout=10.0)
         except ApiError as error:
             return NO_CRD if error.status == 404 else f"the API server does not answer as it should: {error}"
         served = any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ()))

@@ -3,10 +3,15 @@
 No index (its start-up is quadratic), no handler that needs a finalizer or an annotation, no Kubernetes events of Kopf's
 own. Kopf runs in a thread with an event loop of its own, its documented way of being embedded: when it stops or fails,
 it cancels whatever tasks it finds on its loop.
+
+Which events of the jobs' watch are news: those that change something that reconcile looks at.
+
+A job sends one for each write of its status, our own among them, and each costs a read of the job. What slips through
+is found by the next look at everything. (Which events of pods are news: `tranche_operator.watch.pod_cache`.)
 """
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -14,7 +19,35 @@ import kopf
 
 from tranche.kube.api.resources import GROUP, VERSION
 from tranche.kube.client.credentials import Credentials
-from tranche_operator.sieves import Sieve
+
+_MOMENTS = ("phase", "startTime", "completionTime")
+"""Fields of the status that are the operator's own and that its timers go by."""
+
+
+class Sieve:
+    """Remembers of each job what reconcile would see of it."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, object] = {}
+
+    def clear(self) -> None:
+        """A watch begins anew: objects may have gone in between."""
+        self._seen.clear()
+
+    def is_news(self, job: Mapping[str, Any], *, gone: bool) -> bool:
+        """Whether a TrainingJob has another spec or plan, is another one or is going, or has entered another phase."""
+        meta, status = job["metadata"], job.get("status", {})
+        plan = status.get("plan", {})
+        stamp = (plan.get("term"), plan.get("revision"))
+        moments = tuple(status.get(field) for field in _MOMENTS)
+        looks = (meta.get("generation"), meta.get("deletionTimestamp"), stamp, moments)
+        if gone:
+            self._seen.pop(meta["uid"], None)
+            return True
+        before = self._seen.get(meta["uid"])
+        self._seen[meta["uid"]] = looks
+        return before != looks
+
 
 CONVENTION = f"operator.{GROUP}"
 """Prefix of what Kopf would write on objects; none of our handlers makes it do so."""

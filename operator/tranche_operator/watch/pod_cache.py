@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from tranche_operator.observations import PodView
+from tranche_operator.reconcile.observed import PodView
 
 GONE_SECONDS = 600.0
 """So long an answer from before its end cannot bring a pod back."""

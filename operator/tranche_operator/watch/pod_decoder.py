@@ -6,7 +6,7 @@ from tranche.kube.api.core_types import Metadata, Narrow, Pod, PodSpec
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.convert.pod_identity import identity, owner_uid, plan_stamp
 from tranche.kube.convert.pods_and_nodes import is_over
-from tranche_operator.observations import PodView
+from tranche_operator.reconcile.observed import PodView
 
 _DEFAULT_GRACE_SECONDS = 30
 

@@ -16,8 +16,13 @@ from typing import Any
 from tranche.kube.api.names import FINALIZER_LEDGER, OPERATOR_MANAGER
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
-from tranche_operator import paths
-from tranche_operator.actions import (
+from tranche_operator import api_paths
+from tranche_operator.execute.event_recorder import EventRecorder, merged
+from tranche_operator.execute.pod_creator import Refusal, check_template, create_pods
+from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.manifests.pod import GANG_GATE
+from tranche_operator.metrics import role_of
+from tranche_operator.reconcile.actions import (
     Action,
     CheckTemplate,
     CreatePod,
@@ -32,16 +37,10 @@ from tranche_operator.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.creations import Refusal, check_template, create_pods
-from tranche_operator.events import EventRecorder, merged
-from tranche_operator.memories import Memory
-from tranche_operator.metrics import role_of
-from tranche_operator.observations import Observed, PodView
-from tranche_operator.openings import ungate
-from tranche_operator.plans import entries_of
-from tranche_operator.pods import GANG_GATE
+from tranche_operator.reconcile.observed import Observed, PodView, entries_of
+from tranche_operator.reconcile.pod_creation import ungate
 from tranche_operator.settings import Settings
-from tranche_operator.views import read_pod
+from tranche_operator.watch.pod_decoder import read_pod
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +212,7 @@ class Applier:
             logger.info("%s: pod %s may be scheduled, the gang is complete", run.key, action.name)
 
     async def _patch_pod(self, run: _Pass, name: str, patch: list[dict[str, Any]]) -> bool:
-        path = paths.pod(run.namespace, name)
+        path = api_paths.pod(run.namespace, name)
         answer = await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
         if answer is None:
             return False
@@ -225,7 +224,7 @@ class Applier:
         if self._may_guard(run.namespace):
             stopped = await self._ask_budgets(run, action)
         else:
-            path = paths.pod(run.namespace, action.name)
+            path = api_paths.pod(run.namespace, action.name)
             stopped = await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
         if stopped:
             grace = action.grace_seconds
@@ -243,7 +242,7 @@ class Applier:
             "deleteOptions": {"gracePeriodSeconds": action.grace_seconds, "preconditions": {"uid": action.uid}},
         }
         try:
-            answer = await self._send(run, "POST", f"{paths.pod(run.namespace, action.name)}/eviction", body)
+            answer = await self._send(run, "POST", f"{api_paths.pod(run.namespace, action.name)}/eviction", body)
         except ApiError as error:
             if error.status != 429 or "DisruptionBudget" not in error.causes:
                 raise
@@ -259,13 +258,13 @@ class Applier:
         return answer is not None
 
     async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
-        if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
+        if await self._delete(run, api_paths.pod(run.namespace, action.name), action.uid):
             self._memory.pods.expect_end(action.uid)
             logger.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")
 
     async def _delete_job(self, run: _Pass, action: DeleteJob) -> None:
-        if await self._delete(run, paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
+        if await self._delete(run, api_paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
             logger.info("%s: deleted the job, ttlSecondsAfterFinished has passed", run.key)
 
     async def _delete(self, run: _Pass, path: str, uid: str, **options: str | int) -> bool:
@@ -275,7 +274,7 @@ class Applier:
     async def _create_service(self, run: _Pass, action: CreateService) -> None:
         try:
             params = {"fieldManager": OPERATOR_MANAGER}
-            path = paths.services(run.namespace)
+            path = api_paths.services(run.namespace)
             await self._client.request("POST", path, body=action.manifest, params=params)
         except ApiError as error:
             if error.status == 409:
@@ -346,7 +345,7 @@ class Applier:
             "status": action.status,
         }
         try:
-            await self._client.apply(f"{paths.job(run.namespace, run.name)}/status", document, OPERATOR_MANAGER)
+            await self._client.apply(f"{api_paths.job(run.namespace, run.name)}/status", document, OPERATOR_MANAGER)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise

@@ -5,12 +5,11 @@ from datetime import datetime
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, TrainingJob
-from tranche_operator import pods as manifests
-from tranche_operator.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
-from tranche_operator.observations import Observed, PodView, Rejection, ServiceState
-from tranche_operator.plans import Entry, is_current, is_open
+from tranche_operator.manifests import pod as manifests
+from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
+from tranche_operator.reconcile.observed import Entry, Observed, PodView, Rejection, ServiceState, is_current, is_open
+from tranche_operator.reconcile.status import Finding, condition_of
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import Finding, condition_of
 
 STALE_SERVICE_SECONDS = 5.0
 """Pause for the garbage collector to remove the Service of an earlier job of the same name."""

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from tranche_operator import endings
-from tranche_operator.actions import WriteStatus
-from tranche_operator.applies import Applier
-from tranche_operator.leisures import Leisure, split
-from tranche_operator.memories import Memory
-from tranche_operator.plans import entries_of
-from tranche_operator.readings import Reader
-from tranche_operator.reconciles import reconcile
+from tranche_operator.execute.executor import Applier
+from tranche_operator.execute.reader import Reader
+from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.queue.deferred_actions import Leisure, split
+from tranche_operator.reconcile import pod_teardown
+from tranche_operator.reconcile.actions import WriteStatus
+from tranche_operator.reconcile.observed import entries_of
+from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
 
 
@@ -51,7 +51,7 @@ class Controller:
             self._memory.forget(key)
             return None
         if observed.job is not None:
-            unwanted = endings.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
+            unwanted = pod_teardown.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
             self._memory.keep_refusals(key, {pod.name for pod in unwanted})
         actions = reconcile(observed, self._settings, self._clock())
         if not any(isinstance(action, WriteStatus) for action in actions):
