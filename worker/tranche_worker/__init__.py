@@ -7,11 +7,11 @@ whole.
 """
 
 from tranche_worker import checkpoints
-from tranche_worker.assignments import Assignment, assignment
-from tranche_worker.fences import Fence
-from tranche_worker.messages import TERMINATION_LOG, report
-from tranche_worker.reporters import Progress, Reporter
-from tranche_worker.sessions import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Session
+from tranche_worker.assignment import Assignment, assignment
+from tranche_worker.fence import Fence
+from tranche_worker.reporter import Progress, Reporter
+from tranche_worker.session import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Session
+from tranche_worker.termination_message import TERMINATION_LOG, report
 
 __all__ = [
     "EXIT_DONE",

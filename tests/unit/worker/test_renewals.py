@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, Assignment, Session, assignment, renewals
+from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, Assignment, Session, assignment, chunk_request
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -58,7 +58,7 @@ def api() -> Iterator[Api]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewals, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(chunk_request, "FIRST_PAUSE_SECONDS", 0.01)
 
 
 def assigned(tmp_path: Path, url: str) -> Assignment:
@@ -138,7 +138,7 @@ def test_where_nobody_is_to_be_asked_the_worker_ends_as_before(tmp_path: Path, a
 
 
 def test_it_does_not_wait_for_an_answer_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewals, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(chunk_request, "PATIENCE_SECONDS", 0.05)
     session = Session(assigned(tmp_path, "http://127.0.0.1:1"))
     train(session)
     assert session.exit_code == EXIT_DONE

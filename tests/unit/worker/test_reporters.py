@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tranche_worker import Assignment, Progress, Reporter, reporters
+from tranche_worker import Assignment, Progress, Reporter
+from tranche_worker import reporter as reporters
 
 
 class Api:

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tranche_worker.assignments import Assignment
+from tranche_worker.assignment import Assignment
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tranche_worker.messages import TERMINATION_LOG
+from tranche_worker.termination_message import TERMINATION_LOG
 
 GRACE_SECONDS = 30.0
 """Kubernetes' default of terminationGracePeriodSeconds."""

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from tranche_worker import renewals
-from tranche_worker.assignments import Assignment
-from tranche_worker.messages import report
-from tranche_worker.reporters import Progress, Reporter
+from tranche_worker import chunk_request
+from tranche_worker.assignment import Assignment
+from tranche_worker.reporter import Progress, Reporter
+from tranche_worker.termination_message import report
 
 EXIT_DONE, EXIT_UNFINISHED, EXIT_FENCED, EXIT_TERMINATED = 0, 1, 75, 143
 """All chunks are done; the loop ended before that; another attempt has taken over; stopped by SIGTERM."""
@@ -160,8 +160,8 @@ class Session:
         if any(self._saved[chunk] < self._mine.batches for chunk in self._mine.chunks):
             return False
         try:
-            given = renewals.ask(self._mine, self._saved, self._stop)
-        except renewals.FencedError:
+            given = chunk_request.ask(self._mine, self._saved, self._stop)
+        except chunk_request.FencedError:
             self.refuse()
             return False
         if given is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from tranche_worker.assignments import Assignment
+from tranche_worker.assignment import Assignment
 
 logger = logging.getLogger(__name__)
 
