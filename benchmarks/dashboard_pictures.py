@@ -16,7 +16,7 @@ from tranche_observability.catalogues import DASHBOARDS
 from tranche_observability.panels import Panel, Query
 from tranche_observability.pictures import Course, Labels, draw
 from tranche_testcluster import BuildError
-from tranche_testcluster.packages import ensure
+from tranche_testcluster.debian_package import ensure
 
 ROOT = Path(__file__).resolve().parents[1]
 RATE_SECONDS = 10

@@ -10,7 +10,7 @@ import venv
 from hashlib import blake2b
 from pathlib import Path
 
-from tranche_testcluster.binaries import cache_folder
+from tranche_testcluster.binary_cache import cache_folder
 
 REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements"
 FRAMEWORKS = ("torch", "tensorflow")

@@ -7,14 +7,14 @@ what a client asks of the API server; ``Change`` is one write.
 """
 
 from . import annotations
-from .binaries import ensure
-from .clusters import Cluster
+from .binary_cache import ensure
+from .child_process import spawn, tethered
+from .cluster import Cluster
 from .errors import BuildError, ClusterError
-from .histories import Change
-from .meters import Meter
-from .proxies import FaultProxy, Faults
-from .scalings import Scaling
-from .tethers import spawn, tethered
+from .etcd_history import Change
+from .fault_proxy import FaultProxy, Faults
+from .progress_meter import Meter
+from .scaling import Scaling
 
 __all__ = [
     "BuildError",

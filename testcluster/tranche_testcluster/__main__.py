@@ -10,10 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import binaries
-from .clusters import Cluster
+from . import binary_cache
+from .cluster import Cluster
 from .errors import ClusterError
-from .scalings import Scaling
+from .scaling import Scaling
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command == "build":
-            for name, path in binaries.ensure(*options.names).items():
+            for name, path in binary_cache.ensure(*options.names).items():
                 _say(f"{name:<24} {path}")
         elif options.command == "run":
             return _run(options.words)
@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tranche_testcluster", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build the binaries that are missing and print where all of them are")
-    build.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(binaries.NAMES)}")
+    build.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(binary_cache.NAMES)}")
     run = commands.add_parser("run", help="run a command with a cluster of its own")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     up = commands.add_parser("up", help="run a cluster until Ctrl-C")

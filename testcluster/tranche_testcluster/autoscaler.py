@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import sites
-from .clients import Client
+from . import site
+from .client import Client
 from .errors import ClusterError
-from .scalings import MADE, Autoscaler, Scaling
-from .workspaces import HOST
+from .scaling import MADE, Autoscaler, Scaling
+from .workspace import HOST
 
 LOOK_SECONDS = 0.25
 _READY_SECONDS = 60.0
@@ -84,9 +84,9 @@ class Program:
         them a pause.
         """
         scaling, labels = self._autoscaler.scaling, self._autoscaler.labels
-        made = [sites.node("", name, scaling.capacity, {MADE: scaling.site}, self._port) for name in names]
-        sites.create(self._client, made, _READY_SECONDS)
-        sites.label(self._client, names, labels)
+        made = [site.node("", name, scaling.capacity, {MADE: scaling.site}, self._port) for name in names]
+        site.create(self._client, made, _READY_SECONDS)
+        site.label(self._client, names, labels)
 
     async def _delete(self, name: str) -> None:
         """Delete a node unless a pod was bound to it a moment ago, which the API server's cache may not show yet."""

@@ -12,7 +12,7 @@ from chaos.clocks import Clock, clock
 from chaos.processes import Process
 from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests, free_port
 from tranche_testcluster import Cluster, FaultProxy
-from tranche_testcluster.histories import FLAGS
+from tranche_testcluster.etcd_history import FLAGS
 
 API = "/apis/tranche.dev/v1alpha1"
 JOBS = f"{API}/namespaces/default/trainingjobs"

@@ -13,7 +13,7 @@ import pytest
 
 import tranche_testcluster
 from tranche_testcluster import Cluster, Scaling
-from tranche_testcluster.sites import ZONE
+from tranche_testcluster.site import ZONE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
 START_SECONDS = 1.5

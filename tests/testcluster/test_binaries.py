@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tranche_testcluster import BuildError, Meter, binaries, builds, ensure, toolchains
+from tranche_testcluster import BuildError, Meter, binary_cache, ensure, go_build, go_toolchain
 
-MODULES = Path(builds.__file__).parent / "modules"
+MODULES = Path(go_build.__file__).parent / "modules"
 
 
 @pytest.fixture(autouse=True)
@@ -27,10 +27,10 @@ def executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
 
 def test_a_folder_of_ready_binaries_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRANCHE_ASSETS", str(tmp_path))
-    for name in binaries.NAMES:
+    for name in binary_cache.NAMES:
         executable(tmp_path / name)
     assert ensure("kwok", "etcd") == {"kwok": tmp_path / "kwok", "etcd": tmp_path / "etcd"}
-    assert set(ensure()) == set(binaries.NAMES)
+    assert set(ensure()) == set(binary_cache.NAMES)
 
 
 def test_what_a_folder_of_ready_binaries_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_the_cache_is_keyed_by_what_the_module_pins(tmp_path: Path, monkeypatch:
 
 
 def test_the_modules_pin_the_versions_that_the_project_names() -> None:
-    versions = {module.folder: module.version for module in binaries._MODULES}
+    versions = {module.folder: module.version for module in binary_cache._MODULES}
     expected = {"kubernetes": "v1.37.1", "kwok": "v0.8.0", "helm": "v4.3.1", "kubeconform": "v0.8.0", "kind": "v0.33.0"}
     assert versions == expected
 
@@ -104,9 +104,9 @@ def test_an_old_go_on_the_path_is_not_used(tmp_path: Path, monkeypatch: pytest.M
     def install(target: Path, meter: Meter) -> None:
         installed.append(executable(target / "bin" / "go", "#!/bin/sh\necho go1.26.6\n"))
 
-    monkeypatch.setattr(toolchains, "_install", install)
-    assert toolchains.go_version(old) == (1, 25)
-    assert [toolchains.find_go(tmp_path / "cache", Meter(io.StringIO()))] == installed
+    monkeypatch.setattr(go_toolchain, "_install", install)
+    assert go_toolchain.go_version(old) == (1, 25)
+    assert [go_toolchain.find_go(tmp_path / "cache", Meter(io.StringIO()))] == installed
 
 
 def test_progress_is_a_line_now_and_then_in_a_log() -> None:

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 import tranche_testcluster
-from tranche_testcluster import Cluster, ClusterError, annotations, sites
-from tranche_testcluster.workspaces import Workspace
+from tranche_testcluster import Cluster, ClusterError, annotations, site
+from tranche_testcluster.workspace import Workspace
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
 QUICK = {"kube-controller-manager": ["--node-monitor-period=1s"]}
@@ -74,7 +74,7 @@ def processes_of(directory: str) -> list[int]:
 def test_a_site_is_nodes_of_one_zone_ready_for_pods(cluster: Cluster) -> None:
     names = cluster.add_site("cloud", nodes=3, gpus=8)
     assert names == ["cloud-0", "cloud-1", "cloud-2"]
-    nodes = json.loads(cluster.kubectl("get", "nodes", "-l", f"{sites.ZONE}=edge-a,tier=edge", "-o", "json"))["items"]
+    nodes = json.loads(cluster.kubectl("get", "nodes", "-l", f"{site.ZONE}=edge-a,tier=edge", "-o", "json"))["items"]
     assert [node["metadata"]["name"] for node in nodes] == ["edge-a-0", "edge-a-1"]
     for node in nodes:
         assert node["metadata"]["labels"]["kubernetes.io/hostname"] == node["metadata"]["name"]

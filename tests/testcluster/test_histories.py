@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tranche_testcluster import Cluster
-from tranche_testcluster.histories import FLAGS
+from tranche_testcluster.etcd_history import FLAGS
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

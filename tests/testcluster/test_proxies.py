@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tranche_testcluster.certificates import Authority
-from tranche_testcluster.proxies import FaultProxy, Faults
+from tranche_testcluster.certificate import Authority
+from tranche_testcluster.fault_proxy import FaultProxy, Faults
 
 REQUESTS = 200
 SEED = 7

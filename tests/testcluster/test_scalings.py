@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tranche_testcluster.scalings import MADE, Autoscaler, Decisions, Scaling, asks_for, parse_quantity, requests_of
-from tranche_testcluster.sites import ZONE
+from tranche_testcluster.scaling import MADE, Autoscaler, Decisions, Scaling, asks_for, parse_quantity, requests_of
+from tranche_testcluster.site import ZONE
 
 UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
 GATED = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]

@@ -10,7 +10,7 @@ import pytest
 
 import tranche_testcluster
 from tranche_testcluster import ClusterError
-from tranche_testcluster.workspaces import Workspace
+from tranche_testcluster.workspace import Workspace
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
 
@@ -18,7 +18,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__
 def left_by_a_killed_process() -> Path:
     script = """
 import os, signal
-from tranche_testcluster.workspaces import Workspace
+from tranche_testcluster.workspace import Workspace
 print(Workspace().path, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

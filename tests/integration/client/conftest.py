@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster, binaries
+from tranche_testcluster import Cluster, binary_cache
 from wholes import Whole
 
 LOGGED = ("large", "broken")
@@ -34,7 +34,7 @@ def kubectl(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Run:
     script = folder / "kubectl-tranche"
     script.write_text(f"#!{sys.executable}\nfrom tranche.cli.kubectl import main\nmain()\n")
     script.chmod(0o755)
-    program = binaries.ensure("kubectl")["kubectl"]
+    program = binary_cache.ensure("kubectl")["kubectl"]
 
     def run(*words: str, kubeconfig: Path | None = None, text: str = "") -> "subprocess.CompletedProcess[str]":
         environment = {

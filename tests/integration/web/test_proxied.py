@@ -15,7 +15,7 @@ pytest.importorskip("playwright", reason="the development dependencies are older
 from browsers import opened, require_chromium, started
 from tranche.demo.local_stack import Stack, apply_manifests, free_port
 from tranche.demo.page_account import create_visitor, visitor_token
-from tranche_testcluster import Cluster, binaries, spawn
+from tranche_testcluster import Cluster, binary_cache, spawn
 from tunnels import Tunnel
 from wholes import Whole
 
@@ -64,7 +64,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
             path = "/api/v1/namespaces/default/endpoints/tranche-page"
             whole.until("an address", lambda: cluster.request("GET", path)[1].get("subsets"))
             port = free_port()
-            command = [str(binaries.ensure("kubectl")["kubectl"]), "proxy", f"--port={port}"]
+            command = [str(binary_cache.ensure("kubectl")["kubectl"]), "proxy", f"--port={port}"]
             kubeconfig = cluster.service_account_kubeconfig("default", "passer")
             process = spawn([*command, f"--kubeconfig={kubeconfig}"], log=folder / "proxy.log")
             try:

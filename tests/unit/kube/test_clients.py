@@ -9,7 +9,7 @@ from kubernetes.config import incluster_config
 from fake_api_servers import FakeApi, kubeconfig, run
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.credentials import REFRESH_SECONDS, Credentials
-from tranche_testcluster.certificates import Authority
+from tranche_testcluster.certificate import Authority
 
 PATH = "/api/v1/pods"
 FORBIDDEN = {"kind": "Status", "reason": "Forbidden", "message": "exceeded quota", "code": 403}

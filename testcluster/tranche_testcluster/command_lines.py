@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .workspaces import HOST
+from .workspace import HOST
 
 CLIENT_QPS = 5000  # Kubernetes' defaults (20 to 50) would be what a benchmark measures
 ENDPOINT_BATCH = "500ms"

@@ -7,7 +7,7 @@ import ssl
 from collections import deque
 from typing import Any
 
-from .workspaces import HOST
+from .workspace import HOST
 
 _TIMEOUT_SECONDS = 30.0
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import web
 
-from .workspaces import HOST
+from .workspace import HOST
 
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "upgrade"})

@@ -1,6 +1,6 @@
 """Prometheus and promtool out of Debian's package, unpacked and not installed: no daemon, nothing outside the cache.
 
-``python -m tranche_testcluster.packages`` makes them present. ``TRANCHE_ASSETS`` may hold them too, or the PATH.
+``python -m tranche_testcluster.debian_package`` makes them present. ``TRANCHE_ASSETS`` may hold them too, or the PATH.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .binaries import cache_folder
+from .binary_cache import cache_folder
 from .errors import BuildError
 
 PACKAGE = "prometheus"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from .clients import Client
+from .client import Client
 from .errors import ClusterError
-from .workspaces import HOST
+from .workspace import HOST
 
 ZONE = "topology.kubernetes.io/zone"
 GPU = "nvidia.com/gpu"

@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .builds import GoModule, build
 from .errors import BuildError
-from .meters import Meter
-from .toolchains import find_go
+from .go_build import GoModule, build
+from .go_toolchain import find_go
+from .progress_meter import Meter
 
 _MODULES = (
     GoModule(

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import sites
+from . import site as sites
 
 MADE = "testcluster.tranche.dev/autoscaled"
 """Label of the nodes that an autoscaler has made; its value is the site."""

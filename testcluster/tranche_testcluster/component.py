@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from .child_process import spawn
 from .errors import ClusterError
-from .tethers import spawn
 
 _READY_SECONDS = 120.0
 _SPARING = {"GOGC": "400"}

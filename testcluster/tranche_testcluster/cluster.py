@@ -13,14 +13,15 @@ from typing import Any, Self
 
 import yaml
 
-from . import binaries, commands, histories, kubeconfigs, podlogs, sites
-from .certificates import Authority, signing_keys, write_secret
-from .clients import Client
-from .components import Component
+from . import binary_cache, command_lines, etcd_history, pod_log, site
+from . import kubeconfig as kubeconfigs
+from .certificate import Authority, signing_keys, write_secret
+from .client import Client
+from .component import Component
 from .errors import ClusterError
-from .proxies import FaultProxy
-from .scalings import Scaling
-from .workspaces import HOST, Workspace
+from .fault_proxy import FaultProxy
+from .scaling import Scaling
+from .workspace import HOST, Workspace
 
 _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 _PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kwok")
@@ -81,7 +82,7 @@ class Cluster:
         Raises:
             ClusterError: a component does not start (its log is quoted) or a binary is missing.
         """
-        programs = binaries.ensure(*_PROGRAMS)
+        programs = binary_cache.ensure(*_PROGRAMS)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._open(programs)
@@ -166,16 +167,16 @@ class Cluster:
         """
         capacity = {"cpu": cpu, "memory": memory, "pods": "110"}
         if gpus:
-            capacity[sites.GPU] = str(gpus)
+            capacity[site.GPU] = str(gpus)
         names = [f"{name}-{number}" for number in range(nodes)]
         labels, port = extra_labels or {}, self._ports["kwok"]
-        sites.create(self._admin, [sites.node(name, one, capacity, labels, port) for one in names], timeout)
-        sites.nudge(self._admin, names)
+        site.create(self._admin, [site.node(name, one, capacity, labels, port) for one in names], timeout)
+        site.nudge(self._admin, names)
         return names
 
     def remove_site(self, name: str) -> None:
         """Delete all nodes of a site; kube-controller-manager then removes their pods."""
-        sites.remove(self._admin, name)
+        site.remove(self._admin, name)
 
     def silence(self, node: str) -> None:
         """Cut a node off: no heartbeats, and no pod on it starts or notices its deletion.
@@ -184,12 +185,12 @@ class Cluster:
         still does: kwok has that on its list already. A kwok that ignores leases is replaced now; one that is started
         again while a node is silent may start the pods that wait there.
         """
-        sites.silence(self._admin, node)
+        site.silence(self._admin, node)
         self._require_leases(node)
 
     def revive(self, node: str) -> None:
         """Undo ``silence`` and wait until kwok is back, which takes a quarter of ``node_lease_seconds``."""
-        self._hand_over(sites.release(self._admin, node))
+        self._hand_over(site.release(self._admin, node))
 
     def proxy(self, seed: int = 0) -> FaultProxy:
         """A proxy in front of the API server, to be entered; its certificate is the API server's."""
@@ -197,9 +198,9 @@ class Cluster:
         serving.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
         return FaultProxy(self.url, seed=seed, serving=serving, trusting=self._tls())
 
-    def history(self, *resources: str) -> list[histories.Change]:
+    def history(self, *resources: str) -> list[etcd_history.Change]:
         """All changes of these resources so far; `histories` says what they are called and which flags it takes."""
-        return histories.read(self._ports["etcd"], resources)
+        return etcd_history.read(self._ports["etcd"], resources)
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, seconds: int = 86_400, url: str | None = None
@@ -232,7 +233,11 @@ class Cluster:
         """
         given = yaml.safe_load(config) if isinstance(config, str) else dict(config or {})
         kubeconfig = self._layout.kubeconfig("kube-scheduler")
-        connection = {"kubeconfig": str(kubeconfig), "qps": commands.CLIENT_QPS, "burst": commands.CLIENT_QPS * 2}
+        connection = {
+            "kubeconfig": str(kubeconfig),
+            "qps": command_lines.CLIENT_QPS,
+            "burst": command_lines.CLIENT_QPS * 2,
+        }
         whole = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -246,7 +251,7 @@ class Cluster:
             old.stop()
         if name not in self._ports:
             self._ports[name] = self._space.port()
-        command = commands.scheduler(self._layout, name, file, kubeconfig)
+        command = command_lines.scheduler(self._layout, name, file, kubeconfig)
         client = Client(self._ports[name], self._tls(), timeout=_PROBE_SECONDS)
         self._add(name, command, client, "/readyz")
         self.start(name)
@@ -264,7 +269,7 @@ class Cluster:
             old.stop()
         if name not in self._ports:
             self._ports[name] = self._space.port()
-        command = commands.autoscaler(self._layout, sys.executable, name, scaling.flags())
+        command = command_lines.autoscaler(self._layout, sys.executable, name, scaling.flags())
         client = Client(self._ports[name], timeout=_PROBE_SECONDS)
         package = str(Path(__file__).parents[1])  # a checkout need not be installed
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
@@ -281,7 +286,7 @@ class Cluster:
         """
         component = self._component(name)
         # kwok would wait for the leases of its predecessor to run out.
-        nodes = sites.release(self._admin) if name == "kwok" else []
+        nodes = site.release(self._admin) if name == "kwok" else []
         component.spawn()
         component.wait()
         self._hand_over(nodes)
@@ -313,7 +318,7 @@ class Cluster:
         self.directory = self._workspace.path
         self._ports = {name: self._workspace.port() for name in _PORTS}
         self.url = f"https://{HOST}:{self._ports['kube-apiserver']}"
-        self._layout = commands.Layout(self.directory, programs, self._ports, self._lease_seconds)
+        self._layout = command_lines.Layout(self.directory, programs, self._ports, self._lease_seconds)
         (self.directory / "logs").mkdir()
         self._write_keys()
         self.kubeconfig = self._layout.kubeconfig("admin")
@@ -351,21 +356,21 @@ class Cluster:
 
     def _describe(self) -> None:
         layout, ports = self._layout, self._ports
-        self._add("etcd", commands.etcd(layout), Client(ports["etcd"], timeout=_PROBE_SECONDS), "/health")
-        self._add("kube-apiserver", commands.apiserver(layout), self._admin, "/readyz")
+        self._add("etcd", command_lines.etcd(layout), Client(ports["etcd"], timeout=_PROBE_SECONDS), "/health")
+        self._add("kube-apiserver", command_lines.apiserver(layout), self._admin, "/readyz")
         # Ready when pods can be created: the ServiceAccount admission wants the namespace's default account.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self._add("kube-controller-manager", commands.controller_manager(layout), self._admin, account)
+        self._add("kube-controller-manager", command_lines.controller_manager(layout), self._admin, account)
         configs = sorted(_STAGES.glob("*.yaml"))
         if self._pod_logs:
-            configs.append(podlogs.write(self.directory / "pod-logs", self._pod_logs))
+            configs.append(pod_log.write(self.directory / "pod-logs", self._pod_logs))
         environment = {"KWOK_WORKDIR": str(self.directory / "kwok")}  # not the user's ~/.kwok
         client = Client(ports["kwok"], timeout=_PROBE_SECONDS)
-        self._add("kwok", commands.kwok(layout, configs), client, "/healthz", environment)
+        self._add("kwok", command_lines.kwok(layout, configs), client, "/healthz", environment)
 
     def _hand_over(self, nodes: Sequence[str]) -> None:
-        sites.await_kwok(self._admin, nodes, _HAND_OVER_SECONDS + self._lease_seconds)
-        sites.nudge(self._admin, nodes)
+        site.await_kwok(self._admin, nodes, _HAND_OVER_SECONDS + self._lease_seconds)
+        site.nudge(self._admin, nodes)
 
     def _restart_kwok(self) -> None:
         server, kwok = self._component("kube-apiserver"), self._component("kwok")
@@ -378,7 +383,7 @@ class Cluster:
     def _require_leases(self, silenced: str) -> None:
         """Start kwok again until it is one that respects leases; every second one does."""
         for _ in range(_KWOK_STARTS):
-            if sites.respects_leases(self._admin, silenced):
+            if site.respects_leases(self._admin, silenced):
                 return
             self._component("kwok").stop(signals.SIGKILL)
             self.start("kwok")

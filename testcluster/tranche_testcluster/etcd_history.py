@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .workspaces import HOST
+from .workspace import HOST
 
 FLAGS = ("--storage-media-type=application/json", "--etcd-compaction-interval=0")
 """For kube-apiserver."""

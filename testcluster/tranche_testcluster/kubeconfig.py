@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from .certificates import Pair, write_secret
+from .certificate import Pair, write_secret
 
 
 def write_with_certificate(path: Path, url: str, authority: bytes, user: str, pair: Pair) -> Path:
