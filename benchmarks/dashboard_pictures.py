@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "observability"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from dashboard_runs import Run, run
-from tranche_observability.catalogues import DASHBOARDS
+from tranche_observability.dashboard_picture import Course, Labels, draw
+from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.panels import Panel, Query
-from tranche_observability.pictures import Course, Labels, draw
 from tranche_testcluster import BuildError
 from tranche_testcluster.debian_package import ensure
 

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from tranche.kube.manifest_files import write_or_compare
-from tranche_observability.catalogues import DASHBOARDS
+from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.grafana import dashboard_json
-from tranche_observability.references import metrics_page
+from tranche_observability.metrics_reference import metrics_page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,7 @@ from prometheus_servers import SCRAPE_SECONDS, Labels
 from run_expectations import BYTES, Facts, Values, averages, labels, quantile
 from state_metrics import series_of
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
-from tranche_observability.catalogues import DASHBOARDS
+from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.panels import Panel
 
 CHART = Path(__file__).resolve().parents[3] / "helm/tranche"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tranche_observability.catalogues import DASHBOARDS
+from tranche_observability.dashboards import DASHBOARDS
 
 RULES = Path(__file__).resolve().parents[3] / "helm/tranche/files/rules/tranche.yaml"
 ALERTS = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]

@@ -12,9 +12,9 @@ from pages import anchors
 from tranche.kube.manifest_files import differences
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_observability.__main__ import generated_files, main
-from tranche_observability.catalogues import DASHBOARDS, THRASH_SECONDS
+from tranche_observability.dashboards import DASHBOARDS, THRASH_SECONDS
+from tranche_observability.metrics_reference import definitions, registries, series
 from tranche_observability.panels import Dashboard, Query
-from tranche_observability.references import definitions, registries, series
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES: list[dict[str, Any]] = [
