@@ -112,7 +112,7 @@ docs: setup  ## these pages as build/docs/index.html, and whether they hold: lin
 	$(BIN)/python -m pytest --quiet tests/unit/docs
 
 generate: control-plane  ## CRDs, chart files and docs/reference from the models, the API server's own schemas and the code
-	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche.kube.crds
+	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche_codegen.crds
 	PYTHONPATH=observability $(BIN)/python -m tranche_observability
 	PYTHONPATH=references $(BIN)/python -m tranche_references
 

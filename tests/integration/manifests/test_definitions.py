@@ -23,7 +23,15 @@ MAX_ANNOTATIONS = 262_144
 
 
 def generate(cluster: Cluster, root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tranche.kube.crds", "--kubeconfig", str(cluster.kubeconfig), "--root", str(root)]
+    command = [
+        sys.executable,
+        "-m",
+        "tranche_codegen.crds",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "--root",
+        str(root),
+    ]
     return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 import pytest
+from tranche_codegen.reference.commands import PROGRAMS
 
 from pages import CONSOLE, ROOT, SHELL, Block, blocks, pages, words, words_in_code
-from tranche_references.commands import PROGRAMS
 from typed_commands import NOT_HERE, TYPED, Typed, commands, every_command
 
 LANGUAGES = {"", SHELL, CONSOLE, "yaml", "python", "text", "mermaid", "promql", "json"}

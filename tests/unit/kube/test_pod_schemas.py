@@ -1,6 +1,6 @@
 from typing import Any
 
-from tranche.kube.pod_schemas import template_schema, volume_schema
+from tranche_codegen.pod_schema import template_schema, volume_schema
 
 CORE = "io.k8s.api.core.v1."
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."

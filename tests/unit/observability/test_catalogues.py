@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tranche_codegen.files import differences
 
 from pages import anchors
-from tranche.kube.manifest_files import differences
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_observability.__main__ import generated_files, main
 from tranche_observability.dashboards import DASHBOARDS, THRASH_SECONDS

@@ -1,6 +1,6 @@
 """What the custom resources are made of: base class, quantities, durations, pod templates, and their rules.
 
-The ``x-tranche-…`` keys are replaced by `tranche.kube.crds`; all other extras go into the CRDs as they stand.
+The ``x-tranche-…`` keys are replaced by `tranche_codegen.crds`; all other extras go into the CRDs as they stand.
 """
 
 from typing import Annotated, Any

@@ -1,6 +1,6 @@
 """The custom resources as pydantic models: what users write, what status holds, and the source of the CRDs.
 
-`tranche.kube.crds` turns these models into the manifests; a test keeps both equal. CEL rules, defaults, bounds and list
+`tranche_codegen.crds` turns these models into the manifests; a test keeps both equal. CEL rules, defaults, bounds and list
 types stand beside the field that they are about; the docstrings are what ``kubectl explain`` shows.
 """
 

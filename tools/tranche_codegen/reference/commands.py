@@ -6,8 +6,8 @@ import click
 
 from tranche.cli.kubectl import main as kubectl
 from tranche.cli.main import main as tranche
+from tranche_codegen.reference.markdown_table import table
 from tranche_operator.main import main as operator
-from tranche_references.tables import table
 
 PROGRAMS: dict[str, click.Command] = {"tranche": tranche, "tranche-operator": operator, "kubectl tranche": kubectl}
 WIDTH = 110

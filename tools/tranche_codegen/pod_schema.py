@@ -7,7 +7,7 @@ and client-side ``kubectl apply`` stores the whole object in an annotation of at
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tranche.kube.structural_schemas import Schema, map_schemas
+from tranche_codegen.structural_schema import Schema, map_schemas
 
 OPENAPI_PATH = "/openapi/v3/api/v1"
 _CORE = "io.k8s.api.core.v1."

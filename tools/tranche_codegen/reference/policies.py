@@ -9,7 +9,7 @@ from typing import Any
 
 from tranche.policies import POLICIES
 from tranche.policies.base import Policy
-from tranche_references.tables import cell, table
+from tranche_codegen.reference.markdown_table import cell, table
 
 _HEAD = """\
 # Policies

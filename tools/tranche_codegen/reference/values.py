@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tranche_references.tables import cell, table
+from tranche_codegen.reference.markdown_table import cell, table
 
 _HEAD = """\
 # Values of the chart

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tranche_references.tables import cell, table
+from tranche_codegen.reference.markdown_table import cell, table
 
 Schema = Mapping[str, Any]
 EMBEDDED = {"template": "pod template", "volume": "volume source"}

@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-from tranche.kube.manifest_files import write_or_compare
-from tranche_references.commands import commands_page
-from tranche_references.definitions import definition_page
-from tranche_references.policies import policies_page
-from tranche_references.presets import presets_page
-from tranche_references.values import values_page
+from tranche_codegen.files import write_or_compare
+from tranche_codegen.reference.commands import commands_page
+from tranche_codegen.reference.crds import definition_page
+from tranche_codegen.reference.policies import policies_page
+from tranche_codegen.reference.presets import presets_page
+from tranche_codegen.reference.values import values_page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

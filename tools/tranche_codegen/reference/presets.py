@@ -5,7 +5,7 @@ from dataclasses import fields
 from tranche.cli.workload_options import workload_options
 from tranche.simulation.workload import jsac, presets
 from tranche.simulation.workload.jsac_options import JsacOptions
-from tranche_references.tables import table
+from tranche_codegen.reference.markdown_table import table
 
 _HEAD = """\
 # Presets of the simulator

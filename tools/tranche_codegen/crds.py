@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions, built from the models of `tranche.kube.api.resources`, and the command that writes them.
 
-``python -m tranche.kube.crds --kubeconfig FILE`` writes ``manifests/crds`` and the chart's files; with ``--check`` it
+``python -m tranche_codegen.crds --kubeconfig FILE`` writes ``manifests/crds`` and the chart's files; with ``--check`` it
 writes nothing and exits 1 if they differ from what it would write.
 """
 
@@ -13,9 +13,9 @@ import click
 
 from tranche.kube.api.resources import GROUP, VERSION, SiteObject, TrainingJob
 from tranche.kube.client.client import ApiClient
-from tranche.kube.manifest_files import differences, generated_files, write_files
-from tranche.kube.pod_schemas import OPENAPI_PATH, staging_schema, template_schema, volume_schema
-from tranche.kube.structural_schemas import Schema, structural_schema
+from tranche_codegen.files import differences, generated_files, write_files
+from tranche_codegen.pod_schema import OPENAPI_PATH, staging_schema, template_schema, volume_schema
+from tranche_codegen.structural_schema import Schema, structural_schema
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CATEGORY = "tranche"
@@ -140,7 +140,7 @@ def main(kubeconfig: str, check: bool, root: Path) -> None:
         write_files(files)
         click.echo(f"{len(files)} files written")
     elif found := differences(files, root):
-        click.echo("\n".join([*found, "run python -m tranche.kube.crds to bring them up to date"]))
+        click.echo("\n".join([*found, "run python -m tranche_codegen.crds to bring them up to date"]))
         raise SystemExit(1)
 
 

@@ -1,0 +1,1 @@
+"""tranche_codegen."""
