@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from flow_optima import (
+from support.flow_optimum import (
     augmented,
     drawn_exact,
     drawn_relaxed,

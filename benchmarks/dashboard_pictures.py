@@ -1,6 +1,6 @@
 """The pictures of docs/dashboards.md: each dashboard as a real Prometheus has it after a minute of real work.
 
-``python benchmarks/dashboard_pictures.py`` (``make pictures``) runs tests/dashboard_runs.py, the run that the tests
+``python benchmarks/dashboard_pictures.py`` (``make pictures``) runs tests/support/dashboard_run.py, the run that the tests
 hold every panel against, and writes docs/pictures/dashboard-*.png. It takes about a minute and a half.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "observability"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from dashboard_runs import Run, run
+from support.dashboard_run import Run, run
 from tranche_observability.dashboard_picture import Course, Labels, draw
 from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.panels import Panel, Query

@@ -18,8 +18,8 @@ import ranges
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "worker" / "examples")]
 
-from frameworks import python_of  # noqa: E402 - the harness of the tests
-from gang_trials import GRACE_SECONDS, TENSORFLOW, TORCH, Example, Result, Trial, run  # noqa: E402
+from support.frameworks import python_of  # noqa: E402 - the harness of the tests
+from support.gang_trial import GRACE_SECONDS, TENSORFLOW, TORCH, Example, Result, Trial, run  # noqa: E402
 
 EXAMPLES = {example.framework: example for example in (TORCH, TENSORFLOW)}
 COLUMNS = {

@@ -17,7 +17,7 @@ from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from wholes import Whole
+from support.full_stack import Whole
 
 LONG_SECONDS = 3600.0
 WAIT_SECONDS = 600.0

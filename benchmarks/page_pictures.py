@@ -3,12 +3,12 @@
 import time
 from pathlib import Path
 
-from browsers import DESK, PHONE, opened, require_chromium, started
+from support.browser import DESK, PHONE, opened, require_chromium, started
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche.demo.run import create_sites
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 PICTURES = Path(__file__).parents[1] / "docs/pictures"
 

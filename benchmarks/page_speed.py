@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import ranges
-from extender_objects import window
-from page_visitors import PEOPLE, Visited
+from support.extender_objects import window
+from support.page_visitor import PEOPLE, Visited
 from tranche.extender.app import create_app
 from tranche.live.planner_metrics import REASONS
 from tranche.metrics.scheduler import Metrics

@@ -34,7 +34,7 @@ from tranche.simulation.cluster_spec import pool
 from tranche.worker_api.app import create_report_app
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from extender_objects import Stores, window, worker
+from support.extender_objects import Stores, window, worker
 
 JOBS, CHUNKS, WAITING = 1000, 20, 10_000
 CONNECTIONS = 8

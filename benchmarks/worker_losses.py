@@ -18,7 +18,7 @@ import ranges
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "worker" / "examples")]
 
-from worker_trials import Result, Trial, run  # noqa: E402 - the harness of the tests
+from support.worker_trial import Result, Trial, run  # noqa: E402 - the harness of the tests
 
 PICTURE = ROOT / "docs/pictures/worker-losses.png"
 SEEDS = (0, 1, 2, 3, 4)

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
 from starlette.routing import Route
 
-from any_requests import document, report_document, with_token
-from extender_objects import Stores, stranger, window, worker
-from structural_objects import FUZZ, SEED
+from support.extender_objects import Stores, stranger, window, worker
+from support.extender_requests import document, report_document, with_token
+from support.structural_objects import FUZZ, SEED
 from tranche.auth.pod_token import TokenReviewer
 from tranche.extender.app import create_app
 from tranche.extender.bind import add_bind

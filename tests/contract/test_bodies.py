@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from extender_objects import Stores, job, window
+from support.extender_objects import Stores, job, window
 from tranche.extender.app import create_app
 from tranche.extender.wire_format import decode_binding, decode_candidates, decode_names
 from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fuzzed_objects import Jobs, node, quota, site, spec_schema
-from live_controllers import reported, taken_over, written
-from structural_objects import SEED, drawn
+from support.fuzzed_objects import Jobs, node, quota, site, spec_schema
+from support.live_controller import reported, taken_over, written
+from support.structural_objects import SEED, drawn
 from tranche.kube.api.core_types import QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject

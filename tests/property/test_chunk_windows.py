@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node, worker
+from support.builders import job, node, worker
 from tranche.model import ChunkState, ChunkWindow, Job, Link, Site
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
 from tranche.planner.chunk_windows import chunk_windows

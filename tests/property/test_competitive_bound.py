@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node
-from flow_optima import (
+from support.builders import job, node
+from support.flow_optimum import (
     augmented,
     drawn_exact,
     drawn_relaxed,

@@ -16,7 +16,7 @@ from math import inf
 
 import pytest
 
-from builders import job
+from support.builders import job
 from tranche.model import Job, Link, Node, PodShape, Preemption, Resources, Site, Taint
 from tranche.model.node_constraints import Constraints
 from tranche.planner import (

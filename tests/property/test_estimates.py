@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node
+from support.builders import job, node
 from tranche.model import Job
 from tranche.planner import Instruction, JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
 from tranche.policies import get_policy

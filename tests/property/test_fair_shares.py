@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from builders import job
+from support.builders import job
 from tranche.model import Job, PodShape, Resources
 from tranche.simulation.cluster_spec import pool
 from tranche.simulation.scenario import Scenario, run

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node
+from support.builders import job, node
 from tranche.model import Job, Site, Tier
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
 from tranche.policies import Placement

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from builders import job, node, planner, worker
+from support.builders import job, node, planner, worker
 from tranche.model import Job, Node, Resources
 from tranche.planner import (
     Event,

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node, worker
+from support.builders import job, node, worker
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.simulation import Simulation

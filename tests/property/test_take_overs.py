@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from live_controllers import NOW, reported, resource, taken_over, written
+from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller

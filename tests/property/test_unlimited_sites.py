@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from builders import gang, job, node, worker
+from support.builders import gang, job, node, worker
 from tranche.model import Job, Link, Node, Site, Tier
 from tranche.planner import PlannerSettings
 from tranche.policies import POLICIES, get_policy

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from live_controllers import NOW, reported, resource, taken_over, written
+from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.client.what_if import WhatIf, answer
 from tranche.kube.api.resources import TrainingJob
 from tranche.live import Controller

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster, binary_cache
-from wholes import Whole
 
 LOGGED = ("large", "broken")
 """Jobs whose pods print something."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from support.full_stack import Whole
 from tranche.client import Client, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.web.job_views import JobDetail
-from wholes import Whole
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/notebooks.md"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from integration.client.conftest import Run
-from wholes import Whole
+from support.full_stack import Whole
 
 
 def test_kubectl_lists_the_plugin(kubectl: Run) -> None:

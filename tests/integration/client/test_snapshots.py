@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from integration.client.conftest import Run
+from support.full_stack import Whole
 from tranche.cli.main import main
-from wholes import Whole
 
 SECRET = "hunter2"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from integration.client.conftest import Run
-from wholes import API, Whole
+from support.full_stack import API, Whole
 
 CLOSE_SECONDS = 2.0
 """Plans and starts of pods have whole seconds; the job comes so much later than it was asked about, besides."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shells import Shell
+from support.doc_shell import Shell
 from tranche_testcluster import Cluster
 
 

@@ -7,10 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from releases import Release
-from shells import Shell
+from support.doc_shell import Shell
+from support.installed_release import Release
+from support.typed_commands import INSTALLING, typed_by
 from tranche_testcluster import Cluster
-from typed_commands import INSTALLING, typed_by
 
 PAGE = "docs/installing.md"
 COMMANDS = typed_by(INSTALLING, PAGE)

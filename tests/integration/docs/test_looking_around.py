@@ -5,11 +5,11 @@ import os
 import subprocess
 from pathlib import Path
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor
 from tranche.demo.run import create_sites, look_around
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 
 def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:

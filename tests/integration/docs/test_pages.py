@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from pages import Block, blocks, pages
-from releases import Release
-from shells import Shell
+from support.doc_pages import Block, blocks, pages
+from support.doc_shell import Shell
+from support.installed_release import Release
+from support.typed_commands import PAGES, typed_by
 from tranche_testcluster import Cluster
-from typed_commands import PAGES, typed_by
 
 FILLED = {
     "YOUR.REGISTRY": "registry.example.com/ml",

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from releases import Release
-from shells import Shell
+from support.doc_shell import Shell
+from support.installed_release import Release
+from support.typed_commands import TUTORIAL, typed_by
 from tranche_testcluster import Cluster
-from typed_commands import TUTORIAL, typed_by
 
 COMMANDS = typed_by(TUTORIAL, "docs/tutorial.md")
 

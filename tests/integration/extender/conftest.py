@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from live_extenders import PROFILE, LiveExtender
+from support.live_extender import PROFILE, LiveExtender
 from tranche_testcluster import Cluster
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from live_extenders import PROFILE, LiveExtender
+from support.live_extender import PROFILE, LiveExtender
 from tranche_testcluster import Cluster
 
 NODE_SITE = "binds"

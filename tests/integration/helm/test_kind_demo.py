@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from releases import Installed, Release
+from support.full_stack import API
+from support.installed_release import Installed, Release
 from tranche_testcluster import Cluster, ensure
-from wholes import API
 
 ROOT = Path(__file__).resolve().parents[3]
 KIND = ROOT / "manifests" / "kind"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from audits import Asked, Audit, Right, granted
-from releases import Installed, Release
+from support.audit_log import Asked, Audit, Right, granted
+from support.full_stack import API
+from support.installed_release import Installed, Release
 from tranche_testcluster import Cluster
-from wholes import API
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SYSTEM = "tranche-system"

@@ -10,7 +10,7 @@ import click
 import pytest
 import yaml
 
-import schemas
+from support import json_schemas
 from tranche.cli.scheduler import scheduler
 from tranche_operator.main import main as operator
 from tranche_testcluster import Cluster, ensure
@@ -73,8 +73,8 @@ SETS: dict[str, dict[str, Any]] = {
 def folder(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the schemas of all kinds that the cluster has, our own among them."""
     made = tmp_path_factory.mktemp("schemas")
-    assert schemas.write(cluster, made) > 100
-    schemas.write_monitoring(made)
+    assert json_schemas.write(cluster, made) > 100
+    json_schemas.write_monitoring(made)
     for kind in ("trainingjob", "site"):
         assert (made / f"{kind}-tranche-v1alpha1.json").exists()
     return made
@@ -82,7 +82,7 @@ def folder(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def conform(folder: Path, *files: Path) -> "subprocess.CompletedProcess[str]":
     """Check files against the schemas; a kind without one is an error."""
-    location = f"{folder}/{schemas.PATTERN}"
+    location = f"{folder}/{json_schemas.PATTERN}"
     command = [str(ensure("kubeconform")["kubeconform"]), "-strict", "-summary", "-schema-location", location]
     return subprocess.run([*command, *map(str, files)], capture_output=True, text=True, check=False)
 

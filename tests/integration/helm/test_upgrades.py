@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from releases import Installed, Release
+from support.full_stack import API
+from support.installed_release import Installed, Release
 from tranche_testcluster import Cluster
-from wholes import API
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PREVIOUS = Path(__file__).resolve().parents[2] / "data" / "release-3b0c6da.tar.xz"

@@ -13,10 +13,10 @@ from statistics import mean
 import pytest
 import yaml
 
-from dashboard_runs import GPUS, Run, run
-from prometheus_servers import SCRAPE_SECONDS, Labels
-from run_expectations import BYTES, Facts, Values, averages, labels, quantile
-from state_metrics import series_of
+from support.dashboard_expectations import BYTES, Facts, Values, averages, labels, quantile
+from support.dashboard_run import GPUS, Run, run
+from support.prometheus_server import SCRAPE_SECONDS, Labels
+from support.state_metrics import series_of
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.panels import Panel

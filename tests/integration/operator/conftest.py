@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from operator_lab import SITE, Lab, Process, operator_command
+from support.operator_lab import SITE, Lab, Process, operator_command
 from tranche_testcluster import Cluster
 
 

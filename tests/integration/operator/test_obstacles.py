@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_lab import Lab, Process, eventually, operator_command, window
+from support.operator_lab import Lab, Process, eventually, operator_command, window
 from tranche.demo.local_stack import apply_manifests, manifests
 from tranche_testcluster import Cluster
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from operator_lab import SITE, TEMPLATE, Lab, Process, eventually, server, window
+from support.operator_lab import SITE, TEMPLATE, Lab, Process, eventually, server, window
 
 pytestmark = pytest.mark.usefixtures("operator")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from operator_lab import TEMPLATE, Lab, Process, eventually, window
+from support.operator_lab import TEMPLATE, Lab, Process, eventually, window
 
 pytestmark = pytest.mark.usefixtures("operator")
 

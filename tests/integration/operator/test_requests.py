@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operator_lab import SITE, TEMPLATE, Lab, server, window
+from support.operator_lab import SITE, TEMPLATE, Lab, server, window
 from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche_operator.execute.event_recorder import EventRecorder

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from operator_lab import SITE, Lab, Process, eventually, operator_command, window
+from support.operator_lab import SITE, Lab, Process, eventually, operator_command, window
 from tranche_testcluster import Cluster
 
 HEALTH_PORT = 18081

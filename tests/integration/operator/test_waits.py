@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from operator_lab import Lab, eventually, window
+from support.operator_lab import Lab, eventually, window
 from tranche_operator.execute.event_recorder import QUIET_SECONDS
 
 pytestmark = pytest.mark.usefixtures("operator")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from support.full_stack import API, Whole
 from tranche.demo.local_stack import apply_manifests, free_port
 from tranche_testcluster import Cluster, spawn
-from wholes import API, Whole
 
 READS = """
 apiVersion: rbac.authorization.k8s.io/v1

@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
-from browsers import PHONE, Window, opened, require_chromium, started
+from support.browser import PHONE, Window, opened, require_chromium, started
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 CHECKS = Path(__file__).with_name("checks.js").read_text()
 HOSTILE = "<img src=x onerror=alert(1)>"

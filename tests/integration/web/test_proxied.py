@@ -12,12 +12,12 @@ import pytest
 
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
-from browsers import opened, require_chromium, started
+from support.browser import opened, require_chromium, started
+from support.full_stack import Whole
+from support.konnectivity_tunnel import Tunnel
 from tranche.demo.local_stack import Stack, apply_manifests, free_port
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster, binary_cache, spawn
-from tunnels import Tunnel
-from wholes import Whole
 
 NAME = "http:tranche-page:10265"
 PATH = f"/api/v1/namespaces/default/services/{NAME}/proxy"

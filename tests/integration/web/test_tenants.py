@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from support.full_stack import API, Whole
 from tranche.auth.user_access import AUDIENCE
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import API, Whole
 
 TEAMS = {"team-a": "ann", "team-b": "bob"}
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """A budget that does not let a victim be stopped: the victim goes on, and the other job is planned elsewhere."""
 
-from wholes import Whole
+from support.full_stack import Whole
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from histories import History, check_gates
-from wholes import Whole
+from support.full_stack import Whole
+from support.object_history import History, check_gates
 
 PODS = "/api/v1/namespaces/default/pods"
 CHIEF_SECONDS = 4.0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 SITES = "/apis/tranche.dev/v1alpha1/sites"
 UPLOAD_SECONDS = 3.0

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from wholes import Whole
+from support.full_stack import Whole
 
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fuzzed_objects import Jobs, node, quota, site, spec_schema
-from structural_objects import SEED, drawn
+from support.full_stack import API, Whole
+from support.fuzzed_objects import Jobs, node, quota, site, spec_schema
+from support.structural_objects import SEED, drawn
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import API, Whole
 
 logger = logging.getLogger(__name__)
 NAMESPACE = "/api/v1/namespaces/default"

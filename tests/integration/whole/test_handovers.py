@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from histories import History
-from wholes import Whole
+from support.full_stack import Whole
+from support.object_history import History
 
 logger = logging.getLogger(__name__)
 PODS = "/api/v1/namespaces/default/pods"

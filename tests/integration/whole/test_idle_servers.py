@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 IDLE_SECONDS = 2.0
 SAVING_SECONDS = 3.0

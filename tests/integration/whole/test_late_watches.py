@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.full_stack import API, Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster, FaultProxy, Faults
-from wholes import API, Whole
 
 MERGE = "application/merge-patch+json"
 

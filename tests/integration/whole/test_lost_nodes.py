@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.full_stack import API, Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import API, Whole
 
 TOLERANCE_SECONDS = 15
 

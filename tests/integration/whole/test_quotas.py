@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 PODS = "/api/v1/namespaces/default/pods"

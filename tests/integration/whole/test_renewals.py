@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import Whole
 
 BATCHES = 50
 LONG = 600.0

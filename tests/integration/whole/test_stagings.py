@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from histories import History
+from support.full_stack import API, Whole
+from support.object_history import History
 from tranche.kube.client.leader_election import LeaseSettings
-from wholes import API, Whole
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from histories import History
+from support.full_stack import API, Whole
+from support.object_history import History
 from tranche.demo.local_stack import free_port
-from wholes import API, Whole
 
 logger = logging.getLogger(__name__)
 

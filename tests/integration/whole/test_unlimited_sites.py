@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from support.full_stack import API, Whole
 from tranche.demo.cluster_snapshot import observe
 from tranche.demo.deviation import compare
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.submission import journal_of, outcome_of
 from tranche.demo.summary import simulate_outcome
 from tranche_testcluster import Cluster, Scaling
-from wholes import API, Whole
 
 ZONE = "topology.kubernetes.io/zone"
 START_SECONDS = 2.0

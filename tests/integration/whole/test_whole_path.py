@@ -2,7 +2,7 @@
 
 import time
 
-from wholes import Whole
+from support.full_stack import Whole
 
 
 def test_an_applied_job_is_planned_bound_by_kube_scheduler_and_succeeds(whole: Whole) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from frameworks import python_of
-from gang_trials import GRACE_SECONDS, TENSORFLOW, TORCH, Example, Trial, run
+from support.frameworks import python_of
+from support.gang_trial import GRACE_SECONDS, TENSORFLOW, TORCH, Example, Trial, run
 
 SEED = 3
 

@@ -19,9 +19,9 @@ import pytest
 from numpy_ps import chunks
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
+from support.worker_trial import ROOT, Result, Trial, run
 from tranche.demo.local_stack import free_port
 from tranche_worker import EXIT_FENCED, EXIT_TERMINATED
-from worker_trials import ROOT, Result, Trial, run
 
 SEED = 1
 DISTURBED = Trial(SEED, epochs=20, preemptions=3, server_kills=1)

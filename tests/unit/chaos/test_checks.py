@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.checks import PODS, check, check_ends
-from written import History
+from support.history_builder import History
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.checks import check
-from written import Entry, History
+from support.history_builder import Entry, History
 
 OPEN, CLOSING = "Open", "Closing"
 MEMBERS = ((1, [0]), (2, [1]))

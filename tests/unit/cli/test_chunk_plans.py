@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from click.testing import CliRunner
 
-from live_controllers import NOW, reported, resource, taken_over
+from support.live_controller import NOW, reported, resource, taken_over
 from tranche.cli.kubectl import main
 from tranche.cli.kubectl_tables import chunks_text
 from tranche.client.chunk_plan import ANEW, ChunkPlan, listed

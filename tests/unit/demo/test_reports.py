@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from builders import job, node
+from support.builders import job, node
 from tranche.demo.delay_measurement import measure_delays
 from tranche.demo.deviation import compare, spread
 from tranche.demo.summary import Outcome, report, simulate_outcome

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pages import ROOT, anchors, pages, targets, words_in_code
+from support.doc_pages import ROOT, anchors, pages, targets, words_in_code
 
 FOLDERS = tuple(f"{one.name}/" for one in ROOT.iterdir() if one.is_dir() and not one.name.startswith("."))
 TESTS = ("unit/", "integration/", "property/", "contract/", "chaos/")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pages import ROOT
-from typed_commands import SIMULATIONS, every_command, simulations
+from support.doc_pages import ROOT
+from support.typed_commands import SIMULATIONS, every_command, simulations
 
 ROWS = ROOT / "scheduler/tranche/demo/data/elasticflow_cluster06_rows_1650_1689.csv"
 T0 = 1_800_000_000

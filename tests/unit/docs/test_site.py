@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pages import anchors
-from sites import build, main
+from support.doc_pages import anchors
+from support.doc_site import build, main
 
 ROOT = Path(__file__).resolve().parents[3]
 LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*\bsrc="([^"]+)"|<link[^>]*rel="stylesheet"[^>]*href="([^"]+)"')

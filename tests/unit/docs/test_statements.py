@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from pages import ROOT, blocks, pages
+from support.doc_pages import ROOT, blocks, pages
 from tranche.kube.api.resources import SiteObject, TrainingJob
 
 DEPLOYMENTS = "".join((ROOT / f"helm/tranche/templates/{n}.yaml").read_text() for n in ("scheduler", "operator"))

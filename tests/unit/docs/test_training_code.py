@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tranche_worker
-from pages import ROOT, Block, blocks
+from support.doc_pages import ROOT, Block, blocks
 from tranche_worker import Assignment, Session
 
 PROGRAMS = [block for block in blocks(ROOT / "docs/training-code.md") if block.language == "python"]

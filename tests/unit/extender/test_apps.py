@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender_objects import Stores, window
+from support.extender_objects import Stores, window
 from tranche.extender.app import LARGEST_BODY, create_app, create_metrics_app
 from tranche.metrics.scheduler import Metrics
 

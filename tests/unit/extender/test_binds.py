@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fake_api_servers import FakeApi, run
+from support.fake_api_server import FakeApi, run
 from tranche.extender.bind import bind
 from tranche.extender.wire_format import Binding, MalformedError, decode_binding
 from tranche.kube.client.client import ApiClient

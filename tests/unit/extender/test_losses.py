@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender_objects import Stores, stranger, window, worker
+from support.extender_objects import Stores, stranger, window, worker
 from tranche.extender.eviction_cost import loss
 from tranche.extender.verbs import preempt
 from tranche.extender.wire_format import MetaPod, MetaVictims

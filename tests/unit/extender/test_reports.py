@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender_objects import Stores, asks, job, stranger, window, worker
+from support.extender_objects import Stores, asks, job, stranger, window, worker
 from tranche.auth.pod_token import TRUSTED_SECONDS, TokenReviewer
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from extender_objects import Stores, stranger, window, worker
+from support.extender_objects import Stores, stranger, window, worker
 from tranche.extender.reservations import Reservations
 from tranche.model import Resources
 

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from fastapi import FastAPI
 
-from extender_objects import Stores
+from support.extender_objects import Stores
 from tranche.extender.app import create_app
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.http_server import ListenError, listen, serve

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender_objects import Stores, stranger, window, worker
+from support.extender_objects import Stores, stranger, window, worker
 from tranche.extender.verbs import filter_nodes, preempt, prioritize
 from tranche.extender.wire_format import FilterResult, MetaPod, MetaVictims
 from tranche.kube.api.core_types import Metadata, PodSpec

@@ -1,6 +1,6 @@
 from typing import Any
 
-from extender_objects import job
+from support.extender_objects import job
 from tranche.kube.api.resources import TrainingJob
 from tranche.metrics.job_counts import Census
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kubernetes.config import incluster_config
 
-from fake_api_servers import FakeApi, kubeconfig, run
+from support.fake_api_server import FakeApi, kubeconfig, run
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.credentials import REFRESH_SECONDS, Credentials
 from tranche_testcluster.certificate import Authority

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fake_api_servers import FakeApi, run
+from support.fake_api_server import FakeApi, run
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.leader_election import DeposedError, Leadership, LeaseSettings
 

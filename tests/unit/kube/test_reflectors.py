@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fake_api_servers import FakeApi, run
+from support.fake_api_server import FakeApi, run
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import LONGEST_PAUSE_SECONDS, Reflector
 from tranche.kube.convert.pods_and_nodes import Pod

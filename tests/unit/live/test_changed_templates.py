@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from live_controllers import reported, resource, taken_over, written
+from support.live_controller import reported, resource, taken_over, written
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.job_events import submission

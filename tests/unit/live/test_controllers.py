@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from live_controllers import NOW, reported, resource, taken_over, written
+from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.core_types import QuotaObject
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod

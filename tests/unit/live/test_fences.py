@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from live_controllers import NOW, reported, resource, taken_over, written
+from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.leader_election import DeposedError
 

@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from live_controllers import NOW, reported, resource, taken_over, written
+from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live import Controller
 from tranche.live.planner_metrics import REASONS

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from live_controllers import taken_over
+from support.live_controller import taken_over
 from tranche.live.lease_annotations import MEMORY_ANNOTATION, annotations_of, read_memory
 from tranche.planner.memories import LinkMemory, Memory
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from live_controllers import reported, resource, taken_over, written
+from support.live_controller import reported, resource, taken_over, written
 from tranche.live import Controller, chunk_requests
 from tranche.model import Allotment, ChunkRequest
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from live_controllers import NOW, reported, resource, taken_over, written
+from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import Plan
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job

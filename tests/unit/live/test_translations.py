@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from builders import job, node, planner, worker
+from support.builders import job, node, planner, worker
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import job_events, pod_events

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jumping_loops import JumpingLoop, run
+from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.client.leader_election import DeposedError
 from tranche.live import status_writer
 from tranche.live.status_writer import StatusWriter

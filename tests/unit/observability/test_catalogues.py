@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tranche_codegen.files import differences
 
-from pages import anchors
+from support.doc_pages import anchors
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_observability.__main__ import generated_files, main
 from tranche_observability.dashboards import DASHBOARDS, THRASH_SECONDS

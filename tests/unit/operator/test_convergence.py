@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from operator_objects import NOW, UID, observed, plan, pod, server, training_job, window
+from support.operator_objects import NOW, UID, observed, plan, pod, server, training_job, window
 from tranche.kube.api import names
 from tranche.kube.api.resources import TrainingJob
 from tranche_operator.reconcile.actions import (

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from operator_objects import NOW, UID, observed, plan, pod, window
-from reconciling import created, decide, done_job, job_with, named, of_type, pauses
+from support.operator_objects import NOW, UID, observed, plan, pod, window
+from support.reconcile_summary import created, decide, done_job, job_with, named, of_type, pauses
 from tranche_operator.reconcile.actions import DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter, WriteStatus
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from operator_objects import plan, server, training_job, window
+from support.operator_objects import plan, server, training_job, window
 from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche_operator.manifests.environment import chief_environment, server_environment, worker_environment
 

@@ -3,8 +3,8 @@
 import asyncio
 from datetime import timedelta
 
-from jumping_loops import JumpingLoop, run
-from operator_objects import NOW, observed, pod, training_job
+from support.operator_objects import NOW, observed, pod, training_job
+from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.client.client import ApiError
 from tranche_operator.execute.executor import Applier
 from tranche_operator.execute.reconciler_cache import Memory

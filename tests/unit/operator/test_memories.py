@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from operator_objects import NOW
+from support.operator_objects import NOW
 from tranche_operator.execute.reconciler_cache import Memory
 from tranche_operator.settings import Settings
 

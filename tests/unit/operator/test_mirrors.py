@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fake_api_servers import FakeApi, run
+from support.fake_api_server import FakeApi, run
 from tranche.kube.client.client import ApiClient
 from tranche_operator.reconcile.observed import PodView
 from tranche_operator.watch.informers import Budgets, mirror_pods

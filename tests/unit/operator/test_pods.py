@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from operator_objects import UID, plan, server, training_job, window
+from support.operator_objects import UID, plan, server, training_job, window
 from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche_operator.manifests import pod as pods
 from tranche_operator.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jumping_loops import JumpingLoop, run
+from support.virtual_time_loop import JumpingLoop, run
 from tranche_operator.queue.work_queue import EVENT_DELAY_AFTER_FAILURE, LONGEST_BACKOFF, KeyedQueue, Runner
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from operator_objects import ACCEPTED, NOW, observed, plan, pod, server, training_job, window
-from reconciling import created, decide, job_with, named, of_type
+from support.operator_objects import ACCEPTED, NOW, observed, plan, pod, server, training_job, window
+from support.reconcile_summary import created, decide, job_with, named, of_type
 from tranche.kube.api import names
 from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche_operator.reconcile.actions import (

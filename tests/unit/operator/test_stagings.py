@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_objects import NOW, observed, plan, training_job, window
+from support.operator_objects import NOW, observed, plan, training_job, window
 from tranche.kube.api import names
 from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche_operator.reconcile.actions import (

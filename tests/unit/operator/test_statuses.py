@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from operator_objects import NOW, plan, server, training_job
+from support.operator_objects import NOW, plan, server, training_job
 from tranche.kube.api.resources import TrainingJob
 from tranche_operator.reconcile.status import Finding, Tally, judge, may_wait, new_status, own_status
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from operator_objects import NOW, observed, plan, pod, training_job, window
+from support.operator_objects import NOW, observed, plan, pod, training_job, window
 from tranche_operator.execute.event_recorder import QUIET_SECONDS
 from tranche_operator.execute.reconciler_cache import Memory
 from tranche_operator.reconcile.actions import Action, RequeueAfter, TellWait

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from image_tools import tool, write_sbom
+from support.image_tools import tool, write_sbom
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

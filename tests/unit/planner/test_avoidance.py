@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.model import Preemption, Resources
 from tranche.planner import (
     CloseWindow,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import gang, job, node, planner, worker
+from support.builders import gang, job, node, planner, worker
 from tranche.model import ChunkState, ChunkWindow, Link, Preemption, Site
 from tranche.planner import JobChanged, JobSubmitted, Planner, WorkerEnded, WorkerStarted, chunk_windows
 from tranche.planner.chunk_windows import chunk_windows as windows_of

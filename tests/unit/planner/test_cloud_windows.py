@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.model import Link, Site, Tier
 from tranche.planner import (
     JobSubmitted,

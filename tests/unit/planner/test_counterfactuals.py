@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import job, node, planner, worker
+from support.builders import job, node, planner, worker
 from tranche.model.node_constraints import Constraints
 from tranche.planner import JobRemoved, JobSubmitted, Planner, WorkerStarted, counterfactuals
 from tranche.planner.rehearsals import Rehearsal, rehearse

@@ -1,6 +1,6 @@
 """Estimates where not everything is rehearsed."""
 
-from builders import job, node, planner, worker
+from support.builders import job, node, planner, worker
 from tranche.planner import (
     Event,
     JobRemoved,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, planner, worker
+from support.builders import job, node, planner, worker
 from tranche.model import Job, Link, Node, PodShape, Preemption, Resources, Site, Taint
 from tranche.planner import JobSubmitted, Limit, Planner, WorkerRejected, WorkerStarted, binding_constraint
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import gang, node, of_type, planner
+from support.builders import gang, node, of_type, planner
 from tranche.model import Job
 from tranche.planner import (
     CloseWindow,

@@ -1,6 +1,6 @@
 """Gangs start whole, and when they cannot, they let go of everything and wait longer each time."""
 
-from builders import gang, node, of_type, planner
+from support.builders import gang, node, of_type, planner
 from tranche.planner import (
     CloseWindow,
     Instruction,

@@ -1,6 +1,6 @@
 """A journaled planner decides as any other, and tells what becomes of windows."""
 
-from builders import job, node
+from support.builders import job, node
 from tranche.planner import (
     CloseWindow,
     Event,

@@ -4,7 +4,7 @@ from math import log
 
 import pytest
 
-from builders import job, node, planner
+from support.builders import job, node, planner
 from tranche.model import Link, Site
 from tranche.planner import JobSubmitted, Planner, SiteChanged
 from tranche.planner.memories import MOST, LinkMemory, Memory, memory_of, recall

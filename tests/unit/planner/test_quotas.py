@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, of_type, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.model import Preemption, Quota, QuotaLimit
 from tranche.planner import (
     CloseWindow,

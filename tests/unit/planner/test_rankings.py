@@ -1,6 +1,6 @@
 """Running jobs by rank, while their ranks fall."""
 
-from builders import job
+from support.builders import job
 from tranche.planner.rankings import Place, RunningJobs, RunningSites
 from tranche.state.entities import JobState
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import job, node, of_type, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.model import Job, Node, Preemption, Resources, WindowState
 from tranche.planner import (
     CloseWindow,

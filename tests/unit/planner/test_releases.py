@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, of_type, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.model import Report, Resources, WindowState
 from tranche.planner import (
     CloseParameterServer,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, of_type, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.model import (
     Allotment,
     Checkpoint,

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, planner, worker
+from support.builders import job, node, planner, worker
 from tranche.model import Checkpoint, Report, Timings
 from tranche.planner import (
     JobSubmitted,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from builders import job, node, of_type, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.model import Constraints, Job, Link, Node, PodShape, Resources, Site
 from tranche.planner import JobSubmitted, PlaceParameterServer, Planner
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.model import ChunkRequest, Link, Site, SiteProgress, Tier
 from tranche.planner import (
     ChunksRequested,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.model import Job, Link, Site
 from tranche.planner import (
     JobChanged,

@@ -4,7 +4,7 @@ from math import log
 
 import pytest
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.model import JobProgress, Resources
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
 from tranche.policies import get_policy

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.model import Job, Link, Node, Site
 from tranche.planner import (
     ChunkStaged,

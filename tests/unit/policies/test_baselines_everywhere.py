@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import gang, job, node, worker
+from support.builders import gang, job, node, worker
 from tranche.model import Job, Link, Preemption, Site
 from tranche.simulation.scenario import Scenario, run
 

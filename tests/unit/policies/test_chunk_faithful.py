@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from builders import job, node, planner, worker
+from support.builders import job, node, planner, worker
 from tranche.model import Job, JobProgress, Link, Node, PodShape, Resources, Site, Tier
 from tranche.planner import JobSubmitted, Planner, WorkerStarted
 from tranche.policies import Placement, get_policy

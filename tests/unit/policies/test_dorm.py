@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.model import Node, PodShape, Resources, Site
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged, WorkerEnded
 from tranche.policies import get_policy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import job, node, of_type, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow
 from tranche.policies import get_policy
 from tranche.policies.allocation.optimus import Optimus

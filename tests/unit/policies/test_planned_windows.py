@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node, of_type, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.model import Job, JobProgress, Link, Node, Site, Tier
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
 from tranche.policies import get_policy

@@ -4,7 +4,7 @@ from math import exp
 
 import pytest
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner
 from tranche.policies import get_policy
 from tranche.policies.allocation.rrh import payoffs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import job, node, of_type, planner
+from support.builders import job, node, of_type, planner
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerStarted
 from tranche.policies import get_policy
 from tranche.policies.queue.themis import fairness_of, finish_time_fairness

@@ -1,6 +1,6 @@
 """Where the bars of a Gantt chart go."""
 
-from simulated_results import full_result, occupation
+from support.simulated_results import full_result, occupation
 from tranche.simulation.engine.result import Sample
 from tranche.simulation_report import gantt_layout
 from tranche.simulation_report.gantt_layout import Bar, Chart, lay_out

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from simulated_results import full_result, job_result, report_run
+from support.simulated_results import full_result, job_result, report_run
 from tranche.simulation.engine.result import Sample, SimulationResult
 from tranche.simulation_report.distribution_plot import MOST_CURVES, draw_cdf, draw_sizes, size_classes
 from tranche.simulation_report.gantt import draw_gantt

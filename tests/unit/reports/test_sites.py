@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from simulated_results import full_result, job_result, report_run
+from support.simulated_results import full_result, job_result, report_run
 from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.engine.result import JobUse, SimulationResult, SiteUse
 from tranche.simulation_report import format_table, write_report

@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from simulated_results import full_result, job_result, report_run
+from support.simulated_results import full_result, job_result, report_run
 from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation_report import format_csv, format_json, format_table, job_rows

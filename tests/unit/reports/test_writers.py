@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simulated_results import full_result, report_run
+from support.simulated_results import full_result, report_run
 from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation_report import ReportError, ReportRun, check_report, write_report
 from tranche.simulation_report.writer import slugs_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import job, node, worker
+from support.builders import job, node, worker
 from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES
 from tranche.simulation.analysis.lower_bound import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import job, node, worker
+from support.builders import job, node, worker
 from tranche.model import ChunkState, ExecutedWindow, Window
 from tranche.planner import JobSubmitted, NodeChanged, Planner
 from tranche.policies import get_policy

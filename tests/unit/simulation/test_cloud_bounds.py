@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders import job, node, worker
+from support.builders import job, node, worker
 from tranche.model import OUTSIDE, Job, Link, Node, Site, Tier
 from tranche.policies import POLICIES, QueuePolicy
 from tranche.simulation.analysis.lower_bound import bound_seconds, fluid_srpt_seconds

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node
+from support.builders import job, node
 from tranche.model import Job, Node, Site
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node, worker
+from support.builders import job, node, worker
 from tranche.model import Job, Link, Node, Site
 from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.engine.accounting import MOST_SAMPLES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import gang, job, node, worker
+from support.builders import gang, job, node, worker
 from tranche.model import Job, Node, Site, Tier
 from tranche.planner import PlannerSettings
 from tranche.planner.journals import Fact, JournaledPlanner

@@ -5,7 +5,7 @@ from time import process_time
 
 import pytest
 
-from simulated_results import full_result, job_result
+from support.simulated_results import full_result, job_result
 from tranche.simulation.analysis.summary import jain_index, summarize
 from tranche.simulation.engine.result import SimulationResult
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node
+from support.builders import job, node
 from tranche.model import Job, Link, Node, Site, Tier
 from tranche.simulation.engine.result import JobResult, SimulationResult, SiteUse
 from tranche.simulation.scenario import NodeFailure, Scenario, run

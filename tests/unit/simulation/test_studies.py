@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builders import job, node
+from support.builders import job, node
 from tranche.model import Job
 from tranche.simulation.analysis.comparison import compare
 from tranche.simulation.cluster_spec import ClusterSpec, pool

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from builders import job, node, planner
-from page_visitors import Visited
+from support.builders import job, node, planner
+from support.page_visitor import Visited
 from tranche.planner import JobSubmitted, Planner, WorkerStarted
 from tranche.planner.chunk_windows import listing
 from tranche.web.app import Planning

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from extender_objects import window
-from page_visitors import PEOPLE, Visited
+from support.extender_objects import window
+from support.page_visitor import PEOPLE, Visited
 from tranche.auth.user_access import AUDIENCE
 from tranche.web.app import Planning
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from extender_objects import stranger, window, worker
-from page_visitors import Visited
+from support.extender_objects import stranger, window, worker
+from support.page_visitor import Visited
 from tranche.auth.user_access import Scope
 from tranche.kube.api.resources import Progress
 from tranche.runtime.batching import PORTION

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pages import ROOT, blocks, pages, words, words_in_code
+from support.doc_pages import ROOT, blocks, pages, words, words_in_code
 
 TOOLS = ("kubectl", "helm", "kind", "curl", "docker", "pip")
 """What somebody would type who reads one of these in a sentence."""

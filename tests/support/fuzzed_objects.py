@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from structural_objects import Schema, instance, quantity, some, text
+from support.structural_objects import Schema, instance, quantity, some, text
 
 ROOT = Path(__file__).resolve().parents[1]
 _POD = ("affinity", "containers", "initContainers", "nodeSelector", "overhead", "resources", "tolerations", "volumes",

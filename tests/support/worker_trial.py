@@ -23,13 +23,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from builders import node
-from builders import planner as planner_of
-from extender_objects import worker as pod_of
 from numpy_ps import chunks, states
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
-from report_servers import served
+from support.builders import node
+from support.builders import planner as planner_of
+from support.extender_objects import worker as pod_of
+from support.report_server import served
 from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import asks, reports

@@ -12,11 +12,11 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from histories import History
-from prometheus_servers import Labels, Prometheus
+from support.full_stack import API, Whole
+from support.object_history import History
+from support.prometheus_server import Labels, Prometheus
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
-from wholes import API, Whole
 
 JOBS, PODS = f"{API}/trainingjobs", "/api/v1/pods"
 GPUS = {"edge-a": 2, "edge-b": 4}

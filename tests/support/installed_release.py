@@ -18,9 +18,9 @@ from typing import Any, Self
 
 import yaml
 
+from support.full_stack import Whole
 from tranche.demo.local_stack import free_port
 from tranche_testcluster import Cluster, ensure, spawn
-from wholes import Whole
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0

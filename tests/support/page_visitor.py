@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 from fastapi.testclient import TestClient
 
-from extender_objects import Stores
+from support.extender_objects import Stores
 from tranche.auth.user_access import AUDIENCE
 from tranche.kube.client.client import ApiError
 from tranche.web.app import Planning, create_page_app

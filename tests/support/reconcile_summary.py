@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from operator_objects import NOW, plan, training_job
+from support.operator_objects import NOW, plan, training_job
 from tranche.kube.api.resources import TrainingJob
 from tranche_operator.reconcile.actions import (
     Action,

@@ -20,7 +20,7 @@ from math import inf
 import highspy
 import numpy as np
 
-from builders import job, node
+from support.builders import job, node
 from tranche.model import Job, Node
 from tranche.policies import get_policy
 from tranche.simulation import SimulationResult, simulate

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from statistics import mean
 from typing import Any
 
-from dashboard_runs import CHUNK_BYTES, GPUS, Run, Versions
-from prometheus_servers import Labels
+from support.dashboard_run import CHUNK_BYTES, GPUS, Run, Versions
+from support.prometheus_server import Labels
 from tranche.metrics.scheduler import COMPLETION_BUCKETS, HORIZONS
 
 Values = dict[Labels, float]

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builders import node
-from builders import planner as planner_of
-from extender_objects import worker as pod_of
-from frameworks import python_of
 from numpy_ps import chunks
-from report_servers import served
+from support.builders import node
+from support.builders import planner as planner_of
+from support.extender_objects import worker as pod_of
+from support.frameworks import python_of
+from support.report_server import served
+from support.worker_trial import ROOT
 from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import reports
@@ -46,7 +47,6 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche_operator.manifests import environment
-from worker_trials import ROOT
 
 KEY, URGENT = "ns/digits", "ns/urgent"
 GRACE_SECONDS = 30

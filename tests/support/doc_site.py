@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from image_tools import ROOT, tool
+from support.image_tools import ROOT, tool
 
 
 def build(pages: Path, target: Path) -> "subprocess.CompletedProcess[str]":

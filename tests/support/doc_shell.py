@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pages import ROOT
+from support.doc_pages import ROOT
 from tranche_testcluster import Cluster, ensure
 
 PROGRAMS = {"tranche": "tranche.cli.main", "kubectl-tranche": "tranche.cli.kubectl"}
