@@ -59,7 +59,7 @@ integration: binaries  ## tests on the real control plane
 	$(BIN)/python -m pytest tests/integration tests/testcluster
 
 examples: setup  ## PyTorch (5 GB on Linux) and TensorFlow (2 GB) for worker/examples, once
-	@PYTHONPATH=tests $(BIN)/python -m frameworks
+	@PYTHONPATH=tests $(BIN)/python -m support.frameworks
 
 bench: examples  ## the figures of the README
 	$(BIN)/python benchmarks/demo_stretches.py
@@ -108,16 +108,16 @@ pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a 
 	$(BIN)/python benchmarks/dashboard_pictures.py
 
 docs: setup  ## these pages as build/docs/index.html, and whether they hold: links, commands, doctests
-	@PYTHONPATH=tests $(BIN)/python -m sites build/docs
+	@PYTHONPATH=tests $(BIN)/python -m support.doc_site build/docs
 	$(BIN)/python -m pytest --quiet tests/unit/docs
 
 generate: control-plane  ## CRDs, chart files and docs/reference from the models, the API server's own schemas and the code
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche_codegen.crds
 	PYTHONPATH=observability $(BIN)/python -m tranche_observability
-	PYTHONPATH=references $(BIN)/python -m tranche_references
+	PYTHONPATH=tools $(BIN)/python -m tranche_codegen.reference
 
 sbom: setup  ## what the images hold of Python, as CycloneDX: build/sbom.cdx.json
-	@PYTHONPATH=tests $(BIN)/python -m image_tools sbom build/sbom.cdx.json
+	@PYTHONPATH=tests $(BIN)/python -m support.image_tools sbom build/sbom.cdx.json
 
 kind-demo:  ## a kind cluster with three sites, the chart on it, and a first job (needs Docker, kind, kubectl and helm)
 	@sh manifests/kind/demo.sh

@@ -1,7 +1,7 @@
 """The pictures of docs/dashboards.md: each dashboard as a real Prometheus has it after a minute of real work.
 
-``python benchmarks/dashboard_pictures.py`` (``make pictures``) runs tests/support/dashboard_run.py, the run that the tests
-hold every panel against, and writes docs/pictures/dashboard-*.png. It takes about a minute and a half.
+``python benchmarks/dashboard_pictures.py`` (``make pictures``) makes the run of tests/support/dashboard_run.py, with
+which the tests compare every panel, and writes docs/pictures/dashboard-*.png. It takes about a minute and a half.
 """
 
 import sys

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from tranche_codegen.files import write_or_compare
-
 from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.grafana import dashboard_json
 from tranche_observability.metrics_reference import metrics_page

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_WATCHDOG = Path(__file__).with_name("watchdogs.py")
+_WATCHDOG = Path(__file__).with_name("parent_watchdog.py")
 
 
 def tethered(command: Sequence[str | os.PathLike[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``python -m sites FOLDER``: the pages of docs as HTML; a warning of Sphinx is an error (``make docs``)."""
+"""``python -m support.doc_site FOLDER``: the pages of docs as HTML; a warning of Sphinx is an error (``make docs``)."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def build(pages: Path, target: Path) -> "subprocess.CompletedProcess[str]":
 def main(arguments: list[str]) -> int:
     """Build, and say where, or what is wrong."""
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m sites FOLDER\n")
+        sys.stderr.write("usage: python -m support.doc_site FOLDER\n")
         return 2
     answer = build(ROOT / "docs", Path(arguments[0]))
     if answer.returncode:

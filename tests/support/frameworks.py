@@ -1,6 +1,7 @@
 """PyTorch and TensorFlow for worker/examples: each in a virtual environment of its own, beside the binaries.
 
-``python -m frameworks`` installs both (``make examples``). On Linux PyPI's torch brings Nvidia's libraries: 5.4 GB.
+``python -m support.frameworks`` installs both (``make examples``). On Linux, PyPI's torch includes Nvidia's
+libraries: 5.4 GB.
 """
 
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from tranche_testcluster.binary_cache import cache_folder
 
-REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements"
+REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 FRAMEWORKS = ("torch", "tensorflow")
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from support.structural_objects import Schema, instance, quantity, some, text
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _POD = ("affinity", "containers", "initContainers", "nodeSelector", "overhead", "resources", "tolerations", "volumes",
         "terminationGracePeriodSeconds", "activeDeadlineSeconds", "hostNetwork", "enableServiceLinks")  # fmt: skip
 _CONTAINER = ("name", "image", "resources", "env", "restartPolicy", "args")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tranche_testcluster.binary_cache import cache_folder
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def tool(name: str, group: str = "image") -> Path:

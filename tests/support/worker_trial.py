@@ -54,7 +54,7 @@ from tranche.planner import (
 from tranche.planner.reports import trained
 from tranche_operator.manifests import environment
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 KEY = "ns/digits"
 BATCHES_PER_EPOCH = 13
 POLL_SECONDS = 0.02

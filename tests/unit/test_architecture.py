@@ -12,7 +12,7 @@ PACKAGES = (
     "tranche_worker",
     "tranche_testcluster",
     "tranche_observability",
-    "tranche_references",
+    "tranche_codegen",
 )
 
 

@@ -1,1 +1,1 @@
-"""tranche_codegen."""
+"""Generators of CRD manifests, chart schemas and reference pages; not part of the image."""

@@ -1,7 +1,7 @@
-"""The CustomResourceDefinitions, built from the models of `tranche.kube.api.resources`, and the command that writes them.
+"""Generate the CustomResourceDefinitions from the models of `tranche.kube.api.resources`.
 
-``python -m tranche_codegen.crds --kubeconfig FILE`` writes ``manifests/crds`` and the chart's files; with ``--check`` it
-writes nothing and exits 1 if they differ from what it would write.
+``python -m tranche_codegen.crds --kubeconfig FILE`` writes ``manifests/crds`` and the chart's files. With ``--check``
+it writes nothing and exits with status 1 if the files differ from what it would write.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tranche_codegen.files import differences, generated_files, write_files
 from tranche_codegen.pod_schema import OPENAPI_PATH, staging_schema, template_schema, volume_schema
 from tranche_codegen.structural_schema import Schema, structural_schema
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[2]
 CATEGORY = "tranche"
 """``kubectl get tranche`` shows the jobs and the sites."""
 

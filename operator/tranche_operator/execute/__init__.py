@@ -1,1 +1,1 @@
-"""execute."""
+"""The operator's writes: actions carried out against the API server."""

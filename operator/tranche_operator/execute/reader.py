@@ -1,4 +1,4 @@
-"""Reads what one reconcile looks at: the job always afresh, its pods as they are known (`tranche_operator.watch.pod_cache`)."""
+"""Read the inputs of one reconcile: the job from the API server, its pods from `tranche_operator.watch.pod_cache`."""
 
 import asyncio
 import time

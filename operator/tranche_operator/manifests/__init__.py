@@ -1,1 +1,1 @@
-"""manifests."""
+"""Manifests of the pods that the operator creates."""

@@ -1,1 +1,1 @@
-"""queue."""
+"""The operator's work queue, deferred actions and resync."""

@@ -1,1 +1,1 @@
-"""reconcile."""
+"""The pure reconcile function: from observed objects to actions."""

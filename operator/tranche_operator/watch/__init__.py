@@ -1,1 +1,1 @@
-"""watch."""
+"""The operator's watches: Kopf handlers and pod informers."""

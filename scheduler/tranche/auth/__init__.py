@@ -1,1 +1,1 @@
-"""auth."""
+"""Authentication and authorization of users and pods by the API server."""

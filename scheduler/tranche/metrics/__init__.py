@@ -1,1 +1,1 @@
-"""metrics."""
+"""Prometheus metrics of the scheduler."""

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
-from tranche.planner import changes, lessons, releases, site_uses, stagings
+from tranche.planner import changes, lessons, progress_ledger, releases, site_uses, stagings
 from tranche.policies import BindingPolicy, Policy, QueuePolicy
 from tranche.policies.binding.slot_projection import planned_window
-from tranche.state import progress_ledger
 from tranche.state.entities import ARRIVED, Entry, Home, JobState, NodeState, Run, Server
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from tranche.planner import (
     gangs,
     lessons,
     places,
+    progress_ledger,
     refusals,
     releases,
     renewals,
@@ -45,9 +46,8 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.quotas import quota_changed, quotas_differ
-from tranche.policies.queue.las import NEARLY
-from tranche.state import progress_ledger
 from tranche.state.entities import Hosts, JobState, Run
+from tranche.state.remaining_work import NEARLY
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from tranche.model import AttemptRecord, PlannedServer
-from tranche.planner import changes, refusals, releases, reports
+from tranche.planner import changes, progress_ledger, refusals, releases, reports
 from tranche.planner.events import ChiefEnded, WorkerEnded
 from tranche.planner.rooms import Trial, free_nodes
 from tranche.planner.servers import Missing, missing_servers
-from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState, Server
 

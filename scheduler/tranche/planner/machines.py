@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
 from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
-from tranche.planner import arrivals, changes, farewells, invariants, releases, site_uses, stagings
+from tranche.planner import arrivals, changes, farewells, invariants, progress_ledger, releases, site_uses, stagings
 from tranche.planner.constraints import binding_constraint
 from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
@@ -34,7 +34,6 @@ from tranche.planner.servers import missing_requests, place_servers
 from tranche.planner.timers import Timers
 from tranche.planner.turns import serve_queue
 from tranche.policies import BindingPolicy, Policy, QueuePolicy
-from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Home, JobState, Run, Server
 

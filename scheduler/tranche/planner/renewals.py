@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tranche.model import Allotment
-from tranche.planner import lessons, site_uses
+from tranche.planner import lessons, progress_ledger, site_uses
 from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import RenewWindow
 from tranche.planner.queues import JobQueue
 from tranche.planner.quotas import shortage
 from tranche.planner.rooms import could_run_on_nodes, count_fitting, free_hosts
 from tranche.planner.turns import chunks_of_window
-from tranche.state import progress_ledger
 from tranche.state.entities import JobState, NodeState, Run
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tranche.model import Checkpoint, Timings
-from tranche.planner import changes, releases, site_uses
+from tranche.planner import changes, progress_ledger, releases, site_uses
 from tranche.planner.events import ProgressReported
-from tranche.state import progress_ledger
 from tranche.state.entities import JobState, Run
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""runtime."""
+"""Process utilities: HTTP server, supervision, batching, rate limits and garbage collection."""

@@ -1,1 +1,1 @@
-"""state."""
+"""The planner's mutable state, which policies read."""

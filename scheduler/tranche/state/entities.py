@@ -1,14 +1,8 @@
-"""Jobs as the planner knows them: ledgers, windows, copies of data.
+"""Mutable state of jobs, nodes, windows, parameter servers and data copies.
 
-Chunks in queues, and windows, as the planner knows them.
-
-Nodes by what they could take: those that a shape of pods fits, by name and by site, kept until a node changes.
-
-Parameter servers and chiefs as the planner knows them.
-
-What a job's own pods bring to the sites where its chunks may train.
-
-Nodes as the planner knows them: slots with their queues, windows, and what is reserved.
+`JobState` holds the ledger, the windows and the copies of one job. `NodeState` holds the slots of one node with their
+queues, its windows and its reserved resources. `Hosts` indexes the nodes that a shape of pods fits, by name and by
+site, until a node changes. `Server` is a parameter server or a chief.
 """
 
 from __future__ import annotations
@@ -658,7 +652,7 @@ class NodeState:
     """Those of them that are closing."""
     free_gpus: int = 0
     """Of `capacity`, in use by nobody."""
-    free_nodes: dict[str, "NodeState"] | None = None
+    free_nodes: dict[str, NodeState] | None = None
     """Where the node enters itself while `free_gpus` > 0."""
     learnt: float = 1.0
     """Seconds of a mini-batch here, relative to other nodes of its kind."""

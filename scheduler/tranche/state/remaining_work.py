@@ -8,8 +8,10 @@ take twice as long, so that no job ranks first for ever.
 from math import inf, log2
 
 from tranche.estimate import OVERRUN, believed_total
-from tranche.policies.queue.las import NEARLY
 from tranche.state.entities import JobState, Run
+
+NEARLY = 1e-6
+"""GPU-seconds by which rounding may keep a job below a limit that it has reached."""
 
 
 def by_service(state: JobState) -> bool:

@@ -1,1 +1,1 @@
-"""worker_api."""
+"""The HTTP API for training containers: progress reports and chunk requests."""

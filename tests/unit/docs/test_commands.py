@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 import pytest
-from tranche_codegen.reference.commands import PROGRAMS
 
 from support.doc_pages import CONSOLE, ROOT, SHELL, Block, blocks, pages, words, words_in_code
 from support.typed_commands import NOT_HERE, TYPED, Typed, commands, every_command
+from tranche_codegen.reference.commands import PROGRAMS
 
 LANGUAGES = {"", SHELL, CONSOLE, "yaml", "python", "text", "mermaid", "promql", "json"}
 TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))

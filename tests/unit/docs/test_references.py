@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tranche.policies import POLICIES
 from tranche_codegen.files import differences
 from tranche_codegen.reference.__main__ import generated_files, main
 from tranche_codegen.reference.commands import commands_page
 from tranche_codegen.reference.crds import definition_page
 from tranche_codegen.reference.policies import policies_page
 from tranche_codegen.reference.values import comments, values_page
-
-from tranche.policies import POLICIES
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -62,4 +62,4 @@ def test_a_broken_link_and_a_page_that_nobody_lists_are_warnings(tmp_path: Path)
 
 def test_the_command_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert capsys.readouterr().err == "usage: python -m sites FOLDER\n"
+    assert capsys.readouterr().err == "usage: python -m support.doc_site FOLDER\n"

@@ -2,9 +2,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from tranche_codegen.structural_schema import Schema, structural_schema
 
 from tranche.kube.api.fields import Quantity, Resource, rules
+from tranche_codegen.structural_schema import Schema, structural_schema
 
 Free = Annotated[dict[str, Any], Field(json_schema_extra=rules(("self.a", "b"), **{"x-tranche-template": True}))]
 EMBEDDED: Schema = {"type": "object", "properties": {"title": {"type": "string", "default": ""}}}

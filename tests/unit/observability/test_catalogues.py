@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tranche_codegen.files import differences
 
 from support.doc_pages import anchors
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
+from tranche_codegen.files import differences
 from tranche_observability.__main__ import generated_files, main
 from tranche_observability.dashboards import DASHBOARDS, THRASH_SECONDS
 from tranche_observability.metrics_reference import definitions, registries, series

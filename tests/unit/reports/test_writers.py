@@ -175,7 +175,7 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path: Path) -> None:
         "import importlib.util as u; found = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'matplotlib' else found(name, *rest)\n"
         "from pathlib import Path\n"
-        "from simulated_results import report_run\n"
+        "from support.simulated_results import report_run\n"
         "from tranche.simulation_report import ReportError, write_report\n"
         "try: write_report(Path(sys.argv[1]), 't', [report_run()], [])\n"
         "except ReportError as error: print(error)\n"

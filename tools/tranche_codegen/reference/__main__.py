@@ -1,4 +1,4 @@
-"""``python -m tranche_references``: write the pages of docs/reference; ``--check``: only compare."""
+"""``python -m tranche_codegen.reference``: write the pages of docs/reference; ``--check``: only compare."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from tranche_codegen.reference.policies import policies_page
 from tranche_codegen.reference.presets import presets_page
 from tranche_codegen.reference.values import values_page
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def generated_files(root: Path) -> dict[Path, str]:
@@ -29,7 +29,9 @@ def generated_files(root: Path) -> dict[Path, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write or compare, and return the exit code."""
-    return write_or_compare(generated_files, REPOSITORY, "python -m tranche_references", __doc__, "page", arguments)
+    return write_or_compare(
+        generated_files, REPOSITORY, "python -m tranche_codegen.reference", __doc__, "page", arguments
+    )
 
 
 if __name__ == "__main__":

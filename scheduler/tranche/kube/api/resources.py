@@ -1,7 +1,7 @@
 """The custom resources as pydantic models: what users write, what status holds, and the source of the CRDs.
 
-`tranche_codegen.crds` turns these models into the manifests; a test keeps both equal. CEL rules, defaults, bounds and list
-types stand beside the field that they are about; the docstrings are what ``kubectl explain`` shows.
+`tranche_codegen.crds` generates the manifests from these models, and a test keeps both equal. CEL rules, defaults,
+bounds and list types stand beside the field that they concern; ``kubectl explain`` shows the docstrings.
 """
 
 from datetime import datetime

@@ -1,1 +1,1 @@
-"""client."""
+"""The API client, the reflector and leader election."""

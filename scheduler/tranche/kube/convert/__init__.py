@@ -1,1 +1,1 @@
-"""convert."""
+"""Conversion between API objects and the values of `tranche.model`."""

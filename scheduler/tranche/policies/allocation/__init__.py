@@ -1,1 +1,1 @@
-"""allocation."""
+"""Policies that allocate all workers again at each arrival and completion."""

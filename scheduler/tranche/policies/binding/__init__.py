@@ -1,1 +1,1 @@
-"""binding."""
+"""Policies that bind each chunk to a GPU slot when its job arrives."""

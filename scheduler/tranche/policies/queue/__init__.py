@@ -1,1 +1,1 @@
-"""queue."""
+"""Policies that rank the jobs of one queue."""

@@ -14,9 +14,9 @@ from math import log
 from typing import ClassVar
 
 from tranche.policies.base import PooledPolicy, Rank
-from tranche.policies.queue.las import NEARLY
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.remaining_work import NEARLY
 
 LEVELS = 40
 FIRST = 64.0

@@ -12,9 +12,7 @@ from typing import ClassVar
 from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
-
-NEARLY = 1e-6
-"""GPU-seconds by which rounding may keep a job below a limit that it has reached."""
+from tranche.state.remaining_work import NEARLY
 
 
 @dataclass(frozen=True, slots=True)

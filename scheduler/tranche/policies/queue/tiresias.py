@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from tranche.policies.base import PooledPolicy, Rank
-from tranche.policies.queue.las import NEARLY
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.remaining_work import NEARLY
 
 Order = Literal["arrival", "start", "entry", "running", "attained"]
 

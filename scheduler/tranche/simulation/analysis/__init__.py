@@ -1,1 +1,1 @@
-"""analysis."""
+"""Analysis of simulation results: summaries, lower bounds and confidence intervals."""

@@ -81,7 +81,7 @@ def smallest_first(pool: Pool) -> Iterator[tuple[float, float, int]]:
 
 
 class PriceBound:
-    """The bound (4) of `tranche.simulation.analysis.lower_bound` as a concave function of the prices of a GPU over time.
+    """Bound (4) of `tranche.simulation.analysis.lower_bound` as a concave function of GPU prices over time.
 
     Time is cut into cells of one price each, half of them of equal length, half as dense as the arrivals; the last one
     reaches beyond everything.

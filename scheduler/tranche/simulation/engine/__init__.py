@@ -1,1 +1,1 @@
-"""engine."""
+"""The discrete-event simulator."""

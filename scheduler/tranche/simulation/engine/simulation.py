@@ -31,6 +31,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.gangs import expected_end
+from tranche.planner.progress_ledger import applied_in_order
 from tranche.planner.releases import end_of
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
@@ -39,7 +40,6 @@ from tranche.simulation.engine.result import JobResult, Occupation, SimulationRe
 from tranche.simulation.engine.site_use import job_use, site_uses
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.state.entities import JobState
-from tranche.state.progress_ledger import applied_in_order
 
 BatchSeconds = Callable[[Job, Window], float]
 """True time of one mini-batch of a window, in seconds."""

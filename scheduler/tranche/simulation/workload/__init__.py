@@ -1,1 +1,1 @@
-"""workload."""
+"""Workloads: jobs from logs and from published distributions."""
