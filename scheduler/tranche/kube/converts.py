@@ -78,7 +78,7 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         staged=_is_staged(resource, gpu_resource),
         max_workers=workers,
         min_workers=min(spec.workers.min_replicas or (1 if data else workers), workers),
-        rigid=data is None,
+        is_gang=data is None,
         server=template_shape(servers.template, gpu_resource) if servers else None,
         servers=servers.replicas if servers else 0,
         chief=template_shape(spec.chief.template, gpu_resource) if spec.chief else None,
@@ -87,10 +87,10 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         preemption=Preemption(spec.preemption.policy),
         durable=_durable(spec.checkpoint) if spec.checkpoint else None,
         restart_seconds=parse_duration(spec.preemption.restart_overhead or "0s"),
-        restart_told=spec.preemption.restart_overhead is not None,
+        restart_declared=spec.preemption.restart_overhead is not None,
         suspended=spec.suspend,
         backoff_limit=spec.run_policy.backoff_limit,
-        sized=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
+        size_declared=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
         template=_template(resource),
     )
 

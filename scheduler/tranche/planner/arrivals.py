@@ -20,7 +20,7 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Why the policy can never plan this job: a CamelCase reason and a sentence; None if it can."""
     if job.gpus == 0:
         return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
-    if job.rigid and (job.chunks > 1 or job.helpers) and not policy.plans_gangs:
+    if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.plans_gangs:
         return (
             "GangNotPlanned",
             f"policy {policy.name} plans jobs with spec.data only, and this job is a gang of {job.chunks}: add "

@@ -198,9 +198,9 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
     failures = state.failures
     count(planner, state, run, event, now)
     planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
-    if job.rigid and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
+    if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
         gangs.start_again(planner, state)
-    if job.rigid and job.chief is None and not (state.runs or state.finished):
+    if job.is_gang and job.chief is None and not (state.runs or state.finished):
         ledgers.level_gang(state)
     if state.failures > failures:
         refusals.failed(planner, state, f"worker {run.window.index} failed with exit code {event.exit_code}", now)
@@ -265,7 +265,7 @@ def stop(planner: Planner, state: JobState) -> None:
     unbind(planner, state, list(state.entries))
     if state.finished or state.failed:
         _drop_servers(planner, state)
-    elif state.job.rigid:
+    elif state.job.is_gang:
         releases.close(planner, state)
     else:
         releases.follow(planner, state)
@@ -331,7 +331,7 @@ def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
     state.windows_changed()
     state.hosts = (-1, Hosts(()))
     state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
-    if (job.step_seconds, job.sized) != (old.step_seconds, old.sized):
+    if (job.step_seconds, job.size_declared) != (old.step_seconds, old.size_declared):
         lessons.restate(planner, state)
     state.unplannable = arrivals.objection(planner.policy, job)
     state.held_until, state.reviewed = 0.0, -1

@@ -69,7 +69,7 @@ def listing(planner: Planner, key: str, now: float) -> Pieces[tuple[ChunkWindow,
 
 def times_in_window(state: JobState, run: Run, now: float) -> Iterator[tuple[int, float, float]]:
     """Chunks of an open window, each with its start and its expected end; they train one after the other."""
-    pace = max(one.batch_seconds for one in state.runs.values()) if state.job.rigid else run.batch_seconds
+    pace = max(one.batch_seconds for one in state.runs.values()) if state.job.is_gang else run.batch_seconds
     begin, end = run.window.start, run.since
     if end is None:
         end = max(now, run.opened + state.job.restart_seconds)

@@ -188,7 +188,7 @@ class NodeForecast:
 
     def gang_slots(self, state: JobState) -> list[tuple[float, Pool]]:
         """The GPUs on which all members of a gang would start soonest, as (free at, pool); empty if it never fits."""
-        needed = state.job.together * max(1, state.job.gpus)
+        needed = state.job.min_available * max(1, state.job.gpus)
         pools = [pool for site in self.cluster.hosts(state).by_site for pool in self.pools(site)]
         found = nsmallest(needed, ((at, pool) for pool in pools for at in self.gpus(pool)))
         return found if len(found) == needed and could_run_on_nodes(self.cluster, state) else []
@@ -293,7 +293,7 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
         now: Clock, in seconds.
     """
     options = [one for one in (_cloud_option(queue, state, site, now) for site in queue.cluster.clouds) if one]
-    if state.job.rigid:
+    if state.job.is_gang:
         return _split_gang(queue, forecast, state, options, now)
     waiting = state.waiting
     floor = max([now, *(run.window.end for run in state.runs.values() if not run.closing)])
@@ -385,7 +385,7 @@ def _split_gang(
     for option in options:
         seconds = rest * cluster.batch_seconds(state, option.pool.site, colocated=True)
         end = now + cluster.sites[option.pool.site].start_seconds + state.restart_seconds + seconds
-        price = queue.policy.cloud_price() * seconds * state.job.together * state.job.gpus
+        price = queue.policy.cloud_price() * seconds * state.job.min_available * state.job.gpus
         best = min(best, (end + price, 1, option.pool.site))
     if best[1]:
         return _Split(tuple(state.waiting), best[2], best[0])

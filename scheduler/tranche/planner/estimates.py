@@ -125,7 +125,7 @@ class Fluid:
     def _capacity(self, state: JobState) -> float:
         """GPUs of the nodes that could take its workers; 0 if it can never run."""
         job = state.job
-        demand = (job.worker, job.together, *((job.chief, job.server, job.servers) if job.rigid else ()))
+        demand = (job.worker, job.min_available, *((job.chief, job.server, job.servers) if job.is_gang else ()))
         if demand not in self._gpus:
             found: float = sum(node.capacity.gpus for node in self.cluster.hosts(state))
             if not could_run(self.cluster, state):

@@ -128,7 +128,7 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
     _expect(not state.done & set(state.entries), f"{job.key}: a finished chunk is queued")
     for chunk, batches in state.partial.items():
         _expect(0 <= batches <= job.batches_per_chunk_total, f"{job.key}: chunk {chunk} has {batches} batches")
-    if job.rigid:
+    if job.is_gang:
         running = [run for run in state.runs.values() if not run.closing]
         covered = {chunk for run in running for chunk in run.window.chunks} | state.done
         _expect(not running or len(covered) == job.chunks, f"{job.key}: a gang runs in part")

@@ -29,7 +29,7 @@ def begin(planner: Planner, state: JobState, learnt: float) -> None:
     job, cluster = state.job, planner.cluster
     if learnt != 1.0:
         cluster.lessons.assume(job.key, learnt)
-    elif not job.sized:
+    elif not job.size_declared:
         size = cluster.history.sizes.predict(_template(job))
         if size is None:
             cluster.lessons.assume(job.key, 1.0, UNKNOWN_SIGMA)
@@ -55,7 +55,7 @@ def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batch
     """
     told = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
     trained = event.at - run.started if run.started is not None else 0.0
-    if not (planner.policy.learns and told and batches > 0 and trained > 0) or state.job.whole:
+    if not (planner.policy.learns and told and batches > 0 and trained > 0) or state.job.is_indivisible:
         return
     job, site, cluster = state.job, run.home.site, planner.cluster
     node = cluster.nodes.get(run.home.node or "")
@@ -92,9 +92,9 @@ def restate(planner: Planner, state: JobState) -> None:
 
 def _template(job: Job) -> str:
     """Whom a job is compared with: what jobs with and without a ledger needed is not the same quantity."""
-    return f"{job.template} whole" if job.template and job.whole else job.template
+    return f"{job.template} whole" if job.template and job.is_indivisible else job.template
 
 
 def _size(job: Job, gpu_seconds: float) -> float:
     """What is comparable between jobs of one template: the whole, or a mini-batch where their number is known."""
-    return gpu_seconds if job.whole else gpu_seconds / (job.chunks * job.batches_per_chunk_total)
+    return gpu_seconds if job.is_indivisible else gpu_seconds / (job.chunks * job.batches_per_chunk_total)

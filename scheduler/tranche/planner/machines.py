@@ -279,10 +279,10 @@ class Planner:
 
     def close(self, state: JobState, run: Run) -> None:
         """Have a window's pod stopped, with the rest of its gang; what it reserves is free for planning at once."""
-        for one in list(state.runs.values()) if state.job.rigid else (run,):
+        for one in list(state.runs.values()) if state.job.is_gang else (run,):
             if not one.closing:
                 self._close(state, one)
-        if state.job.rigid:
+        if state.job.is_gang:
             releases.close(self, state)
 
     def _close(self, state: JobState, run: Run) -> None:
@@ -344,7 +344,7 @@ class Planner:
         """Give the job's parameter servers a place when its first window opens; False if there is none yet."""
         if state.leaving:
             return False
-        if len(state.servers) >= state.job.helpers:
+        if len(state.servers) >= state.job.helper_count:
             return True
         if self.cluster.quotas.shortage(state.job, 0, missing_requests(state)) is not None:
             return False

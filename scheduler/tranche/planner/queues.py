@@ -385,8 +385,8 @@ class JobQueue:
         same = known is not None and known[0] is job and known[1].demand[3] == group
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
             return known[1]
-        members = job.together
-        joining = (job.chief, job.server, job.servers) if job.rigid else ()
+        members = job.min_available
+        joining = (job.chief, job.server, job.servers) if job.is_gang else ()
         demand = (job.worker, members, joining, group)
         one = self._classes.setdefault(site, {}).get(demand)
         if one is None:
@@ -402,7 +402,7 @@ class JobQueue:
 
 def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
     """Sites where chunks of the job wait, unlimited ones last; "" stands for all nodes if the policy is not sited."""
-    if sited and not state.job.rigid:
+    if sited and not state.job.is_gang:
         clouds = state.clouds(now)
         return (*(site for site in state.waiting_by_site(now) if site not in clouds), *clouds)
     return (*(("",) if state.wanted_on_nodes > 0 else ()), *state.clouds(now))
@@ -417,6 +417,6 @@ def wants_at(state: JobState, site: str, now: float) -> bool:
 
 def wants_windows(state: JobState, now: float) -> bool:
     """Whether the job could use another worker now."""
-    if not state.active or state.held_until > now or state.leaving or (state.job.rigid and state.runs):
+    if not state.active or state.held_until > now or state.leaving or (state.job.is_gang and state.runs):
         return False
     return len(state.runs) < state.job.max_workers and state.unassigned > 0

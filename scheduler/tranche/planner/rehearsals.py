@@ -240,7 +240,7 @@ class Rehearsal:
 
     def _pace(self, state: JobState, run: Run) -> float:
         """Seconds per mini-batch; a gang is as fast as its slowest member."""
-        return max(one.batch_seconds for one in state.runs.values()) if state.job.rigid else run.batch_seconds
+        return max(one.batch_seconds for one in state.runs.values()) if state.job.is_gang else run.batch_seconds
 
     def _will_end(self, state: JobState, run: Run) -> None:
         rest = state.left_of(run) * self._pace(state, run)

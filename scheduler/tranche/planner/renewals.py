@@ -72,7 +72,7 @@ def _next_chunks(planner: Planner, state: JobState, run: Run, now: float) -> tup
     """What the slot would train next if its pod ended, as long as that is of the same job."""
     node = planner.cluster.nodes.get(run.home.node or "")
     unchanged = run.window.generation == state.job.generation and not run.obsolete
-    if not (state.active and unchanged and state.held_until <= now) or state.job.rigid:
+    if not (state.active and unchanged and state.held_until <= now) or state.job.is_gang:
         return ()
     if run.home.node is not None and (node is None or node.objection(state.job.worker) is not None):
         return ()
@@ -126,9 +126,11 @@ def _could_use(planner: Planner, queue: JobQueue, head: JobState, state: JobStat
     freed = node.capacity - node.reserved + state.job.worker.requests
     if node.objection(shape) is not None or not shape.requests.fits(freed):
         return False
-    others = [one for one in free_hosts(cluster, head, "", now) if one is not node] if head.job.together > 1 else []
+    others = (
+        [one for one in free_hosts(cluster, head, "", now) if one is not node] if head.job.min_available > 1 else []
+    )
     rooms = [freed, *(one.capacity - one.reserved for one in others)]
-    return count_fitting(shape.requests, rooms, head.job.together) == head.job.together
+    return count_fitting(shape.requests, rooms, head.job.min_available) == head.job.min_available
 
 
 def _dismiss(planner: Planner, state: JobState, run: Run) -> None:

@@ -53,9 +53,9 @@ def spoken_for(state: JobState, attempt: int) -> Collection[int]:
     if any(server.planned.attempt == attempt for server in state.speakers):
         return range(state.job.chunks)
     run = state.runs.get(attempt)
-    if run is None or state.job.helpers:
+    if run is None or state.job.helper_count:
         return ()
-    if state.job.rigid:
+    if state.job.is_gang:
         return range(state.job.chunks) if run.window.index == 0 else ()
     return run.window.chunks
 
@@ -65,7 +65,7 @@ def is_superseded(state: JobState, attempt: int) -> bool:
 
     The server of a job that is done or suspended is not: it still has to save what it holds.
     """
-    if state.job.helpers:
+    if state.job.helper_count:
         return any(server.planned.attempt > attempt for server in state.speakers)
     return attempt not in state.runs and not state.finished
 

@@ -26,8 +26,8 @@ def could_run(cluster: ClusterState, state: JobState) -> bool:
 
 def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
     """Whether the nodes of an otherwise empty cluster could run the job."""
-    members = state.job.together
-    if state.job.rigid and state.job.helpers:
+    members = state.job.min_available
+    if state.job.is_gang and state.job.helper_count:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
         trials = [Trial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
         return any(
@@ -143,7 +143,7 @@ class Challenge:
             if above >= longest_rest_seconds(victim, self.now):
                 continue
             runs = [run for run in victim.runs.values() if not run.closing]
-            if not victim.job.rigid:
+            if not victim.job.is_gang:
                 yield from (Victim(victim, [run]) for run in reversed(runs) if self._may_close(victim, run, above))
             elif runs and all(self._may_close(victim, run, above) for run in runs):
                 yield Victim(victim, runs)
@@ -202,7 +202,7 @@ class Trial:
         if helpers_first and not self.seat(helpers):
             return False
         request = self.state.job.worker.requests
-        if not all(self.place(request, free) for _ in range(self.state.job.together)):
+        if not all(self.place(request, free) for _ in range(self.state.job.min_available)):
             return False
         return helpers_first or self.seat(helpers)
 

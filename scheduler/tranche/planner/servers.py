@@ -36,7 +36,7 @@ def missing_servers(state: JobState) -> list[Missing]:
 
 def joining(state: JobState) -> list[Missing]:
     """What of it has to start together with the workers: that of a gang."""
-    return missing_servers(state) if state.job.rigid else []
+    return missing_servers(state) if state.job.is_gang else []
 
 
 def missing_requests(state: JobState) -> list[Resources]:

@@ -39,7 +39,7 @@ what is begun too early may never be used."""
 
 def moves_data(state: JobState) -> bool:
     """Whether the job's chunks have to be brought to where they train."""
-    return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.rigid
+    return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.is_gang
 
 
 def copy_ahead(planner: Planner, queue: JobQueue, state: JobState, now: float) -> None:

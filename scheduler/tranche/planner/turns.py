@@ -153,7 +153,7 @@ def _serve(
 ) -> bool:
     """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
     job, policy = state.job, queue.policy
-    workers = job.together
+    workers = job.min_available
     if planner.cluster.is_unlimited(site):
         _open_on_demand(planner, state, site, now)
         return False
@@ -175,7 +175,7 @@ def _preempt(
 ) -> bool:
     """Have jobs that rank behind make way where that gives the job another worker; returns whether anybody did."""
     cluster, job = planner.cluster, state.job
-    workers = job.together
+    workers = job.min_available
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
         return False
@@ -186,7 +186,7 @@ def _preempt(
     preempted = False
     while room >= workers * job.gpus:
         found = trial.find(free_hosts(cluster, state, site, now), workers, joining(state))
-        if found is None or shortage(cluster, state) or not (job.rigid or planner.place_servers(state)):
+        if found is None or shortage(cluster, state) or not (job.is_gang or planner.place_servers(state)):
             break
         for victim in found[1]:
             stopped[victim.state.job.key] = victim.state
@@ -214,8 +214,8 @@ def _take_free(
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
-    wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
-    if job.rigid and job.helpers:
+    wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
+    if job.is_gang and job.helper_count:
         found = gangs.find_places(planner.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
             gangs.seat(planner, state, found[1], now)
@@ -225,17 +225,17 @@ def _take_free(
         free_nodes(nodes, state, 1, first_fit=True) and planner.place_servers(state)
     ):
         return
-    if not job.rigid:
+    if not job.is_gang:
         wanted = planner.cluster.quotas.most_workers(job, wanted)
-    fastest = planner.policy.learns and not job.whole
+    fastest = planner.policy.learns and not job.is_indivisible
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
-    if chosen and not (job.rigid and len(chosen) < wanted):
+    if chosen and not (job.is_gang and len(chosen) < wanted):
         _open(planner, state, site, chosen, now)
 
 
 def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) -> None:
     """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
-    if state.job.rigid:
+    if state.job.is_gang:
         if shortage(planner.cluster, state) is None:
             gangs.seat_at(planner, state, site, now)
             for chunk in state.waiting:
@@ -271,7 +271,7 @@ def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], no
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
     """How many chunks a window of a queue policy gets."""
-    if state.job.rigid or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
+    if state.job.is_gang or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
         return 1
     chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch
     return max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds))

@@ -15,7 +15,7 @@ from tranche.policies.runs import Run
 
 def by_service(state: JobState) -> bool:
     """Whether the ledger says nothing of how much is left."""
-    return state.job.whole or state.assumed
+    return state.job.is_indivisible or state.assumed
 
 
 def told_gpu_seconds(state: JobState) -> float:

@@ -115,7 +115,7 @@ class Chunk(QueuePolicy):
         if state.job.priority > victim.job.priority:
             return -inf
         challenger, running = self._work(state, now), self._work(victim, now)
-        if victim.job.whole:
+        if victim.job.is_indivisible:
             return -inf if running > challenger + _start_cost(victim) + _start_cost(state) else inf
         return (seconds + victim.restart_seconds) * challenger / running if running else inf
 
@@ -136,4 +136,4 @@ class Chunk(QueuePolicy):
 def _start_cost(state: JobState) -> float:
     """GPU-seconds that starting the job's workers takes, all of a gang or one, over its weight."""
     job = state.job
-    return state.restart_seconds * job.gpus * job.together / job.weight
+    return state.restart_seconds * job.gpus * job.min_available / job.weight

@@ -195,7 +195,7 @@ class JobState:
         A job that was granted no worker may have one of those that no other job can use.
         """
         waiting = self.waiting_for_nodes
-        if self.granted is None or self.job.rigid:
+        if self.granted is None or self.job.is_gang:
             return waiting
         used = sum(run.home.node is not None for run in self.runs.values())
         return min(waiting, max(0, max(1, self.granted) - used))
@@ -251,7 +251,7 @@ class JobState:
     @property
     def restart_seconds(self) -> float:
         """What it costs to stop one of its workers and start it again: as the user says, else as was measured."""
-        return self.job.restart_seconds if self.job.restart_told else self.restarts.seconds
+        return self.job.restart_seconds if self.job.restart_declared else self.restarts.seconds
 
     def avoids(self, node: str | None, now: float) -> bool:
         """Whether no pod of the job is to be sent to that node now."""

@@ -91,7 +91,7 @@ def fairness_of(state: JobState, now: float, *, fewer: int = 0) -> float:
 
 def _share(state: JobState, fewer: int = 0) -> int:
     """Workers that the job has, less so many, but at least what it would start with."""
-    return max(state.job.together, sum(not run.closing for run in state.runs.values()) - fewer)
+    return max(state.job.min_available, sum(not run.closing for run in state.runs.values()) - fewer)
 
 
 def _steps(ratio: float) -> int:

@@ -36,7 +36,7 @@ POLICIES = ["chunk", "fifo", "srsf"]
 def gang(name: str = "cats", submitted: float = 0.0, members: int = 2, **changes: Any) -> Job:
     fields: dict[str, Any] = {
         "chunks": members,
-        "rigid": True,
+        "is_gang": True,
         "min_workers": members,
         "servers": 1,
         "server": worker(0),

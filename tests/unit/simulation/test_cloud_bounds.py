@@ -68,7 +68,7 @@ def test_without_an_unlimited_site_queues_count_beside_uploads() -> None:
 
 
 def test_gangs_and_jobs_without_data_wait_for_no_upload() -> None:
-    gang = job("gang", chunks=2, seconds=30.0, rigid=True, data_site="a", chunk_bytes=1e12)
+    gang = job("gang", chunks=2, seconds=30.0, is_gang=True, data_site="a", chunk_bytes=1e12)
     assert bound_seconds([gang], [node("b-1", "b", gpus=2)], SITES[:2]) == pytest.approx(30)
     assert bound_seconds([job("j", seconds=30.0)], [node("b-1", "b")], SITES) == pytest.approx(30)
 
