@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, Window, parse_chunks
 from tranche.planner import changes, ledgers, lessons, releases, site_uses, stagings
-from tranche.policies import ARRIVED, BindingPolicy, Entry, Home, JobState, NodeState, Policy, QueuePolicy, Run, Server
+from tranche.policies import (
+    ARRIVED,
+    BindingPolicy,
+    JobState,
+    NodeState,
+    Policy,
+    QueuedChunk,
+    QueuePolicy,
+    Server,
+    SlotBinding,
+    TrackedWindow,
+)
 from tranche.policies.projections import planned_window
 
 if TYPE_CHECKING:
@@ -90,7 +101,9 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         pace = planner.cluster.batch_seconds(state, window.site)
         host = None if planner.cluster.is_unlimited(window.site) else window.node
         told = planner.cluster.told_batch_seconds(state, window.site, node=window.node)
-        run = Run(window, Home(window.site, host), now, pace, told, adopted=True, held_from=window.start)
+        run = TrackedWindow(
+            window, SlotBinding(window.site, host), now, pace, told, adopted=True, held_from=window.start
+        )
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)
@@ -117,17 +130,17 @@ def _catch_up(planner: Planner, state: JobState, plan: JobPlan, outdated: Collec
         planner.close(state, run)
 
 
-def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: Run, window: Window) -> None:
+def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: TrackedWindow, window: Window) -> None:
     """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
     node = planner.cluster.nodes.get(window.node or "")
     slots = free_slots(node, state.job.gpus) if node is not None else ()
     unlimited = node is None and (window.node is None or planner.cluster.is_unlimited(window.site))
     if not unlimited and len(slots) < state.job.gpus:
         return
-    run.home = Home(window.site, window.node if node is not None else None, slots)
+    run.home = SlotBinding(window.site, window.node if node is not None else None, slots)
     for chunk in window.chunks:
         key = policy.key(state, chunk, run.batch_seconds)
-        planner.cluster.bind(Entry(key, state, chunk, run.home, run.opened, run.batch_seconds))
+        planner.cluster.bind(QueuedChunk(key, state, chunk, run.home, run.opened, run.batch_seconds))
 
 
 def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
@@ -154,7 +167,9 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
             ready_at = planner.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             if not known:
                 site_uses.copied(planner.cluster, state, (placed.chunk,), placed.home.site)
-            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost)
+            entry = QueuedChunk(
+                placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost
+            )
             planner.cluster.bind(entry)
             node = planner.cluster.nodes.get(placed.home.node or "")
             entry.planned_start, entry.planned_end = planned_window(node, entry, now)

@@ -46,7 +46,7 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.quotas import quota_changed, quotas_differ
-from tranche.policies import Hosts, JobState, Run
+from tranche.policies import Hosts, JobState, TrackedWindow
 from tranche.policies.las import NEARLY
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _told(planner: Planner, event: ChunkStaged | ProgressReported | StagingEnded
 # ---- windows
 
 
-def attach(planner: Planner, state: JobState, run: Run) -> None:
+def attach(planner: Planner, state: JobState, run: TrackedWindow) -> None:
     """Enter a window into the books of its job and node."""
     state.enter(run)
     if state.busy_since is None:
@@ -112,7 +112,7 @@ def attach(planner: Planner, state: JobState, run: Run) -> None:
         planner.queue.stale[state.job.key] = None
 
 
-def detach(planner: Planner, state: JobState, run: Run) -> None:
+def detach(planner: Planner, state: JobState, run: TrackedWindow) -> None:
     """Strike a window from the books."""
     state.leave(run)
     node = planner.cluster.nodes.get(run.home.node or "")
@@ -170,7 +170,7 @@ def _weigh_anew(planner: Planner, state: JobState) -> None:
         planner.queue.fall(state)
 
 
-def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
+def _moved(planner: Planner, state: JobState, run: TrackedWindow, name: str) -> None:
     """kube-scheduler took a fallback: the window, its chunks and its reservation follow.
 
     A node of an unlimited site is only named: nothing is planned or reserved on it.
@@ -193,7 +193,7 @@ def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
     planner.publish(state.job.key)
 
 
-def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
+def _ended(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEnded, now: float) -> None:
     job = state.job
     failures = state.failures
     count(planner, state, run, event, now)
@@ -212,7 +212,7 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
     planner.publish(job.key)
 
 
-def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
+def count(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEnded, now: float) -> None:
     """Enter the end of a window into the ledger, and strike it from the books."""
     cost = state.restart_seconds
     lessons.note_stop(state, run, event)

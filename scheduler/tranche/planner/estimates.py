@@ -19,7 +19,7 @@ from tranche.planner.pieces import Pieces
 from tranche.planner.queues import Arrival
 from tranche.planner.rehearsals import DECISIONS, PlannedChunk, Rehearsal, Start, prepare
 from tranche.planner.rooms import could_run
-from tranche.policies import ClusterState, Entry, JobState, QueuePolicy, Standing
+from tranche.policies import ClusterState, JobState, QueuedChunk, QueuePolicy, Standing
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -153,10 +153,10 @@ class _Tally:
     def __init__(self, state: JobState, now: float) -> None:
         self.state = state
         self.workers = [now] * min(state.job.max_workers, state.job.chunks)
-        self.first: tuple[float, str | None, Entry] | None = None
+        self.first: tuple[float, str | None, QueuedChunk] | None = None
         self.last = now
 
-    def add(self, start: float, seconds: float, holder: str | None, entry: Entry) -> float:
+    def add(self, start: float, seconds: float, holder: str | None, entry: QueuedChunk) -> float:
         worker = min(range(len(self.workers)), key=self.workers.__getitem__)
         if self.workers[worker] > start:
             start, holder = self.workers[worker], None
@@ -167,7 +167,7 @@ class _Tally:
         self.last = max(self.last, end)
         return end
 
-    def estimate(self, first: tuple[float, str | None, Entry]) -> Estimate:
+    def estimate(self, first: tuple[float, str | None, QueuedChunk]) -> Estimate:
         start, holder, entry = first
         behind = holder if holder != self.state.job.key else None
         return Estimate(start, self.last, behind, entry.home.site, entry.home.node or "")
@@ -192,9 +192,9 @@ def _play_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
     return {key: tally.estimate(tally.first) for key, tally in tallies.items() if tally.first is not None}
 
 
-def _merged_queues(cluster: ClusterState, now: float) -> Iterable[tuple[Entry, list[_Slot]]]:
+def _merged_queues(cluster: ClusterState, now: float) -> Iterable[tuple[QueuedChunk, list[_Slot]]]:
     """All bound chunks by their keys, each with its slots."""
-    merged: list[tuple[Entry, list[_Slot]]] = []
+    merged: list[tuple[QueuedChunk, list[_Slot]]] = []
     for node in cluster.nodes.values():
         slots = [_Slot(now) for _ in node.queues]
         merged += [(entry, [slots[s] for s in entry.home.slots]) for entry in node.entries()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tranche.model import Job
 from tranche.planner.events import WorkerEnded
-from tranche.policies import ClusterState, JobState, Run
+from tranche.policies import ClusterState, JobState, TrackedWindow
 from tranche.policies.beliefs import told_gpu_seconds
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def conclude(planner: Planner, state: JobState) -> None:
         planner.cluster.lessons.forget_job(state.job.key)
 
 
-def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batches: float) -> None:
+def learn(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float) -> None:
     """A worker has ended after so many mini-batches: compare its pace with the prediction.
 
     Nothing is concluded from one that failed, or said nothing and was stopped: what it trained is not known. A gang and
@@ -67,7 +67,7 @@ def learn(planner: Planner, state: JobState, run: Run, event: WorkerEnded, batch
             node.learn(cluster.lessons.node_factor(node.node.name))
 
 
-def note_start(cluster: ClusterState, state: JobState, run: Run) -> None:
+def note_start(cluster: ClusterState, state: JobState, run: TrackedWindow) -> None:
     """A worker has begun to train: what starting it took, unless its slot was not free or its pod there already.
 
     At an unlimited site the start may have waited for a node, which says nothing of starts elsewhere.
@@ -77,7 +77,7 @@ def note_start(cluster: ClusterState, state: JobState, run: Run) -> None:
         state.restarts.started(run.started - run.opened)
 
 
-def note_stop(state: JobState, run: Run, event: WorkerEnded) -> None:
+def note_stop(state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
     """A worker that was told to stop has ended: how long it took to save."""
     if run.closed is not None and run.started is not None and event.outcome == "Preempted":
         state.restarts.saved(max(0.0, event.at - max(run.closed, run.started)))

@@ -36,12 +36,12 @@ from tranche.planner.turns import serve_queue
 from tranche.policies import (
     BindingPolicy,
     ClusterState,
-    Home,
     JobState,
     Policy,
     QueuePolicy,
-    Run,
     Server,
+    SlotBinding,
+    TrackedWindow,
 )
 
 
@@ -277,7 +277,7 @@ class Planner:
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)
 
-    def close(self, state: JobState, run: Run) -> None:
+    def close(self, state: JobState, run: TrackedWindow) -> None:
         """Have a window's pod stopped, with the rest of its gang; what it reserves is free for planning at once."""
         for one in list(state.runs.values()) if state.job.is_gang else (run,):
             if not one.closing:
@@ -285,7 +285,7 @@ class Planner:
         if state.job.is_gang:
             releases.close(self, state)
 
-    def _close(self, state: JobState, run: Run) -> None:
+    def _close(self, state: JobState, run: TrackedWindow) -> None:
         run.window, run.closed = replace(run.window, state=WindowState.CLOSING), self._now
         node = self.cluster.nodes.get(run.home.node or "")
         if node is not None:
@@ -372,7 +372,7 @@ class Planner:
         self.publish(state.job.key)
         self._out.append(CloseParameterServer(state.job.key, server.planned, self._cause))
 
-    def open(self, state: JobState, home: Home, chunks: Sequence[int], now: float) -> None:
+    def open(self, state: JobState, home: SlotBinding, chunks: Sequence[int], now: float) -> None:
         """Open a window on some of the job's waiting chunks."""
         index = state.free_index()
         if index is None:
@@ -392,14 +392,14 @@ class Planner:
             generation=state.job.generation,
         )
         told = self.cluster.told_batch_seconds(state, home.site, node=home.node)
-        run = Run(window, home, now, per_batch, told, handover=self._occupied(home))
+        run = TrackedWindow(window, home, now, per_batch, told, handover=self._occupied(home))
         changes.attach(self, state, run)
         if self.queue is not None and self.queue.policy.fetches_data:
             site_uses.brought(self.cluster, state, chunks, home.site)
         self.publish(state.job.key)
         self._out.append(OpenWindow(state.job.key, window, self._cause))
 
-    def _occupied(self, home: Home) -> bool:
+    def _occupied(self, home: SlotBinding) -> bool:
         """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
         node = self.cluster.nodes.get(home.node or "")
         leaving = node.leaving.values() if node else ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tranche.model import WindowState
 from tranche.planner import gangs, releases
 from tranche.planner.events import EvictionRefused
-from tranche.policies import JobState, NodeState, Run
+from tranche.policies import JobState, NodeState, TrackedWindow
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -51,7 +51,7 @@ def expire(planner: Planner, now: float) -> None:
             planner.rank_fell(state)
 
 
-def found_no_place(planner: Planner, state: JobState, run: Run, message: str, now: float) -> None:
+def found_no_place(planner: Planner, state: JobState, run: TrackedWindow, message: str, now: float) -> None:
     """A pod has waited for a node for too long: it is not tried there again for a while.
 
     A gang lets go of everything and pauses, longer each time, so that another one gets its turn; that several of its
@@ -149,11 +149,11 @@ def displace(planner: Planner, nodes: Iterable[str]) -> None:
                 planner.close(state, run)
 
 
-def _unbound(node: NodeState) -> list[tuple[JobState, Run]]:
+def _unbound(node: NodeState) -> list[tuple[JobState, TrackedWindow]]:
     return [(state, run) for state, run in node.runs.values() if not (run.closing or run.bound or run.started)]
 
 
-def _reopen(planner: Planner, state: JobState, run: Run) -> None:
+def _reopen(planner: Planner, state: JobState, run: TrackedWindow) -> None:
     run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None:

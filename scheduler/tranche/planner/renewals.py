@@ -18,7 +18,7 @@ from tranche.planner.queues import JobQueue
 from tranche.planner.quotas import shortage
 from tranche.planner.rooms import could_run_on_nodes, count_fitting, free_hosts
 from tranche.planner.turns import chunks_of_window
-from tranche.policies import JobState, NodeState, Run
+from tranche.policies import JobState, NodeState, TrackedWindow
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -68,7 +68,7 @@ def _is_complete(state: JobState, chunk: int, durable: Mapping[int, float]) -> b
     return durable.get(chunk, 0.0) >= state.job.batches_per_chunk_total
 
 
-def _next_chunks(planner: Planner, state: JobState, run: Run, now: float) -> tuple[int, ...]:
+def _next_chunks(planner: Planner, state: JobState, run: TrackedWindow, now: float) -> tuple[int, ...]:
     """What the slot would train next if its pod ended, as long as that is of the same job."""
     node = planner.cluster.nodes.get(run.home.node or "")
     unchanged = run.window.generation == state.job.generation and not run.obsolete
@@ -91,7 +91,7 @@ def _next_chunks(planner: Planner, state: JobState, run: Run, now: float) -> tup
     return tuple(waiting[: chunks_of_window(state, run.batch_seconds)])
 
 
-def _queued(state: JobState, run: Run, node: NodeState | None, now: float) -> tuple[int, ...]:
+def _queued(state: JobState, run: TrackedWindow, node: NodeState | None, now: float) -> tuple[int, ...]:
     """Of a policy that binds: the chunk that comes first in the queues of all of the window's slots."""
     slots = run.home.slots if node is not None else ()
     queues = [node.queues[slot] for slot in slots if slot < len(node.queues)] if node is not None else []
@@ -104,7 +104,7 @@ def _queued(state: JobState, run: Run, node: NodeState | None, now: float) -> tu
 
 
 def _is_contested(
-    planner: Planner, queue: JobQueue, state: JobState, run: Run, node: NodeState | None, now: float
+    planner: Planner, queue: JobQueue, state: JobState, run: TrackedWindow, node: NodeState | None, now: float
 ) -> bool:
     """Whether somebody who ranks before the job waits for what its worker holds: room, or a share of a quota."""
     rank = (queue.policy.standing(state, planner.cluster, now), state.arrival)
@@ -133,7 +133,7 @@ def _could_use(planner: Planner, queue: JobQueue, head: JobState, state: JobStat
     return count_fitting(shape.requests, rooms, head.job.min_available) == head.job.min_available
 
 
-def _dismiss(planner: Planner, state: JobState, run: Run) -> None:
+def _dismiss(planner: Planner, state: JobState, run: TrackedWindow) -> None:
     """Send the worker home; what it said counts, however its pod ends."""
     run.dismissed = True
     unfinished = [chunk for chunk in run.window.chunks if chunk not in state.done]
@@ -143,7 +143,9 @@ def _dismiss(planner: Planner, state: JobState, run: Run) -> None:
     planner.publish(state.job.key)
 
 
-def _begin_anew(planner: Planner, state: JobState, run: Run, chunks: tuple[int, ...], event: ChunksRequested) -> None:
+def _begin_anew(
+    planner: Planner, state: JobState, run: TrackedWindow, chunks: tuple[int, ...], event: ChunksRequested
+) -> None:
     """Count what the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)

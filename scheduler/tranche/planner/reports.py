@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tranche.model import Checkpoint, Timings
 from tranche.planner import changes, ledgers, releases, site_uses
 from tranche.planner.events import ProgressReported
-from tranche.policies import JobState, Run
+from tranche.policies import JobState, TrackedWindow
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -143,7 +143,7 @@ def _raise(state: JobState, durable: Mapping[int, float], applied: Mapping[int, 
             state.applied.pop(chunk, None)
 
 
-def _pace(run: Run, gained: float, at: float) -> None:
+def _pace(run: TrackedWindow, gained: float, at: float) -> None:
     """Note what a running worker has done since its last report, and how fast it is between its first and this one."""
     run.counted += gained
     if run.since is None:

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from tranche.model import Resources
 from tranche.planner.servers import Missing, helpers_of
-from tranche.policies import ClusterState, Home, Hosts, JobState, NodeState, QueuePolicy, Run
+from tranche.policies import ClusterState, Hosts, JobState, NodeState, QueuePolicy, SlotBinding, TrackedWindow
 from tranche.policies.beliefs import longest_rest_seconds, rest_seconds
 
 _GPUS_LEFT = attrgetter("free_gpus")
@@ -93,7 +93,7 @@ def free_nodes(
     return found
 
 
-def fallbacks(cluster: ClusterState, state: JobState, home: Home, count: int, now: float) -> tuple[str, ...]:
+def fallbacks(cluster: ClusterState, state: JobState, home: SlotBinding, count: int, now: float) -> tuple[str, ...]:
     """So many other nodes of the site with room that nothing has reserved, fullest first."""
     if not home.node or not count:
         return ()
@@ -107,7 +107,7 @@ class Victim:
     """Windows that only stop together: one of a chunked job, all of a gang."""
 
     state: JobState
-    runs: list[Run]
+    runs: list[TrackedWindow]
 
     def freed(self) -> dict[str, Resources]:
         """What stopping them gives back, by node."""
@@ -148,7 +148,7 @@ class Challenge:
             elif runs and all(self._may_close(victim, run, above) for run in runs):
                 yield Victim(victim, runs)
 
-    def _may_close(self, victim: JobState, run: Run, above: float) -> bool:
+    def _may_close(self, victim: JobState, run: TrackedWindow, above: float) -> bool:
         if self.site and run.home.site != self.site:
             return False
         if not self.policy.may_stop(self.state, victim, run, self.now):

@@ -15,7 +15,7 @@ from tranche.planner.rooms import Challenge, Trial, could_run_on_nodes, free_hos
 from tranche.planner.servers import joining
 from tranche.planner.tenants import expect_review, review_shares
 from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
-from tranche.policies import ClusterState, Home, JobState, NodeState, QueuePolicy, Standing
+from tranche.policies import ClusterState, JobState, NodeState, QueuePolicy, SlotBinding, Standing
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -239,14 +239,14 @@ def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) ->
         if shortage(planner.cluster, state) is None:
             gangs.seat_at(planner, state, site, now)
             for chunk in state.waiting:
-                planner.open(state, Home(site, None), (chunk,), now)
+                planner.open(state, SlotBinding(site, None), (chunk,), now)
         return
     for chunk in state.waiting_at(site, now):
         if len(state.runs) >= state.job.max_workers or shortage(planner.cluster, state):
             return
         if not planner.place_servers(state):
             return
-        planner.open(state, Home(site, None), (chunk,), now)
+        planner.open(state, SlotBinding(site, None), (chunk,), now)
 
 
 def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
@@ -266,7 +266,7 @@ def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], no
         else:
             chosen, waiting = waiting[:count], waiting[count:]
         if chosen:
-            planner.open(state, Home(site, name), tuple(chosen), now)
+            planner.open(state, SlotBinding(site, name), tuple(chosen), now)
 
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:

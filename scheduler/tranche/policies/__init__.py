@@ -6,7 +6,7 @@ from tranche.policies.jobs import ARRIVED, JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
-from tranche.policies.runs import Entry, Home, Run
+from tranche.policies.runs import QueuedChunk, SlotBinding, TrackedWindow
 from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
 from tranche.policies.site_uses import JobUse, SiteUsage, is_cloud
@@ -20,9 +20,7 @@ __all__ = [
     "POLICIES",
     "BindingPolicy",
     "ClusterState",
-    "Entry",
     "History",
-    "Home",
     "Hosts",
     "JobState",
     "JobUse",
@@ -31,15 +29,17 @@ __all__ = [
     "Placement",
     "Policy",
     "QueuePolicy",
+    "QueuedChunk",
     "Quotas",
     "Rank",
-    "Run",
     "Server",
     "Shares",
     "Shortage",
     "SiteUsage",
+    "SlotBinding",
     "Staging",
     "Standing",
+    "TrackedWindow",
     "expected_copies",
     "get_live_policy",
     "get_policy",

@@ -33,7 +33,7 @@ from tranche.policies.interfaces import BindingPolicy, Placement
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.projections import project_node
-from tranche.policies.runs import Entry, Home, Key
+from tranche.policies.runs import Key, QueuedChunk, SlotBinding
 from tranche.policies.states import ClusterState, allowed
 
 
@@ -147,7 +147,7 @@ class ChunkFaithful(BindingPolicy):
             if best.node is None:  # once the cloud wins, the rest goes there too
                 heap = [_item(best)]
             group = best.group()
-            home = Home(best.site, best.node, tuple(sorted(load.slot for load in group)))
+            home = SlotBinding(best.site, best.node, tuple(sorted(load.slot for load in group)))
             key = (*best.key[:3], chunk)
             placements.append(Placement(chunk, home, key, now + best.transfer, best.seconds_per_batch, cost))
             for load in group:
@@ -217,7 +217,7 @@ def slot_loads(node: NodeState, key: Key, now: float, transfer: float) -> list[S
     return loads
 
 
-def _left_at(node: NodeState, now: float, then: float) -> list[tuple[Entry, float]]:
+def _left_at(node: NodeState, now: float, then: float) -> list[tuple[QueuedChunk, float]]:
     """The node's chunks that are unfinished then, A(t0), and their remaining seconds p̂."""
     projected = project_node(node, now, then)
     return [(one.entry, one.rest) for one in projected if one.rest or not one.windows]

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from tranche.policies.interfaces import BindingPolicy, Placement
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key
+from tranche.policies.runs import Key, SlotBinding
 from tranche.policies.states import ClusterState, allowed
 
 SlotOrder = Literal["arrival", "density"]
@@ -102,7 +102,7 @@ class SlotDispatch(BindingPolicy):
         transfer, seconds = cluster.transfer_seconds(state, node.site), state.job.batches_per_chunk_total * per_batch
         key = self.key(state, chunk, per_batch)
         cost = (max(transfer, group.wait) + seconds) / state.job.chunks
-        return Placement(chunk, Home(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
+        return Placement(chunk, SlotBinding(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
 
     def _in_cloud(
         self, cluster: ClusterState, state: JobState, chunk: int, site: str, now: float, *, colocated: bool = False
@@ -111,7 +111,9 @@ class SlotDispatch(BindingPolicy):
         per_batch = cluster.batch_seconds(state, site, colocated=colocated or state.colocated)
         transfer, seconds = cluster.transfer_seconds(state, site), state.job.batches_per_chunk_total * per_batch
         cost = (transfer + cluster.sites[site].start_seconds + seconds) / state.job.chunks
-        return Placement(chunk, Home(site, None), self.key(state, chunk, per_batch), now + transfer, per_batch, cost)
+        return Placement(
+            chunk, SlotBinding(site, None), self.key(state, chunk, per_batch), now + transfer, per_batch, cost
+        )
 
 
 def _cost(placed: Placement) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tranche.model import Resources
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Run
+from tranche.policies.runs import TrackedWindow
 from tranche.policies.states import ClusterState
 
 
@@ -20,7 +20,7 @@ class Unit:
     """What a job gets or loses at once: one worker, or a whole gang."""
 
     workers: int
-    runs: tuple[Run, ...]
+    runs: tuple[TrackedWindow, ...]
     """Windows that go on; none if the unit is to start."""
     taken: tuple[tuple[str, Resources], ...]
     """By node; parameter servers that start with the unit included."""
@@ -36,7 +36,7 @@ def competitors(cluster: ClusterState, now: float) -> list[JobState]:
     return sorted(found, key=lambda state: state.arrival)
 
 
-def node_runs(state: JobState) -> list[Run]:
+def node_runs(state: JobState) -> list[TrackedWindow]:
     """The job's windows on nodes that are not told to stop, the oldest first."""
     return [run for _, run in sorted(state.runs.items()) if not run.closing and run.home.node is not None]
 
@@ -133,7 +133,7 @@ class Draft:
         self._give(units.pop())
         return True
 
-    def stopped(self) -> Iterator[tuple[JobState, Run]]:
+    def stopped(self) -> Iterator[tuple[JobState, TrackedWindow]]:
         """Windows that have no place on paper."""
         for state in self.jobs:
             kept = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}

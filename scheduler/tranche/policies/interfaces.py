@@ -10,7 +10,7 @@ from tranche.policies.choices import choose
 from tranche.policies.drafts import Draft
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key, Run
+from tranche.policies.runs import Key, SlotBinding, TrackedWindow
 from tranche.policies.states import ClusterState
 
 Rank = tuple[float, float]
@@ -24,7 +24,7 @@ class Placement:
     """Where the dispatch rule binds one chunk."""
 
     chunk: int
-    home: Home
+    home: SlotBinding
     key: Key
     ready_at: float
     batch_seconds: float
@@ -106,7 +106,7 @@ class QueuePolicy(Policy):
         """
         return -inf
 
-    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
+    def may_stop(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
         """Whether this window of a victim may be stopped for the job now, if `preempts_above` allows it for the victim.
 
         Asked window by window, when those before it have been stopped.

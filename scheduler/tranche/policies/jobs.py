@@ -8,7 +8,7 @@ from math import inf
 from tranche.estimate import Restarts
 from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
 from tranche.policies.hosts import Hosts
-from tranche.policies.runs import Entry, Pace, Run
+from tranche.policies.runs import QueuedChunk, TrackedWindow, TrainingPace
 from tranche.policies.servers import Server
 from tranche.policies.site_uses import JobUse
 from tranche.policies.stagings import Staging
@@ -33,7 +33,7 @@ class JobState:
     """What the parameter servers have said is durable; None if they report nothing."""
     reported: tuple[float, Timings] | None = None
     """When the job last reported, and how fast it was."""
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, QueuedChunk] = field(default_factory=dict)
     """Unfinished chunks that a binding policy has dispatched."""
     data_sites: dict[int, str] = field(default_factory=dict)
     """Where each chunk's data were placed; a restarted planner keeps them there."""
@@ -54,9 +54,9 @@ class JobState:
     """Unlimited sites to which data of the job were copied; only chunks of `cloud` start there."""
     stagings: dict[str, Staging] = field(default_factory=dict)
     """Copies that pods of the job bring, by site."""
-    runs: dict[int, Run] = field(default_factory=dict)
+    runs: dict[int, TrackedWindow] = field(default_factory=dict)
     """By attempt."""
-    chunk_runs: dict[int, Run] = field(default_factory=dict)
+    chunk_runs: dict[int, TrackedWindow] = field(default_factory=dict)
     """The window that each chunk is in."""
     servers: list[Server] = field(default_factory=list)
     """Parameter servers and chief that have a place."""
@@ -110,7 +110,7 @@ class JobState:
     hosts: tuple[int, Hosts] = field(default_factory=lambda: (-1, Hosts(())))
     """See `ClusterState.hosts`."""
     _left: float | None = None
-    _pace: Pace | None = None
+    _pace: TrainingPace | None = None
     _first_end: float | None = None
     _window_ends: tuple[float, float] | None = None
     _by_site: dict[str, list[int]] | None = None
@@ -286,7 +286,7 @@ class JobState:
         self._by_site = None
         self._pace = self._first_end = self._window_ends = None
 
-    def enter(self, run: Run) -> None:
+    def enter(self, run: TrackedWindow) -> None:
         """A window opens: its chunks wait no more."""
         self.runs[run.window.attempt] = run
         self._pace = self._first_end = self._window_ends = None
@@ -300,7 +300,7 @@ class JobState:
             if not here and self._by_site is not None:
                 del self._by_site[site]
 
-    def leave(self, run: Run) -> None:
+    def leave(self, run: TrackedWindow) -> None:
         """A window is over; chunks of it that are not done wait again."""
         self.runs.pop(run.window.attempt, None)
         self._pace = self._first_end = self._window_ends = None
@@ -325,7 +325,7 @@ class JobState:
             pace = self._pace = self._paced(now)
         return left - pace.done - pace.rate * (now - pace.at)
 
-    def _paced(self, now: float) -> Pace:
+    def _paced(self, now: float) -> TrainingPace:
         done, rate, until = 0.0, 0.0, inf
         for run in self.runs.values():
             if run.since is None:
@@ -340,7 +340,7 @@ class JobState:
                 done += (now - run.since) / run.batch_seconds * self.nominal_batch_seconds
                 rate += self.nominal_batch_seconds / run.batch_seconds
                 until = min(until, end)
-        return Pace(now, done, rate, until)
+        return TrainingPace(now, done, rate, until)
 
     @property
     def first_end(self) -> float:
@@ -410,7 +410,7 @@ class JobState:
         durable = self.partial.get(chunk, 0.0)
         return max(durable, self.applied.get(chunk, 0.0)) if self.applied else durable
 
-    def left_of(self, run: Run) -> float:
+    def left_of(self, run: TrackedWindow) -> float:
         """Those of the chunks of a window."""
         if run.left is None:
             run.left = self.batches_left(run.window.chunks)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tranche.model import Node, PodShape, Resources
 from tranche.policies.jobs import JobState
-from tranche.policies.runs import Entry, Run
+from tranche.policies.runs import QueuedChunk, TrackedWindow
 
 
 @dataclass(slots=True, eq=False)
@@ -14,11 +14,11 @@ class NodeState:
     node: Node
     capacity: Resources = Resources()
     """What is there for us, in use or not."""
-    queues: list[list[Entry]] = field(default_factory=list)
+    queues: list[list[QueuedChunk]] = field(default_factory=list)
     """By slot, in order of the keys."""
-    runs: dict[tuple[str, int], tuple[JobState, Run]] = field(default_factory=dict)
+    runs: dict[tuple[str, int], tuple[JobState, TrackedWindow]] = field(default_factory=dict)
     """Windows by (job, attempt)."""
-    leaving: dict[tuple[str, int], Run] = field(default_factory=dict)
+    leaving: dict[tuple[str, int], TrackedWindow] = field(default_factory=dict)
     """Those of them that are closing."""
     free_gpus: int = 0
     """Of `capacity`, in use by nobody."""
@@ -90,7 +90,7 @@ class NodeState:
             return "too small"
         return reason
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[QueuedChunk]:
         """All chunks bound to this node, each once, in their order."""
         seen = {id(entry): entry for queue in self.queues for entry in queue}
         return sorted(seen.values(), key=lambda entry: entry.key)

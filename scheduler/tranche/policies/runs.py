@@ -14,7 +14,7 @@ Key = tuple[float, float, str, int]
 """Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
 
 
-class Home(NamedTuple):
+class SlotBinding(NamedTuple):
     """Where a chunk is bound to train."""
 
     site: str
@@ -25,13 +25,13 @@ class Home(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class QueuedChunk:
     """An unfinished chunk in the queues of the slots that it is bound to."""
 
     key: Key
     state: JobState
     chunk: int
-    home: Home
+    home: SlotBinding
     ready_at: float
     """t0: when its data are there, in seconds on the planner's clock."""
     batch_seconds: float
@@ -48,11 +48,11 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class TrackedWindow:
     """A window that is open or closing, with what is known of its pod."""
 
     window: Window
-    home: Home
+    home: SlotBinding
     opened: float
     batch_seconds: float
     """Expected time of a mini-batch, in seconds."""
@@ -89,7 +89,7 @@ class Run:
         return self.window.state is WindowState.CLOSING
 
 
-class Pace(NamedTuple):
+class TrainingPace(NamedTuple):
     """How the windows of a job train while nothing about them changes."""
 
     at: float

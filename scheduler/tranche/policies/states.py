@@ -19,7 +19,7 @@ from tranche.policies.hosts import FreeNodes, Hosts
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import Quotas
-from tranche.policies.runs import Entry
+from tranche.policies.runs import QueuedChunk
 from tranche.policies.shares import History, Shares
 from tranche.policies.site_uses import SiteUsage
 
@@ -186,7 +186,7 @@ class ClusterState:
         link = upload_link(self.network, self.sites, state.job, site)
         return None if link is None else ((state.job.data_site or site, site), link)
 
-    def bind(self, entry: Entry) -> None:
+    def bind(self, entry: QueuedChunk) -> None:
         """Put a chunk into the queues of its home's slots."""
         entry.state.entries[entry.chunk] = entry
         if entry.home.node is not None:
@@ -194,7 +194,7 @@ class ClusterState:
             for slot in entry.home.slots:
                 insort(node.queues[slot], entry, key=lambda e: e.key)
 
-    def unbind(self, entries: Iterable[Entry]) -> None:
+    def unbind(self, entries: Iterable[QueuedChunk]) -> None:
         """Take chunks out of their queues: done, moved, or removed."""
         for entry in entries:
             entry.state.entries.pop(entry.chunk, None)

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tranche.policies.interfaces import PooledPolicy, Rank
 from tranche.policies.jobs import JobState
-from tranche.policies.runs import Run
+from tranche.policies.runs import TrackedWindow
 from tranche.policies.states import ClusterState
 
 STEP = 1.1
@@ -69,12 +69,12 @@ class Themis(PooledPolicy):
         """Only a job that is treated worse stops others."""
         return -inf if _steps(fairness_of(state, now)) > _steps(fairness_of(victim, now)) else inf
 
-    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
+    def may_stop(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
         """After its lease, if the victim is still treated better without the worker: so the greatest ρ falls."""
         after = fairness_of(victim, now, fewer=1)
         return not self._is_leased(run, now) and _steps(fairness_of(state, now)) > _steps(after)
 
-    def _is_leased(self, run: Run, now: float) -> bool:
+    def _is_leased(self, run: TrackedWindow, now: float) -> bool:
         return now < run.window.start + self.lease - NEARLY
 
 
