@@ -198,7 +198,7 @@ def read_progress(progress: Progress) -> JobProgress:
     return JobProgress(
         done=parse_chunks(progress.done),
         partial={p.chunk: p.batches for p in progress.running},
-        attained_seconds=progress.attained_seconds,
+        attained_gpu_seconds=progress.attained_seconds,
         busy_seconds=progress.busy_seconds,
         learnt=progress.learnt if 0 < progress.learnt < inf else 1.0,
         busy_since=progress.busy_since.timestamp() if progress.busy_since else None,
@@ -304,7 +304,7 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         **_present(checkpoint=_saved(progress.checkpoint, job) if progress.checkpoint else None),
         "batches": round(batches, 1),
         "estimated": estimated,
-        "attainedSeconds": round(progress.attained_seconds, 3),
+        "attainedSeconds": round(progress.attained_gpu_seconds, 3),
         "busySeconds": round(progress.busy_seconds, 3),
         "learnt": float(f"{progress.learnt:.6g}"),
         **_present(

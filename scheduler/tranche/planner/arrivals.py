@@ -56,7 +56,7 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     state.unplannable = objection(planner.policy, job)
     if event.progress is not None:
         ledgers.restore(state, event.progress)
-        planner.cluster.shares.restore(job.tenant, state.attained_seconds, job.submitted, now)
+        planner.cluster.shares.restore(job.tenant, state.counted_gpu_seconds, job.submitted, now)
     if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
         lessons.conclude(planner, state)
     else:

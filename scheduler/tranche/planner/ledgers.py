@@ -21,7 +21,7 @@ def restore(state: JobState, progress: JobProgress) -> None:
     state.checkpoint = progress.checkpoint
     state.ledger_changed()
     state.windows_changed()
-    state.attained_seconds = progress.attained_seconds
+    state.counted_gpu_seconds = progress.attained_gpu_seconds
     site_uses.restore(state, progress.sites)
     state.busy_seconds, state.busy_since = progress.busy_seconds, progress.busy_since
     state.restarts.start_seconds, state.restarts.save_seconds = progress.start_seconds, progress.save_seconds
@@ -36,7 +36,7 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
     return JobProgress(
         done=frozenset(state.done),
         partial=dict(sorted(state.partial.items())),
-        attained_seconds=state.attained_seconds,
+        attained_gpu_seconds=state.counted_gpu_seconds,
         busy_seconds=state.busy_seconds,
         preemptions=state.preemptions,
         failures=state.failures,
@@ -105,7 +105,7 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnded) -> tu
     mini-batches that it trained as far as anybody has told, and those that it has probably trained in vain.
     """
     trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
-    state.attained_seconds += trained * max(1, state.job.gpus)
+    state.counted_gpu_seconds += trained * max(1, state.job.gpus)
     durable = _durable(state, run, event)
     untold = max(0.0, event.at - run.since) if run.since is not None else 0.0
     expected = min(untold / run.batch_seconds, state.left_of(run))

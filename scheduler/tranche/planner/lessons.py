@@ -41,9 +41,9 @@ def begin(planner: Planner, state: JobState, learnt: float) -> None:
 
 def conclude(planner: Planner, state: JobState) -> None:
     """The job has completed: remember what it needed."""
-    planner.cluster.history.add(state.attained_seconds)
+    planner.cluster.history.add(state.counted_gpu_seconds)
     if planner.policy.learns:
-        planner.cluster.history.sizes.add(_template(state.job), _size(state.job, state.attained_seconds))
+        planner.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
         planner.cluster.lessons.forget_job(state.job.key)
 
 

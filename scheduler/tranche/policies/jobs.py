@@ -65,7 +65,8 @@ class JobState:
     colocated: bool = False
     """ζ = 1: all workers and the parameter servers are together in the cloud."""
     attempts: int = 0
-    attained_seconds: float = 0.0
+    counted_gpu_seconds: float = 0.0
+    """GPU-seconds that workers of ended windows have trained; `attained_gpu_seconds` adds those of open windows."""
     use: JobUse = field(default_factory=JobUse)
     """What it has used at each site."""
     preemptions: int = 0
@@ -375,7 +376,7 @@ class JobState:
 
     def attained_gpu_seconds(self, now: float) -> float:
         """GPU time that workers of the job have trained, running ones included."""
-        attained = self.attained_seconds
+        attained = self.counted_gpu_seconds
         for run in self.runs.values():
             if run.started is not None and now > run.started:
                 attained += (now - run.started) * max(1, self.job.gpus)

@@ -49,7 +49,7 @@ class Rrh(DistributingPolicy):
 
         def order(state: JobState) -> tuple[bool, float, tuple[float, int, str]]:
             payoff = worth.get(state.job.key, 0.0)
-            admitted = payoff > self.threshold or bool(state.runs) or state.attained_seconds > 0
+            admitted = payoff > self.threshold or bool(state.runs) or state.counted_gpu_seconds > 0
             return (not admitted, -payoff / state.job_gpus, state.arrival)
 
         draft.jobs.sort(key=order)

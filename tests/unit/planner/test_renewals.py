@@ -119,7 +119,7 @@ def test_no_restart_is_charged_and_the_time_of_each_chunk_counts_once() -> None:
     p.handle(WorkerEnded(KEY, window(p).attempt, "Succeeded", 200.0, {1: 100}), 200.0)
     state = state_of(p)
     assert state.finished
-    assert state.attained_seconds == 200.0
+    assert state.counted_gpu_seconds == 200.0
     assert [record.attempt for record in state.records] == [1]
 
 
@@ -310,4 +310,4 @@ def test_a_planner_that_takes_over_answers_the_same_and_counts_time_from_the_las
     assert ask(after, WHOLE, 111.0, fence=fence)[0] == given
     after.handle(WorkerEnded(KEY, window(after).attempt, "Succeeded", 200.0, {1: 100.0}), 200.0)
     assert after.progress_of(KEY).done == {0, 1}
-    assert after.progress_of(KEY).attained_seconds == 200.0
+    assert after.progress_of(KEY).attained_gpu_seconds == 200.0
