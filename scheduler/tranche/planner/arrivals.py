@@ -139,7 +139,7 @@ def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: T
         return
     run.home = SlotBinding(window.site, window.node if node is not None else None, slots)
     for chunk in window.chunks:
-        key = policy.key(state, chunk, run.batch_seconds)
+        key = policy.queue_key(state, chunk, run.batch_seconds)
         planner.cluster.bind(QueuedChunk(key, state, chunk, run.home, run.opened, run.batch_seconds))
 
 

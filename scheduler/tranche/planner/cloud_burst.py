@@ -263,7 +263,7 @@ def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[d
     cluster = queue.cluster
     if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.free_moves:
         return {}, now
-    if queue.policy.fetches_data:
+    if queue.policy.fetches_after_start:
         return {}, now + cluster.transfer_seconds(state, site)
     known = expected_copies({site: state.copies.get(site, {})}, state.coming)[site]
     copies = {chunk: max(now, at) for chunk, at in known.items()}

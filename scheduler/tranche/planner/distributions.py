@@ -24,7 +24,7 @@ def distribute(planner: Planner, queue: JobQueue, now: float) -> None:
     if queue.distributed == (cluster.epoch, sharing):
         return
     queue.distributed = (cluster.epoch, sharing)
-    draft = queue.policy.distribute(cluster, now)
+    draft = queue.policy.allocate_workers(cluster, now)
     for state in cluster.jobs.values():
         state.granted, state.place = 0, len(draft.jobs)
     for place, state in enumerate(draft.jobs):

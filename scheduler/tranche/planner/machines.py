@@ -90,7 +90,7 @@ class Planner:
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         if self.queue is not None:
-            self.cluster.shares.halflife_seconds = self.queue.policy.share_halflife()
+            self.cluster.shares.halflife_seconds = self.queue.policy.usage_halflife_seconds()
             self.cluster.shares.weights = self.settings.share_weights
         self.estimates: dict[str, Estimate] = {}
         self.rehearsals = 0
@@ -273,7 +273,7 @@ class Planner:
     def reconsider_unbound(self) -> None:
         """Capacity or sites changed: chunks that found no place may find one now."""
         self.dirty_jobs |= self.unbound
-        if self.queue is not None and (self.queue.policy.sited or self.queue.policy.uploads_ahead()):
+        if self.queue is not None and (self.queue.policy.sited or self.queue.policy.uploads_on_arrival()):
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)
 
@@ -394,7 +394,7 @@ class Planner:
         told = self.cluster.told_batch_seconds(state, home.site, node=home.node)
         run = TrackedWindow(window, home, now, per_batch, told, handover=self._occupied(home))
         changes.attach(self, state, run)
-        if self.queue is not None and self.queue.policy.fetches_data:
+        if self.queue is not None and self.queue.policy.fetches_after_start:
             site_uses.brought(self.cluster, state, chunks, home.site)
         self.publish(state.job.key)
         self._out.append(OpenWindow(state.job.key, window, self._cause))

@@ -3,8 +3,8 @@
 Waiting jobs are kept in one heap per class of demand (same pod shape, number of members, quotas): when the first of a
 class does not fit, nobody behind it in that class does. So a decision looks at the heads of a few classes, not at all
 jobs, and costs O(classes · log jobs). This rests on two facts: the rank of a waiting job is constant between the
-moments that `QueuePolicy.next_change` and `revision` announce, and room only shrinks while a decision goes down the
-ranks.
+moments that `QueuePolicy.next_rank_change` and `rank_epoch` announce, and room only shrinks while a decision goes down
+the ranks.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -130,7 +130,7 @@ class JobQueue:
 
     def refresh(self, now: float) -> Iterator[tuple[str, float | None]]:
         """Enter all stale jobs anew; gives them with the time when their rank will change by itself, if it will."""
-        revision = self.policy.revision(self.cluster)
+        revision = self.policy.rank_epoch(self.cluster)
         if revision != self._revision:
             self._revision = revision
             self._fall(("",))
@@ -144,7 +144,7 @@ class JobQueue:
                 yield key, None
                 continue
             self._refresh(state, now)
-            yield key, self.policy.next_change(state, self.cluster, now) if state.active else None
+            yield key, self.policy.next_rank_change(state, self.cluster, now) if state.active else None
 
     def resume(self, other: "JobQueue", now: float) -> Iterator[None]:
         """Go on where another planner's queue stands: everybody here has had the turns, and tried in vain, there.
@@ -316,7 +316,7 @@ class JobQueue:
                 held[run.home.site] = held.get(run.home.site, 0) + state.job.gpus
         if held and preemptible(state, self.policy):
             rank = self.policy.standing(state, self.cluster, now)
-            self.running.put(state, rank, self.policy.slope(state, now), held, now)
+            self.running.put(state, rank, self.policy.rank_decrease_per_second(state, now), held, now)
         else:
             self.running.remove(state.job.key)
 
@@ -333,7 +333,7 @@ class JobQueue:
 
     def _refresh(self, state: JobState, now: float) -> None:
         policy = self.policy
-        if policy.promotes(state, now):
+        if policy.should_promote(state, now):
             state.forgiven = state.attained_gpu_seconds(now)
         level = policy.level(state, self.cluster, now)
         if level != state.level:
@@ -354,7 +354,7 @@ class JobQueue:
         if sites:
             rank = policy.standing(state, self.cluster, now)
             self._sites[state.job.key] = sites
-            falling = bool(state.runs) and policy.slope(state, now) != 0
+            falling = bool(state.runs) and policy.rank_decrease_per_second(state, now) != 0
             for site in sites:
                 self._enter(state, rank, site)
                 if falling:
@@ -380,7 +380,7 @@ class JobQueue:
 
     def _class_of(self, state: JobState, site: str) -> DemandClass:
         job = state.job
-        group = (self.policy.group(state) if self.policy.grouped else "", self.cluster.quotas.covering(job))
+        group = (self.policy.rank_group(state) if self.policy.grouped else "", self.cluster.quotas.covering(job))
         known = self._homes.get((job.key, site))
         same = known is not None and known[0] is job and known[1].demand[3] == group
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:

@@ -139,7 +139,7 @@ class Challenge:
             behind: Jobs that may be preempted, the first in rank first.
         """
         for victim in reversed(behind):
-            above = self.policy.preempts_above(self.state, self.seconds, victim, self.now)
+            above = self.policy.min_remaining_to_preempt(self.state, self.seconds, victim, self.now)
             if above >= longest_rest_seconds(victim, self.now):
                 continue
             runs = [run for run in victim.runs.values() if not run.closing]
@@ -151,7 +151,7 @@ class Challenge:
     def _may_close(self, victim: JobState, run: TrackedWindow, above: float) -> bool:
         if self.site and run.home.site != self.site:
             return False
-        if not self.policy.may_stop(self.state, victim, run, self.now):
+        if not self.policy.may_preempt_window(self.state, victim, run, self.now):
             return False
         return above == -inf or rest_seconds(victim, run, self.now) > above
 

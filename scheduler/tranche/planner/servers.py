@@ -123,7 +123,7 @@ def _place(
         nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
-            node = policy.server_host(cluster, state, one.number, feasible, seed)
+            node = policy.choose_server_node(cluster, state, one.number, feasible, seed)
             node.reserved = node.reserved + one.shape.requests
             return node.node.site, node.node.name
     return None

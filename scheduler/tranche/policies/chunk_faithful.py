@@ -109,7 +109,7 @@ class ChunkFaithful(BindingPolicy):
         if self.refresh not in ("fresh", "printed"):
             raise ValueError(f"refresh of policy {self.name} is fresh or printed, not {self.refresh!r}")
 
-    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """Densest first; ties first come, first served."""
         return (-state.density(seconds_per_batch), state.job.submitted, state.job.key, chunk)
 
@@ -181,7 +181,7 @@ def _node_candidate(
         seconds_per_batch=per_batch,
         seconds=state.job.batches_per_chunk_total * per_batch,
         transfer=transfer,
-        key=(key := policy.key(state, 0, per_batch)),
+        key=(key := policy.queue_key(state, 0, per_batch)),
         loads=slot_loads(node, key, now, transfer),
         width=max(1, state.job.gpus),
         weight=state.job.weight / state.job.chunks,
@@ -198,7 +198,7 @@ def _cloud_candidate(
         seconds_per_batch=per_batch,
         seconds=state.job.batches_per_chunk_total * per_batch,
         transfer=cluster.transfer_seconds(state, site),
-        key=policy.key(state, 0, per_batch),
+        key=policy.queue_key(state, 0, per_batch),
         loads=[],
         width=0,
         weight=state.job.weight / state.job.chunks,

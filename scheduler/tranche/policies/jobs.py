@@ -49,7 +49,7 @@ class JobState:
     reviewed: int = -1
     """`returned` at the last comparison with unlimited sites; -1: there was none since the job or the sites changed."""
     uploaded_at: float | None = None
-    """When the data of a pooled job are at all sites; None unless the policy has `QueuePolicy.uploads_ahead`."""
+    """When the data of a pooled job are at all sites; None unless the policy has `QueuePolicy.uploads_on_arrival`."""
     burst_sites: set[str] = field(default_factory=set)
     """Unlimited sites to which data of the job were copied; only chunks of `cloud` start there."""
     stagings: dict[str, Staging] = field(default_factory=dict)

@@ -41,7 +41,7 @@ class Rrh(DistributingPolicy):
         if not isfinite(self.threshold):
             raise ValueError("rrh needs a finite threshold")
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """All workers of one job after the other, as far as there is room."""
         draft = Draft(cluster, now)
         on_nodes = [state for state in draft.jobs if draft.most[state.job.key]]

@@ -55,7 +55,7 @@ class Themis(PooledPolicy):
         """Rises when the lease of a worker is over: it may have to make way."""
         return sum(not self._is_leased(run, now) for run in state.runs.values())
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When the next lease is over, or ρ has risen by a step."""
         ends = [run.window.start + self.lease for run in state.runs.values() if self._is_leased(run, now)]
         step = _steps(fairness_of(state, now))
@@ -65,11 +65,11 @@ class Themis(PooledPolicy):
             ends.append(now + max(SHORTEST_STEP_SECONDS, seconds))
         return min(ends, default=None)
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Only a job that is treated worse stops others."""
         return -inf if _steps(fairness_of(state, now)) > _steps(fairness_of(victim, now)) else inf
 
-    def may_stop(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
+    def may_preempt_window(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
         """After its lease, if the victim is still treated better without the worker: so the greatest ρ falls."""
         after = fairness_of(victim, now, fewer=1)
         return not self._is_leased(run, now) and _steps(fairness_of(state, now)) > _steps(after)

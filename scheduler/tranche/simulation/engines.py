@@ -315,7 +315,7 @@ class Simulation:
         """Chunks whose data the worker has to fetch; other policies have waited for the upload before the window."""
         job = state.job
         queue = self.planner.queue
-        if queue is None or job.data_site is None or not queue.policy.fetches_data:
+        if queue is None or job.data_site is None or not queue.policy.fetches_after_start:
             return []
         return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
 
