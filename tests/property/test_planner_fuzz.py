@@ -104,7 +104,7 @@ class PlannerMachine(RuleBasedStateMachine):
         priority: int,
         durable: bool | None,
     ) -> None:
-        is_gang = gang and self.planner.policy.plans_gangs
+        is_gang = gang and self.planner.policy.traits.supports_gangs
         one = job(
             f"j{self.submitted}",
             self.now,
@@ -121,7 +121,7 @@ class PlannerMachine(RuleBasedStateMachine):
             and elsewhere
             and not is_gang
             and self.planner.queue is not None
-            and self.planner.queue.policy.sited,
+            and self.planner.queue.policy.traits.needs_local_data,
             servers=servers,
             server=worker(0) if servers else None,
             chief=worker(chief) if is_gang and chief is not None else None,

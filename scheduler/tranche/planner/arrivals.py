@@ -31,13 +31,13 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Why the policy can never plan this job: a CamelCase reason and a sentence; None if it can."""
     if job.gpus == 0:
         return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
-    if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.plans_gangs:
+    if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.traits.supports_gangs:
         return (
             "GangNotPlanned",
             f"policy {policy.name} plans jobs with spec.data only, and this job is a gang of {job.chunks}: add "
             "spec.data, or choose a policy that plans gangs (such as fifo or srsf)",
         )
-    if job.staged and not (isinstance(policy, QueuePolicy) and policy.sited):
+    if job.staged and not (isinstance(policy, QueuePolicy) and policy.traits.needs_local_data):
         return (
             "StagingNotPlanned",
             f"policy {policy.name} does not plan where data are brought: leave out spec.data.staging, or choose a "

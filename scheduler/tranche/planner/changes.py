@@ -150,7 +150,7 @@ def _worker(
                 lessons.note_start(planner.cluster, state, run)
                 if state.first_started is None:
                     state.first_started = at
-                if planner.queue is not None and planner.policy.preemptive:
+                if planner.queue is not None and planner.policy.traits.preemptive:
                     planner.queue.stale[event.job] = None  # its rank falls from now on
                 rest = state.left_of(run) * run.batch_seconds
                 run.window = replace(run.window, start=at, end=at + rest)

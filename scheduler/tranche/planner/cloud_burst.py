@@ -261,7 +261,7 @@ def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]
 def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[dict[int, float], float]:
     """When the data of each chunk are at a site, and when those of all other chunks are, in seconds."""
     cluster = queue.cluster
-    if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.free_moves:
+    if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.traits.free_data_movement:
         return {}, now
     if queue.policy.fetches_after_start:
         return {}, now + cluster.transfer_seconds(state, site)
@@ -399,7 +399,7 @@ def _bind(planner: Planner, queue: JobQueue, state: JobState, split: _Split, now
     chosen = dict.fromkeys(split.chunks, split.site)
     if chosen != state.cloud:
         state.cloud = chosen
-        if split.site and transfers.moves_data(state) and queue.policy.sited:
+        if split.site and transfers.moves_data(state) and queue.policy.traits.needs_local_data:
             state.burst_sites.add(split.site)
             known = state.copies.get(split.site, {})
             missing = [chunk for chunk in split.chunks if chunk not in known]

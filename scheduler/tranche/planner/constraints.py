@@ -213,7 +213,7 @@ def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: J
     ranks = [(policy.standing(one, cluster, now), one.arrival) for one in (other, state)]
     if ranks[0] < ranks[1]:
         return Precedence.ORDER
-    if not policy.preemptive:
+    if not policy.traits.preemptive:
         return Precedence.RUNNING
     free = other.job.preemption is Preemption.IMMEDIATE and not other.spared
     return Precedence.COST if free else Precedence.POLICY

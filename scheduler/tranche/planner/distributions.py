@@ -17,7 +17,7 @@ def distribute(planner: Planner, queue: JobQueue, now: float) -> None:
 
     Before the turns of a decision: these give each job at most what it was granted.
     """
-    if not queue.policy.distributes:
+    if not queue.policy.traits.allocates_workers:
         return
     cluster = planner.cluster
     sharing = tuple(_claim(state, now) for state in competitors(cluster, now))

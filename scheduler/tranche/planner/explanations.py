@@ -129,7 +129,7 @@ def _room(constraint: Constraint, cluster: ClusterState, policy: Policy, state: 
 def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -> str:
     match constraint.precedence:
         case Precedence.ORDER:
-            return policy.behind
+            return policy.traits.precedence_reason
         case Precedence.POLICY:
             other = cluster.jobs[constraint.behind or ""]
             if other.spared:

@@ -71,10 +71,10 @@ def check_queue(queue: JobQueue, now: float) -> None:
     for key, state in queue.cluster.jobs.items():
         if key in queue.stale:
             continue  # looked at in the next decision
-        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.sited))
+        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.traits.needs_local_data))
         _expect((state in waiting) == wants, f"{key}: a waiting job is not in the queue")
         on_nodes = (run for run in state.runs.values() if not queue.cluster.is_unlimited(run.home.site))
-        held = queue.policy.preemptive and any(not run.closing for run in on_nodes)
+        held = queue.policy.traits.preemptive and any(not run.closing for run in on_nodes)
         _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: who runs is not ranked")
 
 
@@ -84,7 +84,7 @@ def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float
     Raises:
         InvariantError: naming the job.
     """
-    for key, window in opened if queue.policy.sited else ():
+    for key, window in opened if queue.policy.traits.needs_local_data else ():
         state = queue.cluster.jobs[key]
         if moves_data(state) and window.site != state.job.data_site:
             copies = state.copies.get(window.site, {})

@@ -24,7 +24,7 @@ def begin(planner: Planner, state: JobState, learnt: float) -> None:
         state: The job, with its nominal speed as told.
         learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learnt.
     """
-    if not planner.policy.learns:
+    if not planner.policy.traits.uses_learned_estimates:
         return
     job, cluster = state.job, planner.cluster
     if learnt != 1.0:
@@ -42,7 +42,7 @@ def begin(planner: Planner, state: JobState, learnt: float) -> None:
 def conclude(planner: Planner, state: JobState) -> None:
     """The job has completed: remember what it needed."""
     planner.cluster.history.add(state.counted_gpu_seconds)
-    if planner.policy.learns:
+    if planner.policy.traits.uses_learned_estimates:
         planner.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
         planner.cluster.lessons.forget_job(state.job.key)
 
@@ -55,7 +55,10 @@ def learn(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEn
     """
     told = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
     trained = event.at - run.started if run.started is not None else 0.0
-    if not (planner.policy.learns and told and batches > 0 and trained > 0) or state.job.is_indivisible:
+    if (
+        not (planner.policy.traits.uses_learned_estimates and told and batches > 0 and trained > 0)
+        or state.job.is_indivisible
+    ):
         return
     job, site, cluster = state.job, run.home.site, planner.cluster
     node = cluster.nodes.get(run.home.node or "")

@@ -273,7 +273,9 @@ class Planner:
     def reconsider_unbound(self) -> None:
         """Capacity or sites changed: chunks that found no place may find one now."""
         self.dirty_jobs |= self.unbound
-        if self.queue is not None and (self.queue.policy.sited or self.queue.policy.uploads_on_arrival()):
+        if self.queue is not None and (
+            self.queue.policy.traits.needs_local_data or self.queue.policy.uploads_on_arrival()
+        ):
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)
 
@@ -299,7 +301,9 @@ class Planner:
 
     def count_share(self, state: JobState, windows: int) -> None:
         """So many more windows of the job's tenant are open."""
-        if self.queue is not None and (self.queue.policy.counts_held or self.cluster.shares.halflife_seconds):
+        if self.queue is not None and (
+            self.queue.policy.traits.tracks_tenant_usage or self.cluster.shares.halflife_seconds
+        ):
             request = state.job.worker.requests
             held = request if windows > 0 else Resources() - request
             self.cluster.shares.change(state.job.tenant, held, self._now)

@@ -35,7 +35,7 @@ Only for policies whose queues are sites; where something happens it is looked a
 
 def preemptible(state: JobState, policy: Policy) -> bool:
     """Whether a running worker of the job may be stopped for another job."""
-    return policy.preemptive and state.stoppable
+    return policy.traits.preemptive and state.stoppable
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +110,7 @@ class JobQueue:
     def waiting(self) -> list[JobState]:
         """All who wait, in order."""
         entries = list(self._entries.values())
-        if self.policy.grouped:  # within a class by arrival; across classes by today's ranks
+        if self.policy.traits.ranks_by_group:  # within a class by arrival; across classes by today's ranks
             entries = [(self.policy.standing(e[3], self.cluster, 0.0), *e[1:]) for e in entries]
         return list(dict.fromkeys(entry[3] for entry in sorted(entries, key=lambda e: e[:3])))
 
@@ -134,7 +134,7 @@ class JobQueue:
         if revision != self._revision:
             self._revision = revision
             self._fall(("",))
-            waiting = () if self.policy.grouped else self._sites
+            waiting = () if self.policy.traits.ranks_by_group else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
         for key in stale:
@@ -175,7 +175,9 @@ class JobQueue:
 
     def candidates(self, now: float) -> list[Candidate]:
         """A heap of the first of each class that may have someone who can start now."""
-        everywhere = self._ranked == now or not self.policy.sited or now >= self._ranked + RANKED_SECONDS
+        everywhere = (
+            self._ranked == now or not self.policy.traits.needs_local_data or now >= self._ranked + RANKED_SECONDS
+        )
         if everywhere:
             self._ranked = now
             self._look_at_costs()
@@ -185,7 +187,7 @@ class JobQueue:
         several = {id(one) for one in self._grown() if one.slots > 1}
         self.preempting = None if everywhere else {*self._fresh, *fallen, *several}
         self._fallen.clear()
-        if "" in self.grown or self.policy.strict:
+        if "" in self.grown or self.policy.traits.head_of_line_blocking:
             chosen = self._all()
         else:
             self._fresh.update((id(one), one) for one in self._at_grown())
@@ -226,7 +228,7 @@ class JobQueue:
 
     def _fall(self, sites: Collection[str]) -> None:
         """The same of jobs that run at these sites ("": anywhere)."""
-        if "" in sites or not self.policy.sited:
+        if "" in sites or not self.policy.traits.needs_local_data:
             self.grown.add("")
             self._ranked = -inf
         else:
@@ -255,7 +257,7 @@ class JobQueue:
         What has become free changes nothing for who needs one slot, and takes that; who needs several may lack less.
         """
         changed = self.preempting is None or id(one) in self.preempting or one.tried is not state
-        return self.policy.preemptive and changed
+        return self.policy.traits.preemptive and changed
 
     def _grown(self) -> Iterable[DemandClass]:
         """Classes for which something has become free."""
@@ -281,7 +283,7 @@ class JobQueue:
         state = self.head(one)
         if state is None:
             return None
-        rank = self.policy.standing(state, self.cluster, now) if self.policy.grouped else one.heap[0][0]
+        rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0][0]
         return (rank, state.arrival, number, one)
 
     def head(self, one: DemandClass) -> JobState | None:
@@ -339,7 +341,7 @@ class JobQueue:
         if level != state.level:
             state.level, state.level_since = level, now
             self.fall(state)
-        if policy.preemptive:
+        if policy.traits.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()
         wants = wants_windows(state, now)
@@ -348,7 +350,7 @@ class JobQueue:
         else:
             self.engaged.pop(state.job.key, None)
         if wants:
-            sites = start_sites(state, now, sited=policy.sited)
+            sites = start_sites(state, now, sited=policy.traits.needs_local_data)
         for site in set(self._sites.get(state.job.key, ())).difference(sites):
             self.drop(state, site)
         if sites:
@@ -366,7 +368,7 @@ class JobQueue:
         job = state.job
         one = self._class_of(state, site)
         entry = self._entries.get((job.key, site))
-        order = (0.0, 0.0, 0.0) if self.policy.grouped else rank
+        order = (0.0, 0.0, 0.0) if self.policy.traits.ranks_by_group else rank
         if entry is None or entry[0] != order or entry[3] is not state:
             self._count += 1
             entry = self._entries[job.key, site] = (order, state.arrival, self._count, state, site)
@@ -380,7 +382,10 @@ class JobQueue:
 
     def _class_of(self, state: JobState, site: str) -> DemandClass:
         job = state.job
-        group = (self.policy.rank_group(state) if self.policy.grouped else "", self.cluster.quotas.covering(job))
+        group = (
+            self.policy.rank_group(state) if self.policy.traits.ranks_by_group else "",
+            self.cluster.quotas.covering(job),
+        )
         known = self._homes.get((job.key, site))
         same = known is not None and known[0] is job and known[1].demand[3] == group
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:

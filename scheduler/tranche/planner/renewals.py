@@ -83,7 +83,7 @@ def _next_chunks(planner: Planner, state: JobState, run: TrackedWindow, now: flo
         return _queued(state, run, node, now)
     if _is_contested(planner, planner.queue, state, run, node, now):
         return ()
-    sited = planner.queue.policy.sited
+    sited = planner.queue.policy.traits.needs_local_data
     here = run.home.site if node is None or (sited and state.job.data_site is not None) else ""
     waiting = state.waiting_at(here, now) if sited or node is None else state.waiting
     if not sited and node is not None:
@@ -121,7 +121,7 @@ def _is_contested(
 def _could_use(planner: Planner, queue: JobQueue, head: JobState, state: JobState, node: NodeState, now: float) -> bool:
     """Whether the end of a worker of the job on the node would be what another job waits for."""
     shape, cluster = head.job.worker, planner.cluster
-    if queue.policy.strict and could_run_on_nodes(cluster, head):
+    if queue.policy.traits.head_of_line_blocking and could_run_on_nodes(cluster, head):
         return True
     freed = node.capacity - node.reserved + state.job.worker.requests
     if node.objection(shape) is not None or not shape.requests.fits(freed):

@@ -55,7 +55,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     together = next(iter(state.cloud.values()), None)
     if together is not None and not state.entries and state.is_bound_for(together):
         return [together]
-    if policy.central_servers:
+    if policy.traits.optimizes_server_site:
         wanted = {run.home.site for run in state.runs.values()}.union(state.copies)
         wanted |= {state.job.data_site} if state.job.data_site else set()
         sites = set(cluster.eligible(shape).by_site)

@@ -34,7 +34,7 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
     for key in changed:
         arriving = planner.cluster.jobs.get(key)
         if arriving is not None and arriving.active and moves_data(arriving):
-            if queue.policy.sited:
+            if queue.policy.traits.needs_local_data:
                 copy_ahead(planner, queue, arriving, now)
             else:
                 upload_everywhere(planner, arriving, now)
@@ -52,7 +52,7 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
         queue.stale[state.job.key] = None
     queue.settle()
     expect_review(planner, now, reviewed=reviewed)
-    if queue.policy.sited:
+    if queue.policy.traits.needs_local_data:
         look_ahead(planner, queue, now)
 
 
@@ -89,12 +89,19 @@ class Decision:
         one.tried = state
         held = waits and shortage(self.planner.cluster, state) is not None
         unlimited = self.planner.cluster.is_unlimited(one.site)
-        if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.planner.cluster, state, now):
+        if (
+            waits
+            and queue.policy.traits.head_of_line_blocking
+            and not (held or unlimited)
+            and _blocks(self.planner.cluster, state, now)
+        ):
             self.full.add("")  # for those behind it
             return True
         if waits and not unlimited and _is_full(self.planner, queue, state, one.site, rank, now):
             self.full.add(one.site)
-        exhausted = waits and not (queue.policy.strict or unlimited or _has_own_obstacle(state, now))
+        exhausted = waits and not (
+            queue.policy.traits.head_of_line_blocking or unlimited or _has_own_obstacle(state, now)
+        )
         if not exhausted:
             queue.drop(state, one.site)
             self.passed_over += [state] if waits else []
@@ -133,7 +140,7 @@ def _is_full(planner: Planner, queue: JobQueue, state: JobState, site: str, rank
     """Whether nobody who ranks behind the job can find a GPU there: none is free, and none is held by those behind."""
     if planner.cluster.free.any_at(site):
         return False
-    return not (queue.policy.preemptive and queue.running.gpus_behind(state, rank, site, now))
+    return not (queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
 
 def _has_own_obstacle(state: JobState, now: float) -> bool:
@@ -159,11 +166,11 @@ def _serve(
         return False
     nodes = free_hosts(planner.cluster, state, site, now)
     if shortage(planner.cluster, state) is not None:
-        behind = queue.running.behind(state, rank, "", now) if policy.preemptive else []
+        behind = queue.running.behind(state, rank, "", now) if policy.traits.preemptive else []
         return make_quota(planner, _challenge(planner, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
-        _take_free(planner, state, site, nodes, now, first_fit=policy.first_fit)
+        _take_free(planner, state, site, nodes, now, first_fit=policy.traits.first_fit)
         if not may_preempt or not wants_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
@@ -227,7 +234,7 @@ def _take_free(
         return
     if not job.is_gang:
         wanted = planner.cluster.quotas.most_workers(job, wanted)
-    fastest = planner.policy.learns and not job.is_indivisible
+    fastest = planner.policy.traits.uses_learned_estimates and not job.is_indivisible
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
     if chosen and not (job.is_gang and len(chosen) < wanted):
         _open(planner, state, site, chosen, now)

@@ -1,7 +1,7 @@
 """Published scheduling algorithms, one file each, as pure functions of state, clock and seed; one registry."""
 
 from tranche.policies.hosts import Hosts
-from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
+from tranche.policies.interfaces import BindingPolicy, Placement, Policy, PolicyTraits, QueuePolicy, Rank, Standing
 from tranche.policies.jobs import ARRIVED, JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
@@ -28,6 +28,7 @@ __all__ = [
     "NodeState",
     "Placement",
     "Policy",
+    "PolicyTraits",
     "QueuePolicy",
     "QueuedChunk",
     "Quotas",

@@ -15,7 +15,7 @@ from math import floor, inf, log
 from typing import ClassVar
 
 from tranche.policies.beliefs import next_overrun, overruns, rest_gpu_seconds, rest_rate
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, QueuePolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.states import ClusterState
@@ -38,11 +38,13 @@ class Chunk(QueuePolicy):
     source: ClassVar[str] = (
         "ours [I]: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
     )
-    preemptive: ClassVar[bool] = True
-    sited: ClassVar[bool] = True
-    central_servers: ClassVar[bool] = True
-    learns: ClassVar[bool] = True
-    behind: ClassVar[str] = "which has less work left"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which has less work left",
+        preemptive=True,
+        uses_learned_estimates=True,
+        optimizes_server_site=True,
+        needs_local_data=True,
+    )
 
     copies: float = 6.0
     """To how many sites, the nearest first, an arriving job's data are brought ahead of need."""

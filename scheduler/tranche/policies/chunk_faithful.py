@@ -29,7 +29,7 @@ from heapq import heapify, heapreplace, nsmallest
 from math import inf
 from typing import ClassVar, Literal
 
-from tranche.policies.interfaces import BindingPolicy, Placement
+from tranche.policies.interfaces import BindingPolicy, Placement, PolicyTraits
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.projections import project_node
@@ -100,7 +100,11 @@ class ChunkFaithful(BindingPolicy):
         "Wang et al., Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, "
         "IEEE JSAC 40(8):2411-2425, 2022, Alg. 1-5, with five corrections"
     )
-    behind: ClassVar[str] = "whose chunks are denser"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="whose chunks are denser",
+        preemptive=True,
+        supports_gangs=False,
+    )
 
     refresh: Literal["fresh", "printed"] = "fresh"
     """fresh: each chunk goes to the worker of least Q; printed: to that of the least stored key, as in the print."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tranche.policies.interfaces import BindingPolicy, Placement
+from tranche.policies.interfaces import BindingPolicy, Placement, PolicyTraits
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.runs import Key, SlotBinding
@@ -35,7 +35,11 @@ class SlotDispatch(BindingPolicy):
     """
 
     order: SlotOrder = "arrival"
-    behind: ClassVar[str] = "which is before it in the queue of its slot"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is before it in the queue of its slot",
+        preemptive=True,
+        supports_gangs=False,
+    )
 
     def __post_init__(self) -> None:
         if self.order not in ("arrival", "density"):

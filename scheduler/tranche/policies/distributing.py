@@ -9,7 +9,6 @@ idle while a job could use it.
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 from tranche.policies.drafts import Draft
 from tranche.policies.interfaces import PooledPolicy, Rank
@@ -20,11 +19,6 @@ from tranche.policies.states import ClusterState
 @dataclass(frozen=True, slots=True)
 class DistributingPolicy(PooledPolicy):
     """Jobs get the workers that the last distribution gave them; those left out rank behind all others."""
-
-    preemptive: ClassVar[bool] = True
-    distributes: ClassVar[bool] = True
-    rebuilds: ClassVar[bool] = False
-    """The last distribution is not in status."""
 
     @abstractmethod
     def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:

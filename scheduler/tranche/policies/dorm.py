@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft, node_runs
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -32,7 +32,12 @@ class Dorm(DistributingPolicy):
     source: ClassVar[str] = (
         "Dorm-like [I]: utilisation within limits of fairness and change, after one sentence of OASiS [P], greedy"
     )
-    behind: ClassVar[str] = "whose share is further below its fair one, or which came earlier"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="whose share is further below its fair one, or which came earlier",
+        preemptive=True,
+        recoverable=False,  # the last allocation is not in status
+        allocates_workers=True,
+    )
 
     slack: float = 0.2
     """How far shares may be from those of DRF, summed over jobs, in mean DRF shares a job."""

@@ -7,7 +7,7 @@ preempted. A chunked job counts as served when all its chunks have a worker.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -18,8 +18,7 @@ class Fifo(PooledPolicy):
 
     name: ClassVar[str] = "fifo"
     source: ClassVar[str] = "First in, first out with head-of-line blocking (the default of most cluster schedulers)"
-    strict: ClassVar[bool] = True
-    behind: ClassVar[str] = "which came earlier"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which came earlier", head_of_line_blocking=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """All alike: ties go to the earlier submission."""

@@ -7,7 +7,7 @@ jobs.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -18,7 +18,7 @@ class FifoSkip(PooledPolicy):
 
     name: ClassVar[str] = "fifo-skip"
     source: ClassVar[str] = "First in, first out, whoever fits starts (backfilling without reservations)"
-    behind: ClassVar[str] = "which came earlier"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which came earlier")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """All alike: ties go to the earlier submission."""

@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
 from tranche.policies.states import ClusterState
@@ -34,9 +34,11 @@ class Gittins(PooledPolicy):
 
     name: ClassVar[str] = "gittins"
     source: ClassVar[str] = "Tiresias-G, Gittins index of attained service from completed jobs (Gu et al., NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    grouped: ClassVar[bool] = True
-    behind: ClassVar[str] = "which is likelier to complete soon by the history of this cluster"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is likelier to complete soon by the history of this cluster",
+        preemptive=True,
+        ranks_by_group=True,
+    )
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
         """Levels passed."""

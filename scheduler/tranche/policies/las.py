@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -23,8 +23,7 @@ class Las(PooledPolicy):
 
     name: ClassVar[str] = "las"
     source: ClassVar[str] = "Least attained service (GPU-seconds) first, classes of powers of two (Tiresias, NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    behind: ClassVar[str] = "which has attained less service"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has attained less service", preemptive=True)
 
     first: float = 1024.0
     """GPU-seconds of the first class."""

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft, cloud_workers
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -28,7 +28,12 @@ class Optimus(DistributingPolicy):
     source: ClassVar[str] = (
         "Optimus-like [R]: workers by marginal gain, reconstructed, recalled and not read (Peng et al., EuroSys 2018)"
     )
-    behind: ClassVar[str] = "which gains more by another worker, or came earlier"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which gains more by another worker, or came earlier",
+        preemptive=True,
+        recoverable=False,  # the last allocation is not in status
+        allocates_workers=True,
+    )
 
     contention: float = 0.0
     """How much each worker slows the others down at the parameter servers: f(n) = n/(1 + contention · n)."""

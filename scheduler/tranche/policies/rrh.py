@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 from tranche.policies.utilities import utility_of
@@ -31,7 +31,12 @@ class Rrh(DistributingPolicy):
     source: ClassVar[str] = (
         "RRH-like: utility less the cost of delay, per GPU; after one sentence of OASiS [P], formula ours [I]"
     )
-    behind: ClassVar[str] = "which is worth more, less what it delays"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is worth more, less what it delays",
+        preemptive=True,
+        recoverable=False,  # the last allocation is not in status
+        allocates_workers=True,
+    )
 
     threshold: float = 0.0
     """A job is admitted if its utility less its cost is above this."""

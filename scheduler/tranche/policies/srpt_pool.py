@@ -7,7 +7,7 @@ away to it is what data movement costs.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, QueuePolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -18,10 +18,12 @@ class SrptPool(QueuePolicy):
 
     name: ClassVar[str] = "srpt-pool"
     source: ClassVar[str] = "ours [I]: a reference with free data moves, for the simulator only"
-    preemptive: ClassVar[bool] = True
-    free_moves: ClassVar[bool] = True
-    rebuilds: ClassVar[bool] = False
-    behind: ClassVar[str] = "which has less work left"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which has less work left",
+        preemptive=True,
+        recoverable=False,
+        free_data_movement=True,
+    )
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The rest of the job in GPU-seconds."""

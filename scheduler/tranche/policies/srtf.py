@@ -7,7 +7,7 @@ Source: Schrage, A proof of the optimality of the shortest remaining processing 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -18,8 +18,7 @@ class Srtf(PooledPolicy):
 
     name: ClassVar[str] = "srtf"
     source: ClassVar[str] = "Shortest remaining time first, preemptive (Schrage 1968; baseline of Tiresias, NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    behind: ClassVar[str] = "which has less time left"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has less time left", preemptive=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The rest of the job in seconds on all its workers."""

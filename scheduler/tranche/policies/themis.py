@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import floor, inf, isfinite, log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.runs import TrackedWindow
 from tranche.policies.states import ClusterState
@@ -36,8 +36,10 @@ class Themis(PooledPolicy):
     source: ClassVar[str] = (
         "Themis-like [R]: finish-time fairness with leases, reconstructed, recalled and not read (Mahajan et al., 2020)"
     )
-    preemptive: ClassVar[bool] = True
-    behind: ClassVar[str] = "which is further behind the completion time that it would have alone"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is further behind the completion time that it would have alone",
+        preemptive=True,
+    )
 
     lease: float = 1200.0
     """Seconds for which a worker is not stopped for another job."""

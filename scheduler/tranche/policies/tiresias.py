@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
 from tranche.policies.states import ClusterState
@@ -27,10 +27,11 @@ class Tiresias(PooledPolicy):
 
     name: ClassVar[str] = "tiresias"
     source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    rebuilds: ClassVar[bool] = False
-    """First starts, entries and promotions are not in status."""
-    behind: ClassVar[str] = "which is in a higher queue of attained service, or came earlier in the same"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is in a higher queue of attained service, or came earlier in the same",
+        preemptive=True,
+        recoverable=False,  # first starts, entries and promotions are not in status
+    )
 
     limits: tuple[float, ...] = (3250.0, 7200.0)
     """GPU-seconds at which a job leaves a queue for the next."""

@@ -37,8 +37,8 @@ a cloud (ζ = 1) and without a parameter server.
 (5) No job progresses before ``r_j + min_s Δ_js``. Hence (1), (3) and (4) hold with these times in the place of r_j,
     and the mean of ``min_s Δ_js`` added.
 
-(1') and (5) hold neither for a reference whose data are everywhere at once (`QueuePolicy.free_moves`: ``srpt-pool``)
-nor where the true time of uploads is drawn; there Δ counts as 0.
+(1') and (5) hold neither for a reference whose data are everywhere at once (`PolicyTraits.free_data_movement`:
+``srpt-pool``) nor where the true time of uploads is drawn; there Δ counts as 0.
 
 Restart costs, packing into nodes, whole chunks and constraints are left out: they only delay. The bounds hold for what
 a job specifies; a run with speeds or durations drawn at random (σ > 0) has other jobs than these.

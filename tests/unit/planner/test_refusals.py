@@ -21,7 +21,7 @@ from tranche.planner import (
 )
 from tranche.policies import LIVE_POLICIES, get_policy
 
-PREEMPTIVE = [name for name in LIVE_POLICIES if get_policy(name).preemptive]
+PREEMPTIVE = [name for name in LIVE_POLICIES if get_policy(name).traits.preemptive]
 QUEUED = [name for name in PREEMPTIVE if name not in ("chunk-faithful", "least-loaded", "random", "round-robin")]
 BY_SERVICE = ("gittins", "las")
 """They go by the service that jobs have attained, which is little for all of these."""

@@ -15,7 +15,9 @@ from tranche.simulation.presets import jsac_jobs, preset_cluster
 from tranche.simulation.scenarios import Scenario, run
 
 MOVING = sorted(
-    name for name, policy in POLICIES.items() if not (isinstance(policy, QueuePolicy) and policy.free_moves)
+    name
+    for name, policy in POLICIES.items()
+    if not (isinstance(policy, QueuePolicy) and policy.traits.free_data_movement)
 )
 """Policies that bring data to where they train."""
 SITES = [Site("a"), Site("b"), Site("cloud", Tier.CLOUD, unlimited=True)]
