@@ -261,12 +261,12 @@ class Trial:
                 self.chosen.discard(position)
         return [self._victims[position] for position in sorted(self.chosen)]
 
-    def _usable(self, name: str, hosts: Hosts) -> NodeState | None:
+    def _usable(self, name: str, hosts: Hosts[NodeState]) -> NodeState | None:
         """The node, if it is one of these and the job may use it."""
         node = None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
         return node if node is None or self.state.can_start_at(node.node.site, self.now) else None
 
-    def _preempting(self, request: Resources, hosts: Hosts) -> NodeState | None:
+    def _preempting(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:
         """Go up the ranks until the request would fit somewhere; those on that node make way."""
         rooms: dict[str, Resources] = {}
         position = 0

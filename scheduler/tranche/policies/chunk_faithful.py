@@ -30,10 +30,10 @@ from math import inf
 from typing import ClassVar, Literal
 
 from tranche.policies.interfaces import BindingPolicy, Placement, PolicyTraits
-from tranche.policies.jobs import JobState
+from tranche.policies.jobs import JobState, QueuedChunk
 from tranche.policies.nodes import NodeState
 from tranche.policies.projections import project_node
-from tranche.policies.runs import Key, QueuedChunk, SlotBinding
+from tranche.policies.runs import Key, SlotBinding
 from tranche.policies.states import ClusterState, allowed
 
 

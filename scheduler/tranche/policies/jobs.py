@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from tranche.estimate import Restarts
 from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
 from tranche.policies.hosts import Hosts
-from tranche.policies.runs import QueuedChunk, TrackedWindow, TrainingPace
+from tranche.policies.runs import Key, SlotBinding, TrackedWindow, TrainingPace
 from tranche.policies.servers import Server
 from tranche.policies.site_uses import JobUse
 from tranche.policies.stagings import Staging
@@ -17,6 +18,29 @@ MOMENT_SECONDS = 1e-5
 """Shorter than anything that matters, longer than the steps of a clock that counts seconds since 1970 (2.4e-7)."""
 ARRIVED = -inf
 """Since when a copy of data has been there that has come: for good, also if the clock is set back."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedChunk:
+    """An unfinished chunk in the queues of the slots that it is bound to."""
+
+    key: Key
+    state: "JobState"
+    chunk: int
+    home: SlotBinding
+    ready_at: float
+    """t0: when its data are there, in seconds on the planner's clock."""
+    batch_seconds: float
+    cost: float | None = None
+    """Q at dispatch, in seconds; None if no dispatch rule chose the home, as after a restart of the planner."""
+    planned_start: float | None = None
+    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
+    planned_end: float | None = None
+    """When it was to be done, as planned at dispatch; later arrivals may shift or split the window."""
+
+    def remaining_seconds(self, now: float) -> float:
+        """p̂: the rest of the chunk at its home, in seconds."""
+        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +132,7 @@ class JobState:
     """What stopping and starting its workers was seen to cost."""
     arrival: tuple[float, int, str] = (0.0, 0, "")
     """Order of submission."""
-    hosts: tuple[int, Hosts] = field(default_factory=lambda: (-1, Hosts(())))
+    hosts: tuple[int, Hosts[Any]] = field(default_factory=lambda: (-1, Hosts(())))
     """See `ClusterState.hosts`."""
     _left: float | None = None
     _pace: TrainingPace | None = None

@@ -1,10 +1,12 @@
 """Nodes as the planner knows them: slots with their queues, windows, and what is reserved."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tranche.model import Node, PodShape, Resources
-from tranche.policies.jobs import JobState
-from tranche.policies.runs import QueuedChunk, TrackedWindow
+from tranche.policies.hosts import Hosts
+from tranche.policies.jobs import JobState, QueuedChunk
+from tranche.policies.runs import TrackedWindow
 
 
 @dataclass(slots=True, eq=False)
@@ -94,3 +96,36 @@ class NodeState:
         """All chunks bound to this node, each once, in their order."""
         seen = {id(entry): entry for queue in self.queues for entry in queue}
         return sorted(seen.values(), key=lambda entry: entry.key)
+
+
+class FreeNodes:
+    """Nodes with GPUs that nobody has reserved, by site; the nodes themselves keep it up to date."""
+
+    def __init__(self, nodes: Iterable[NodeState]) -> None:
+        self._at: dict[str, dict[str, NodeState]] = {}
+        self._nodes: dict[str, list[NodeState]] = {}
+        for node in nodes:
+            self._nodes.setdefault(node.node.site, []).append(node)
+            node.free_nodes = self._at.setdefault(node.node.site, {})
+            node.note_room()
+
+    def any_at(self, site: str) -> bool:
+        """Whether there is one at the site (anywhere, with "")."""
+        return bool(self._at.get(site)) if site else any(self._at.values())
+
+    def nodes_at(self, site: str) -> list[NodeState]:
+        """All nodes of the site, full ones too."""
+        return self._nodes.get(site, [])
+
+    def gpus(self) -> dict[str, int]:
+        """How many GPUs are free at each site with nodes."""
+        return {site: sum([node.free_gpus for node in free.values()]) for site, free in self._at.items()}
+
+    def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
+        """Those among the hosts at the site (anywhere, with ""), by name."""
+        places = (self._at.get(site, {}),) if site else tuple(self._at.values())
+        all_there = hosts.at(site)
+        if 4 * sum(map(len, places)) > len(all_there):
+            return [node for node in all_there if node.free_gpus > 0]
+        names = sorted(name for free in places for name in free if name in hosts.by_name)
+        return [hosts.by_name[name] for name in names]

@@ -15,11 +15,10 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site, Tier
-from tranche.policies.hosts import FreeNodes, Hosts
-from tranche.policies.jobs import JobState
-from tranche.policies.nodes import NodeState
+from tranche.policies.hosts import Hosts
+from tranche.policies.jobs import JobState, QueuedChunk
+from tranche.policies.nodes import FreeNodes, NodeState
 from tranche.policies.quotas import Quotas
-from tranche.policies.runs import QueuedChunk
 from tranche.policies.shares import History, Shares
 from tranche.policies.site_uses import SiteUsage
 
@@ -52,7 +51,7 @@ class ClusterState:
     """Rises whenever a node or site changes."""
     _measured: int = -1
     """The epoch that `shares.capacity` is of."""
-    _eligible: dict[PodShape, Hosts] = field(default_factory=dict)
+    _eligible: dict[PodShape, Hosts[NodeState]] = field(default_factory=dict)
     _free: tuple[int, FreeNodes] = field(default_factory=lambda: (-1, FreeNodes(())))
     _clouds: tuple[dict[str, Site] | None, tuple[str, ...]] = (None, ())
 
@@ -76,13 +75,13 @@ class ClusterState:
             self.shares.capacity = sum((node.capacity for node in self.nodes.values()), start=Resources())
         return self.shares.dominant(tenant)
 
-    def hosts(self, state: JobState) -> Hosts:
+    def hosts(self, state: JobState) -> Hosts[NodeState]:
         """`eligible` for the job's workers, remembered by the job until a node changes."""
         if state.hosts[0] != self.epoch:
             state.hosts = (self.epoch, self.eligible(state.job.worker))
         return state.hosts[1]
 
-    def eligible(self, shape: PodShape) -> Hosts:
+    def eligible(self, shape: PodShape) -> Hosts[NodeState]:
         """Nodes that could take such a pod if they ran nothing of ours, by name.
 
         Nodes of unlimited sites are left out: windows there name no node, since the next one may not exist yet.
