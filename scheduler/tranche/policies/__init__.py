@@ -1,4 +1,4 @@
-"""Published scheduling algorithms, one file each, as pure functions of state, clock and seed; one registry."""
+"""Scheduling policies, one file each: pure functions of state, clock and seed. The state that they read; a registry."""
 
 from tranche.policies.hosts import Hosts
 from tranche.policies.interfaces import BindingPolicy, Placement, Policy, PolicyTraits, QueuePolicy, Rank, Standing

@@ -1,4 +1,4 @@
-"""What the simple dispatch rules share: each chunk is bound at arrival to slots that a rule picks, and stays there."""
+"""Base class of the simple dispatch rules: each chunk is bound at arrival to slots that the rule picks."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
@@ -16,17 +16,17 @@ SlotOrder = Literal["arrival", "density"]
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """As many slots of one node as a worker needs."""
+    """Slots of one node for one worker."""
 
     node: NodeState
     slots: tuple[int, ...]
     wait: float
-    """Work bound to the fullest of them, in seconds."""
+    """Work bound to the fullest of the slots, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotDispatch(BindingPolicy):
-    """Binds chunks one by one by `pick`; each slot runs its queue in the order of arrival or of density.
+    """A dispatch rule that binds chunks one by one by `pick`; each slot runs its queue by arrival or by density.
 
     A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives,
     behind all work bound to them, goes there [I]. If all chunks of the job do, they train beside their parameter
@@ -47,18 +47,18 @@ class SlotDispatch(BindingPolicy):
 
     @abstractmethod
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
-        """The group (of at least one) that gets the chunk.
+        """Return the group of slots that gets the chunk.
 
         Args:
-            groups: All that could, by node and slot.
-            cluster: Everything else.
+            groups: Groups with enough slots, at least one, by node and slot.
+            cluster: Everything else that runs and waits.
             state: The arriving job.
-            chunk: Its number.
-            placed: How many of the job's chunks have been placed before it in this dispatch.
+            chunk: Number of the chunk.
+            placed: Number of the job's chunks that this dispatch has placed before it.
         """
 
     def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """Arrival, or the density of JSAC'22."""
+        """Return a key by the option `order`: arrival, or the density of JSAC'22."""
         value = -state.density(seconds_per_batch) if self.order == "density" else 0.0
         return (value, state.job.submitted, state.job.key, chunk)
 

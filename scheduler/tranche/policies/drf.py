@@ -27,9 +27,9 @@ class Drf(PooledPolicy):
     )
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The tenant's dominant share."""
+        """Return the tenant's dominant share."""
         return (cluster.dominant_share(state.job.tenant), 0.0)
 
     def rank_group(self, state: JobState) -> str:
-        """The tenant."""
+        """Return the tenant."""
         return state.job.tenant

@@ -1,6 +1,6 @@
 """First in, first out: the baseline that every user compares with.
 
-Strict: the head of the queue takes the next free slots and whoever is behind waits, even if it would fit. Nothing is
+Strict: the head of the queue takes the next free slots, and the jobs behind it wait even if they would fit. Nothing is
 preempted. A chunked job counts as served when all its chunks have a worker.
 """
 
@@ -21,5 +21,5 @@ class Fifo(PooledPolicy):
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which came earlier", head_of_line_blocking=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """All alike: ties go to the earlier submission."""
+        """Return the same rank for all jobs: ties go to the earlier submission."""
         return (0.0, 0.0)

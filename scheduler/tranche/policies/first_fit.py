@@ -20,5 +20,5 @@ class FirstFit(PooledPolicy):
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which came earlier", first_fit=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """All alike: ties go to the earlier submission."""
+        """Return the same rank for all jobs: ties go to the earlier submission."""
         return (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Nodes as the planner knows them: slots with their queues, windows, and what is reserved."""
+"""State of nodes: slots with their queues, windows, and reserved resources."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,30 +11,30 @@ from tranche.policies.runs import TrackedWindow
 
 @dataclass(slots=True, eq=False)
 class NodeState:
-    """One node: its slots with their queues, its windows, and what they reserve."""
+    """A node with the queues of its slots, its windows, and the resources that these reserve."""
 
     node: Node
     capacity: Resources = Resources()
-    """What is there for us, in use or not."""
+    """Allocatable resources less those of foreign pods, in use or not."""
     queues: list[list[QueuedChunk]] = field(default_factory=list)
-    """By slot, in order of the keys."""
+    """Bound chunks by slot, in the order of their keys."""
     runs: dict[tuple[str, int], tuple[JobState, TrackedWindow]] = field(default_factory=dict)
-    """Windows by (job, attempt)."""
+    """Open and closing windows by (job key, attempt)."""
     leaving: dict[tuple[str, int], TrackedWindow] = field(default_factory=dict)
-    """Those of them that are closing."""
+    """Closing windows by (job key, attempt)."""
     free_gpus: int = 0
-    """Of `capacity`, in use by nobody."""
+    """Number of GPUs of `capacity` that are not reserved."""
     free_nodes: dict[str, "NodeState"] | None = None
-    """Where the node enters itself while `free_gpus` > 0."""
+    """Index in which the node enters itself by name while `free_gpus` > 0 (see `FreeNodes`)."""
     learnt: float = 1.0
-    """Seconds of a mini-batch here, relative to other nodes of its kind."""
+    """Learnt time of a mini-batch on this node over that on other nodes of its kind."""
     pace: float = 1.0
-    """The same relative to the kind that jobs are measured on."""
+    """Time of a mini-batch on this node over that on the kind of node to which specifications refer."""
     _reserved: Resources = Resources()
 
     @property
     def reserved(self) -> Resources:
-        """Requests of open windows and of parameter servers."""
+        """Requests of open windows, parameter servers and chiefs on the node."""
         return self._reserved
 
     @reserved.setter
@@ -45,25 +45,25 @@ class NodeState:
 
     @property
     def slots(self) -> int:
-        """GPUs that are not taken by foreign pods."""
+        """Number of GPUs that are not taken by foreign pods."""
         return max(0, self.node.allocatable.gpus - self.node.foreign.gpus)
 
     def __post_init__(self) -> None:
         self.set_node(self.node)
 
     def set_node(self, node: Node) -> None:
-        """The node changed."""
+        """Replace the specification of the node."""
         self.node = node
         self.capacity = node.allocatable - node.foreign
         self.learn(self.learnt)
         self.note_room()
 
     def learn(self, seconds: float) -> None:
-        """Believe that a mini-batch takes so long here, relative to other nodes of its kind."""
+        """Set the learnt time of a mini-batch on this node over that on other nodes of its kind."""
         self.learnt, self.pace = seconds, seconds / self.node.speed
 
     def note_room(self) -> None:
-        """Count the free GPUs anew."""
+        """Update the number of free GPUs, and the node's entry in `free_nodes`."""
         self.free_gpus = self.capacity.gpus - self._reserved.gpus
         if self.free_nodes is not None:
             if self.free_gpus > 0:
@@ -72,7 +72,7 @@ class NodeState:
                 self.free_nodes.pop(self.node.name, None)
 
     def has_room(self, request: Resources) -> bool:
-        """Whether the request fits beside what is reserved."""
+        """Return whether the request fits beside the reserved resources."""
         whole, used = self.capacity, self.reserved
         return (
             request.gpus + used.gpus <= whole.gpus
@@ -82,7 +82,7 @@ class NodeState:
         )
 
     def objection(self, shape: PodShape) -> str | None:
-        """Why the node could not take such a pod even if it ran nothing of ours, or None."""
+        """Return why the node could not take such a pod even without our pods; None if it could."""
         if not self.node.ready:
             return "not ready"
         if self.node.unschedulable:
@@ -93,13 +93,13 @@ class NodeState:
         return reason
 
     def entries(self) -> list[QueuedChunk]:
-        """All chunks bound to this node, each once, in their order."""
+        """Return all chunks bound to this node, each once, in the order of their keys."""
         seen = {id(entry): entry for queue in self.queues for entry in queue}
         return sorted(seen.values(), key=lambda entry: entry.key)
 
 
 class FreeNodes:
-    """Nodes with GPUs that nobody has reserved, by site; the nodes themselves keep it up to date."""
+    """Index of the nodes with unreserved GPUs by site, which the nodes keep up to date."""
 
     def __init__(self, nodes: Iterable[NodeState]) -> None:
         self._at: dict[str, dict[str, NodeState]] = {}
@@ -110,19 +110,19 @@ class FreeNodes:
             node.note_room()
 
     def any_at(self, site: str) -> bool:
-        """Whether there is one at the site (anywhere, with "")."""
+        """Return whether there is such a node at the site, or at any site for ""."""
         return bool(self._at.get(site)) if site else any(self._at.values())
 
     def nodes_at(self, site: str) -> list[NodeState]:
-        """All nodes of the site, full ones too."""
+        """Return all nodes of the site, also those without free GPUs."""
         return self._nodes.get(site, [])
 
     def gpus(self) -> dict[str, int]:
-        """How many GPUs are free at each site with nodes."""
+        """Return the number of free GPUs at each site with nodes."""
         return {site: sum([node.free_gpus for node in free.values()]) for site, free in self._at.items()}
 
     def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
-        """Those among the hosts at the site (anywhere, with ""), by name."""
+        """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""
         places = (self._at.get(site, {}),) if site else tuple(self._at.values())
         all_there = hosts.at(site)
         if 4 * sum(map(len, places)) > len(all_there):

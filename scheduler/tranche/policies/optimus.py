@@ -44,20 +44,20 @@ class Optimus(DistributingPolicy):
             raise ValueError("optimus needs contention ≥ 0")
 
     def speed(self, workers: int) -> float:
-        """f(n), in workers that nobody slows down."""
+        """Return f(n), in workers without contention."""
         return workers / (1.0 + self.contention * workers)
 
     def gain(self, rest: float, workers: int) -> float:
-        """By how much one worker more brings the completion forward.
+        """Return by how many seconds another worker brings the completion forward.
 
         Args:
-            rest: Work left, in seconds of one worker that nobody slows down.
-            workers: That the job has, at least one.
+            rest: Remaining work, in seconds of one worker without contention.
+            workers: Number of workers that the job has, at least one.
         """
         return rest / self.speed(workers) - rest / self.speed(workers + 1)
 
     def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
-        """One each, those that run first, in order of arrival; then by gain as long as there is room."""
+        """Give each job one unit, running jobs first, in order of arrival; then more by gain while there is room."""
         draft = Draft(cluster, now)
         for state in sorted(draft.jobs, key=lambda state: not state.runs):
             if not draft.units(state):

@@ -13,12 +13,12 @@ from tranche.policies.states import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class Sjf(PooledPolicy):
-    """Shortest expected duration first, without preemption; whoever fits starts."""
+    """Shortest expected duration first, without preemption; every job that fits starts."""
 
     name: ClassVar[str] = "sjf"
     source: ClassVar[str] = "Shortest job first, non-preemptive (Conway, Maxwell, Miller 1967)"
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which is shorter")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in seconds on all its workers."""
+        """Return the remaining seconds of the job on all its workers."""
         return (state.worker_seconds(now) / state.job.width, 0.0)

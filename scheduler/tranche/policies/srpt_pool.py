@@ -1,7 +1,7 @@
 """A reference that cannot be deployed: one pool of all GPUs, data everywhere at once, the least work left first.
 
-Source: ours [I]: SRPT over jobs, as if all sites were one and data moved for nothing. What late binding to sites gives
-away to it is what data movement costs.
+Source: ours [I]: SRPT over jobs, as if all sites were one and data movement were free. The difference to late binding
+to sites is the cost of data movement.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class SrptPool(QueuePolicy):
     )
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in GPU-seconds."""
+        """Return the remaining GPU-seconds of the job."""
         return (state.worker_seconds(now) * state.job.gpus, 0.0)
 
     def rank_decrease_per_second(self, state: JobState, now: float) -> float:
-        """GPU-seconds of rest that pass in a second."""
+        """Return the decrease of remaining GPU-seconds per second."""
         return state.training_rate(now) * state.job.gpus

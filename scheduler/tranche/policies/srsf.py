@@ -22,9 +22,9 @@ class Srsf(PooledPolicy):
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has less work left", preemptive=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in GPU-seconds."""
+        """Return the remaining GPU-seconds of the job."""
         return (state.worker_seconds(now) * state.job.gpus, 0.0)
 
     def rank_decrease_per_second(self, state: JobState, now: float) -> float:
-        """GPU-seconds of rest that pass in a second."""
+        """Return the decrease of remaining GPU-seconds per second."""
         return state.training_rate(now) * state.job.gpus

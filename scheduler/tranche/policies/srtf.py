@@ -21,9 +21,9 @@ class Srtf(PooledPolicy):
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has less time left", preemptive=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in seconds on all its workers."""
+        """Return the remaining seconds of the job on all its workers."""
         return (state.worker_seconds(now) / state.job.width, 0.0)
 
     def rank_decrease_per_second(self, state: JobState, now: float) -> float:
-        """Seconds of rest that pass in a second."""
+        """Return the decrease of remaining seconds per second."""
         return state.training_rate(now) / state.job.width
