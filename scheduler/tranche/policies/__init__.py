@@ -1,6 +1,6 @@
-"""Published scheduling algorithms, one file each, as pure functions of state, clock and seed; one registry."""
+"""Scheduling policies, one file each: pure functions of state, clock and seed. The state that they read; a registry."""
 
-from tranche.policies.base import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
+from tranche.policies.base import BindingPolicy, Placement, Policy, PolicyTraits, QueuePolicy, Rank, Standing
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "BindingPolicy",
     "Placement",
     "Policy",
+    "PolicyTraits",
     "QueuePolicy",
     "Rank",
     "Standing",

@@ -1,4 +1,4 @@
-"""The planner's state as policies read it: the cluster with its jobs and nodes."""
+"""State of the cluster with its jobs and nodes, as policies read it."""
 
 from bisect import insort
 from collections.abc import Collection, Iterable, Iterator
@@ -15,7 +15,7 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site, Tier
-from tranche.state.entities import Entry, FreeNodes, Hosts, JobState, NodeState
+from tranche.state.entities import FreeNodes, Hosts, JobState, NodeState, QueuedChunk
 from tranche.state.quota_usage import Quotas
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
@@ -23,64 +23,64 @@ from tranche.state.tenant_usage import History, Shares
 
 @dataclass(slots=True, eq=False)
 class ClusterState:
-    """Everything that a policy may look at."""
+    """The state that a policy may read, and that the planner keeps up to date."""
 
     sites: dict[str, Site] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     network: NetworkPrior = NetworkPrior()
     seed: int = 0
-    """Of random choices."""
+    """Seed of reproducible random choices (`tranche.policies.seeded_choice`)."""
     uploads: Uploads = field(default_factory=Uploads)
     shares: Shares = field(default_factory=Shares)
     history: History = field(default_factory=History)
     quotas: Quotas = field(default_factory=Quotas)
     lessons: Lessons = field(default_factory=Lessons)
-    """Stays empty unless the policy learns."""
+    """Learnt speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
     restarts: Restarts = field(default_factory=Restarts)
-    """What stopping and starting workers was seen to cost."""
+    """Measured cost of stopping and starting workers."""
     spared: dict[str, float] = field(default_factory=dict)
-    """Until when jobs are spared whose pods could not be evicted."""
+    """Time until which a job is not preempted because an eviction of its pods was rejected, by job key."""
     site_uses: dict[tuple[str, Tier], SiteUsage] = field(default_factory=dict)
-    """What all jobs used since this planner began, by site and the tier that it had then; amounts never decrease."""
+    """Usage by all jobs since this planner began, by site and its tier at that time; amounts never decrease."""
     dispatched: int = 0
-    """Chunks that were bound so far."""
+    """Number of chunks that were bound so far."""
     epoch: int = 0
-    """Rises whenever a node or site changes."""
+    """Number that rises whenever a node or site changes."""
     _measured: int = -1
-    """The epoch that `shares.capacity` is of."""
-    _eligible: dict[PodShape, Hosts] = field(default_factory=dict)
+    """Epoch at which `shares.capacity` was computed."""
+    _eligible: dict[PodShape, Hosts[NodeState]] = field(default_factory=dict)
     _free: tuple[int, FreeNodes] = field(default_factory=lambda: (-1, FreeNodes(())))
     _clouds: tuple[dict[str, Site] | None, tuple[str, ...]] = (None, ())
 
     def nodes_changed(self) -> None:
-        """Forget what was derived from the nodes."""
+        """Discard what was derived from the nodes, after one of them has changed."""
         self._eligible.clear()
         self.epoch += 1
 
     @property
     def free(self) -> FreeNodes:
-        """Where GPUs are free."""
+        """Index of the nodes with free GPUs, those of unlimited sites left out."""
         if self._free[0] != self.epoch:
             clouds = set(self.clouds)
             self._free = (self.epoch, FreeNodes(n for n in self.nodes.values() if n.node.site not in clouds))
         return self._free[1]
 
     def dominant_share(self, tenant: str) -> float:
-        """The tenant's largest share of what all nodes have, 0 … 1."""
+        """Return the tenant's largest share of any resource of all nodes, 0 … 1."""
         if self._measured != self.epoch:
             self._measured = self.epoch
             self.shares.capacity = sum((node.capacity for node in self.nodes.values()), start=Resources())
         return self.shares.dominant(tenant)
 
-    def hosts(self, state: JobState) -> Hosts:
-        """`eligible` for the job's workers, remembered by the job until a node changes."""
+    def hosts(self, state: JobState) -> Hosts[NodeState]:
+        """Return the `eligible` nodes for the job's workers, kept with the job until a node changes."""
         if state.hosts[0] != self.epoch:
             state.hosts = (self.epoch, self.eligible(state.job.worker))
         return state.hosts[1]
 
-    def eligible(self, shape: PodShape) -> Hosts:
-        """Nodes that could take such a pod if they ran nothing of ours, by name.
+    def eligible(self, shape: PodShape) -> Hosts[NodeState]:
+        """Return the nodes that could take such a pod without our other pods, by name.
 
         Nodes of unlimited sites are left out: windows there name no node, since the next one may not exist yet.
         """
@@ -91,7 +91,7 @@ class ClusterState:
         return self._eligible[shape]
 
     def unlimited_sites(self) -> Iterator[Site]:
-        """Sites where capacity is made on demand, by name."""
+        """Return the unlimited sites, whose nodes are created on demand, by name."""
         return (self.sites[name] for name in self.clouds)
 
     @property
@@ -102,14 +102,14 @@ class ClusterState:
         return self._clouds[1]
 
     def is_unlimited(self, site: str) -> bool:
-        """Whether capacity is made on demand there."""
+        """Return whether the site's nodes are created on demand."""
         known = self.sites.get(site)
         return known is not None and known.unlimited
 
     def batch_seconds(
         self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
     ) -> float:
-        """1 / n_js of a worker at the site (on the node, if one is given), in seconds, as far as it has been learnt."""
+        """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
         host = self.nodes.get(node) if node is not None else None
         known = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
         return self.told_batch_seconds(state, site, colocated, node) * self.lessons.factor(
@@ -119,9 +119,9 @@ class ClusterState:
     def told_batch_seconds(
         self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
     ) -> float:
-        """The same by specification and links alone.
+        """Return 1 / n_js by specification and links alone, in seconds.
 
-        Before the parameter server has a place it is assumed beside the data, or beside the worker if no site of the
+        A parameter server that is not placed yet is assumed beside the data, or beside the worker if no site of the
         cluster has the data. The site "" stands for the inside of any site.
         """
         host = self.nodes.get(node) if node is not None else None
@@ -133,66 +133,66 @@ class ClusterState:
         return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
 
     def _is_colocated(self, state: JobState, site: str) -> bool:
-        """Whether ζ = 1 for a worker at the site: decided at dispatch by a policy that binds, else as things stand."""
+        """Return whether ζ = 1 for a worker at the site: decided at dispatch by a binding policy, else as it is now."""
         if state.colocated or state.entries:
             return state.colocated
         return self.is_unlimited(site) and state.is_bound_for(site) and self.could_colocate(state, site)
 
     def could_colocate(self, state: JobState, site: str) -> bool:
-        """Whether ζ = 1 if all waiting chunks train at the unlimited site: nothing of the job is elsewhere."""
+        """Return whether ζ = 1 if all waiting chunks train at the unlimited site: no pod of the job is elsewhere."""
         servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
         runs = (run.home.site for run in state.runs.values())
         return all(there == site for there in (*servers, *runs))
 
     def exchange_bits_per_second(self, state: JobState, site: str, other: str) -> float:
-        """B between a worker of the job and a parameter server, in bit/s."""
+        """Return B between a worker of the job and a parameter server, in bit/s."""
         return min(bits_per_second(self.network, self.sites, site, other), state.job.bits_per_second)
 
     def nominal_batch_seconds(self, state: JobState) -> float:
-        """1 / n_j where the job's data and parameter servers are, or inside any site if they may be anywhere."""
+        """Return 1 / n_j in seconds at the job's data and servers, or inside any site if these may be anywhere."""
         return self.batch_seconds(state, state.job.home or "")
 
     def transfer_seconds(self, state: JobState, site: str) -> float:
-        """Δ_js of one chunk that has the link for itself, in seconds, as measured uploads correct it."""
+        """Return Δ_js of one chunk without other traffic on the link, in seconds, corrected by measured uploads."""
         path = self._path(state, site)
         return 0.0 if path is None else self.uploads.seconds(*path, state.job.chunk_bytes)
 
     def copy_ready(self, state: JobState, site: str, now: float) -> float:
-        """When a chunk of the job that is sent to the site now would be there, behind all that shares the link."""
+        """Return when a chunk sent to the site now would be there, after the transfers that share the link."""
         path = self._path(state, site)
         return now if path is None else self.uploads.ready(*path, state.job.chunk_bytes, now)
 
     def copies_ready(self, state: JobState, site: str, count: int, now: float) -> list[float]:
-        """When `count` chunks of the job would be there if they were sent now."""
+        """Return when each of `count` chunks of the job would be there if they were sent now."""
         path = self._path(state, site)
         return [now] * count if path is None else self.uploads.preview(*path, state.job.chunk_bytes, now, count)
 
     def begin_copies(self, state: JobState, site: str, count: int, now: float) -> list[float]:
-        """Send so many chunks; returns when each will be there."""
+        """Begin to send `count` chunks, and return when each will be there."""
         path = self._path(state, site)
         return [now] * count if path is None else self.uploads.begin(*path, state.job.chunk_bytes, now, count)
 
     def copy_measured(self, state: JobState, site: str, seconds: float) -> None:
-        """Sending a chunk of the job there took so long."""
+        """Record that sending a chunk of the job there took this many seconds."""
         path = self._path(state, site)
         if path is not None:
             self.uploads.measured(*path, state.job.chunk_bytes, seconds)
 
     def _path(self, state: JobState, site: str) -> tuple[Ends, Link] | None:
-        """The link that the job's data take to the site; None if nothing has to be sent."""
+        """Return the link that the job's data take to the site; None if nothing has to be sent."""
         link = upload_link(self.network, self.sites, state.job, site)
         return None if link is None else ((state.job.data_site or site, site), link)
 
-    def bind(self, entry: Entry) -> None:
-        """Put a chunk into the queues of its home's slots."""
+    def bind(self, entry: QueuedChunk) -> None:
+        """Put a chunk into the queues of the slots that it is bound to."""
         entry.state.entries[entry.chunk] = entry
         if entry.home.node is not None:
             node = self.nodes[entry.home.node]
             for slot in entry.home.slots:
                 insort(node.queues[slot], entry, key=lambda e: e.key)
 
-    def unbind(self, entries: Iterable[Entry]) -> None:
-        """Take chunks out of their queues: done, moved, or removed."""
+    def unbind(self, entries: Iterable[QueuedChunk]) -> None:
+        """Take chunks out of their queues, because they are done, moved or removed."""
         for entry in entries:
             entry.state.entries.pop(entry.chunk, None)
             node = self.nodes.get(entry.home.node or "")
@@ -203,7 +203,7 @@ class ClusterState:
 
 
 def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now: float) -> bool:
-    """Whether a dispatch rule may bind chunks of the job to the (eligible) node."""
+    """Return whether a dispatch rule may bind chunks of the job to the (eligible) node."""
     return (
         (sites is None or node.node.site in sites)
         and not state.avoids(node.node.name, now)

@@ -157,6 +157,7 @@ class Progress(Resource):
     """Mini-batches trained when this was written, those included that no checkpoint holds yet."""
     estimated: bool = False
     """Some worker reports nothing, so that `batches` is estimated from its run time."""
+    # Without "gpu" in its name: renamed, the field would lose what the statuses in a cluster hold.
     attained_seconds: float = 0.0
     """GPU-seconds that the job's workers have run."""
     busy_seconds: float = 0.0
