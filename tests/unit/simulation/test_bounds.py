@@ -1,6 +1,5 @@
 """Lower bounds: never above what is possible, exact where the relaxation is none."""
 
-import sys
 from functools import cache
 from itertools import product
 from math import isnan
@@ -10,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job, node, worker
+from lp_bounds import BoundError, lp_bound_seconds
 from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES
 from tranche.simulation.bounds import (
-    BoundError,
     fluid_srpt_seconds,
     ideal_seconds,
-    lp_bound_seconds,
     with_least_communication,
 )
 from tranche.simulation.scenarios import Scenario, run
@@ -187,9 +185,3 @@ def test_without_jobs_there_is_no_bound() -> None:
     assert isnan(fluid_srpt_seconds([], [node("a")]))
     assert isnan(ideal_seconds([], [node("a")]))
     assert isnan(lp_bound_seconds([], [node("a")]))
-
-
-def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(BoundError, match="pip install highspy"):
-        lp_bound_seconds([job("a")], [node("a")])
