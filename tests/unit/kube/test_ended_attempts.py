@@ -2,7 +2,7 @@
 
 import pytest
 
-from operator_objects import job
+from operator_objects import training_job
 from pages import pages
 from tranche.client.attempts import attempts_of
 from tranche.planner.ledgers import KEPT_RECORDS
@@ -11,7 +11,7 @@ from tranche.planner.ledgers import KEPT_RECORDS
 @pytest.mark.parametrize(("entry", "pod"), [({"role": "chief"}, "train-chief-0-7"), ({}, "train-worker-0-7")])
 def test_ended_attempt_has_the_name_of_its_pod(entry: dict[str, str], pod: str) -> None:
     ended = {"index": 0, "attempt": 7, "node": "n1", "reason": "Failed", "exitCode": 1, **entry}
-    (attempt,) = attempts_of(job(status={"progress": {"attempts": [ended]}}), [])
+    (attempt,) = attempts_of(training_job(status={"progress": {"attempts": [ended]}}), [])
     assert (attempt.pod, attempt.role) == (pod, entry.get("role", "worker"))
 
 
