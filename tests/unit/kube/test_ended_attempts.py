@@ -8,7 +8,7 @@ from tranche.client.attempts import attempts_of
 from tranche.planner.ledgers import KEPT_RECORDS
 
 
-@pytest.mark.parametrize(("entry", "pod"), [({"role": "chief"}, "train-chief-0-7"), ({}, "train-worker-0-7")])
+@pytest.mark.parametrize(("entry", "pod"), [({"role": "chief"}, "cats-chief-0-7"), ({}, "cats-worker-0-7")])
 def test_ended_attempt_has_the_name_of_its_pod(entry: dict[str, str], pod: str) -> None:
     ended = {"index": 0, "attempt": 7, "node": "n1", "reason": "Failed", "exitCode": 1, **entry}
     (attempt,) = attempts_of(training_job(status={"progress": {"attempts": [ended]}}), [])
