@@ -46,7 +46,7 @@ def test_index_has_the_title_and_area_of_each_record() -> None:
         assert re.findall(r"\*\*(.+?)\*\*", before)[-1].lower() == area[1].lower()
 
 
-def test_index_maps_each_old_number_to_the_record_that_supersedes_it() -> None:
+def test_index_maps_each_old_number_to_its_record() -> None:
     _, _, table = (FOLDER / "README.md").read_text(encoding="utf-8").partition("## Old numbers")
     cells = [re.findall(r"(\d+|none)", row) for row in table.splitlines() if re.match(r"\| \d", row)]
     shown = {int(old): new for row in cells for old, new in zip(row[::2], row[1::2], strict=True)}
