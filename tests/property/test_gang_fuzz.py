@@ -69,7 +69,6 @@ class GangMachine(RuleBasedStateMachine):
             f"j{len(self.jobs)}",
             self.now,
             chunks=members,
-            min_workers=members if rigid else 1,
             rigid=rigid,
             seconds=seconds,
             servers=servers,

@@ -66,7 +66,6 @@ class Job:
     staged: bool = False
     """Pods of the job bring its data to other sites; else they are believed to be there after Δ."""
     max_workers: int = 1
-    min_workers: int = 1
     rigid: bool = False
     server: PodShape | None = None
     servers: int = 0
