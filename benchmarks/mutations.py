@@ -42,7 +42,7 @@ class Mutation:
     """One sentence, and the change that makes it untrue."""
 
     point: str
-    """Of issue 6."""
+    """Group of the sentence, 1 to 9: a section of docs/enactment.md's table."""
     sentence: str
     file: str
     old: str

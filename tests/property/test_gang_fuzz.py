@@ -69,7 +69,6 @@ class GangMachine(RuleBasedStateMachine):
             f"j{len(self.jobs)}",
             self.now,
             chunks=members,
-            min_workers=members if is_gang else 1,
             is_gang=is_gang,
             seconds=seconds,
             servers=servers,

@@ -112,7 +112,6 @@ class PlannerMachine(RuleBasedStateMachine):
             seconds=seconds,
             worker=worker(gpus),
             max_workers=chunks if is_gang else min(limit, chunks),
-            min_workers=chunks if is_gang else 1,
             is_gang=is_gang,
             owner=f"team-{chunks % 2}",
             data_site=f"edge-{gpus % 2}" if elsewhere else None,

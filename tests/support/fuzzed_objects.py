@@ -106,8 +106,7 @@ def _consistent(random: Random, spec: dict[str, Any]) -> dict[str, Any]:
     if random.random() < 0.1:
         return spec
     workers = spec["workers"]
-    if "data" not in spec or random.random() < 0.8:
-        workers.pop("minReplicas", None)
+    workers.pop("minReplicas", None)
     if "data" in spec:
         spec.pop("chief", None)
     elif "chief" not in spec:

@@ -60,7 +60,7 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     phase: str
     attempts: list[Attempt]
-    """By number; the ledger remembers the last 256 that ended."""
+    """In order of their numbers; the ledger keeps the last 5 that ended (`tranche.planner.progress_ledger.KEPT_RECORDS`)."""
     events: list[JobEvent]
     """Oldest first; Kubernetes forgets them after an hour."""
     sites: list[dict[str, Any]] = []
@@ -84,9 +84,9 @@ def attempts_of(job: TrainingJob, pods: Iterable[Pod]) -> list[Attempt]:
 def _of_ledger(job: str, one: EndedAttempt) -> Attempt:
     return Attempt(
         attempt=one.attempt,
-        role=ROLE_WORKER,
+        role=one.role,
         index=one.index,
-        pod=pod_name(job, ROLE_WORKER, one.index, one.attempt),
+        pod=pod_name(job, one.role, one.index, one.attempt),
         node=one.node,
         started=None,
         ended=None,

@@ -1,1 +1,1 @@
-"""The FastAPI application beside kube-scheduler: extender verbs, probes, metrics and the read-only API."""
+"""The FastAPI application beside kube-scheduler: extender verbs, probes and metrics; the report API."""

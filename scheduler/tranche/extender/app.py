@@ -32,7 +32,7 @@ def create_app(
     gpu_resource: str = GPU_RESOURCE,
     view: View | None = None,
 ) -> FastAPI:
-    """Make the application; it answers in the event loop that runs the watches and never blocks.
+    """Make the application. Its handlers run in the event loop of the watches and the planner.
 
     Args:
         watches: Copies of the API server's pods, nodes, TrainingJobs and Sites.

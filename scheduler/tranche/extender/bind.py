@@ -1,4 +1,4 @@
-"""The bind verb, off by default: the filter leaves kube-scheduler no node but the planned one anyhow (rule 9).
+"""The bind verb, off by default: the filter leaves kube-scheduler no node but the planned one anyhow.
 
 An answer that comes after kube-scheduler's ``httpTimeout`` leaves a pod that runs marked as unschedulable for good, so
 ours says in time that it does not know; and since it is idempotent, the next attempt finds the pod bound.

@@ -71,7 +71,6 @@ class Site:
     """Behind an autoscaler: capacity is made on demand, nothing queues here."""
     links: Mapping[str, Link] = field(default_factory=lambda: MappingProxyType({}))
     """Links by the name of the other site; an entry for the site's own name is its internal network."""
-    disconnect_tolerance_seconds: float = 3600.0
     start_seconds: float = 0.0
     """Time that an unlimited site takes to make a node for a pod."""
 

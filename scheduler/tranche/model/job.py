@@ -65,7 +65,6 @@ class Job:
     staged: bool = False
     """Pods of the job bring its data to other sites; else they are believed to be there after Δ."""
     max_workers: int = 1
-    min_workers: int = 1
     is_gang: bool = False
     """Whether all workers start together and depend on each other; else workers train chunks independently."""
     server: PodShape | None = None

@@ -82,6 +82,8 @@ class AttemptRecord:
     reason: str
     """Succeeded, Preempted, Failed or Lost."""
     exit_code: int | None = None
+    is_chief: bool = False
+    """The pod was the gang's chief; else it was a worker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ def helper_ended(planner: Planner, state: JobState, server: Server, event: relea
     """
     planned = server.planned
     if planned.is_chief:
-        record = AttemptRecord(0, planned.attempt, planned.node or planned.site, event.outcome, event.exit_code)
+        node = planned.node or planned.site
+        record = AttemptRecord(0, planned.attempt, node, event.outcome, event.exit_code, is_chief=True)
         progress_ledger.note(state, record)
     if event.outcome == "Succeeded":
         if planned.is_chief:

@@ -54,19 +54,6 @@ class Export:
     """Jobs of other schedulers that have not begun; they are left out."""
 
 
-def read_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> list[Job]:
-    """Read an export of which every item must be a job for the simulator; `scan_export` says what becomes of each.
-
-    Raises:
-        ExportError: one line about the file, or about the first item that is a problem.
-    """
-    export = scan_export(path, gpu_resource=gpu_resource)
-    if export.problems:
-        more = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
-        raise ExportError(f"{export.problems[0]}{more}")
-    return list(export.jobs)
-
-
 def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
     """Read an export; items that cannot be simulated become problems.
 

@@ -155,7 +155,6 @@ def _history(group: _Group, stays: list[_Stay], submitted: float | None, gpu_res
         worker=PodShape(request, pod_constraints(largest)),
         chunks=members,
         max_workers=members,
-        min_workers=members,
         is_gang=True,
         step_seconds=max(1.0, gpu_seconds / (request.gpus * members)),
     )

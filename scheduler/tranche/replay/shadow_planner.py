@@ -100,7 +100,6 @@ def _submission(key: str, pods: list[Pod], sites: Mapping[str, str | None], gpu_
         worker=PodShape(pod_requests(largest, gpu_resource), pod_constraints(largest)),
         chunks=len(pods),
         max_workers=len(pods),
-        min_workers=len(pods),
         is_gang=True,
         step_seconds=UNKNOWN_DURATION_SECONDS,
         size_declared=False,

@@ -88,7 +88,6 @@ class SiteSection(Section):
     unlimited: bool = False
     node_startup: Seconds = 0.0
     """Time that an unlimited site takes to make a node for a pod."""
-    disconnect_tolerance: Seconds = 3600.0
     links: list[LinkSection] = []
     nodes: list[NodeSection] = []
 

@@ -129,7 +129,6 @@ def _site(site: SiteSection) -> Site:
         site.tier,
         site.unlimited,
         {link.to: Link(float(link.bandwidth), link.latency) for link in site.links},
-        site.disconnect_tolerance,
         site.node_startup,
     )
 

@@ -2,7 +2,7 @@
 
 ``POST /v1/jobs/{namespace}/{name}/next`` is where a worker that has trained its chunks asks for more.
 
-It has a port of its own, since training pods reach it, and the verbs and the read API are for loopback only.
+It has a port of its own: training pods reach it, and the extender verbs listen on loopback only.
 """
 
 import time

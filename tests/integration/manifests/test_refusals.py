@@ -87,13 +87,9 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
         {"spec.model.stepTime": "100ms", "spec.estimatedDuration": "2h"},
         "give model.stepTime or estimatedDuration, not both",
     ),
-    "more minimum than maximum": (
-        {"spec.workers.minReplicas": 3},
-        "workers.minReplicas must not exceed workers.maxReplicas",
-    ),
-    "more minimum than chunks": (
-        {"spec.workers.minReplicas": 5, "spec.workers.maxReplicas": 9},
-        "workers.minReplicas must not exceed data.chunks",
+    "minimum of a job with data": (
+        {"spec.workers.minReplicas": 1},
+        "workers.minReplicas is for jobs without data (gangs): leave it out",
     ),
     "data and chief": (
         {"spec.chief": {"template": {"spec": {"containers": [{"name": "chief", "image": "train"}]}}}},
@@ -156,6 +152,10 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
 }
 GANGS: dict[str, tuple[dict[str, Any], str]] = {
     "elastic gang": ({"spec.workers.minReplicas": 1}, "a job without data is a gang: workers.minReplicas must equal"),
+    "gang of more than it has": (
+        {"spec.workers.minReplicas": 5},
+        "a job without data is a gang: workers.minReplicas must equal",
+    ),
     "gang of nobody": ({"spec.workers.maxReplicas": 0}, "spec.workers.maxReplicas in body should be greater than"),
     "parameter servers without data": (
         {"spec.parameterServers.template": {"spec": {"containers": [{"name": "ps", "image": "train"}]}}},

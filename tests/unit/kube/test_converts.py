@@ -95,11 +95,13 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         plan.homes,
         plan.attempts,
     )
-    progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, (AttemptRecord(0, 1, "n1", "Failed", 3),))
+    records = (AttemptRecord(0, 1, "n1", "Failed", 3), AttemptRecord(0, 2, "n2", "Failed", 1, is_chief=True))
+    progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, records)
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
     written = progress_status(progress, job, 57.5, estimated=True)
     assert read_progress(Progress.model_validate(written)) == progress
     assert (written["chunks"], written["batches"], written["estimated"]) == ("2/6", 57.5, True)
+    assert [one["role"] for one in written["attempts"]] == ["worker", "chief"]
 
 
 def test_the_use_of_sites_survives_in_whole_seconds_and_bytes() -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tranche.model import Job
 from tranche.replay import export as exports
-from tranche.replay.export import Export, ExportError, read_export, scan_export
+from tranche.replay.export import Export, ExportError, scan_export
 
 RECORDED = Path(__file__).resolve().parents[2] / "data/trainingjobs.json"
 
@@ -29,6 +30,15 @@ def recorded(*names: str) -> list[dict[str, Any]]:
 def written(path: Path, *items: object) -> Path:
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     return path
+
+
+def read_export(path: Path) -> list[Job]:
+    """Return the jobs of an export without problems; raise the first problem as `ExportError`."""
+    export = scan_export(path)
+    if export.problems:
+        more = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
+        raise ExportError(f"{export.problems[0]}{more}")
+    return list(export.jobs)
 
 
 def complaint(path: Path) -> str:

@@ -38,7 +38,6 @@ def gang(name: str = "cats", submitted: float = 0.0, members: int = 2, **changes
     fields: dict[str, Any] = {
         "chunks": members,
         "is_gang": True,
-        "min_workers": members,
         "servers": 1,
         "server": worker(0),
         "chief": worker(0),
@@ -188,7 +187,8 @@ def test_a_chief_that_fails_takes_the_gang_with_it_and_all_of_it_starts_again_af
     before = {*state_of(p).runs, *(s.planned.attempt for s in state_of(p).servers)}
     assert stopping(chief_ends(p, "Failed", 50.0, 1)) == (2, 1)
     assert p.progress_of(KEY).failures == 1
-    assert p.progress_of(KEY).records[-1].exit_code == 1
+    record = p.progress_of(KEY).records[-1]
+    assert (record.exit_code, record.is_chief) == (1, True)
     assert not of_type(OpenWindow, stop_all(p, 52.0))
     assert "its chief failed with exit code 1" in p.plan_of(KEY, 52.0).explanation
     assert not of_type(OpenWindow, p.handle(Tick(), 59.0))

@@ -120,7 +120,7 @@ def test_a_victim_that_was_spared_is_asked_again_when_the_time_is_over() -> None
 
 def test_a_gang_of_which_a_member_has_stopped_is_not_opened_again() -> None:
     made = planner("srsf", [node("n1", gpus=2)])
-    gang = job("gang", chunks=2, seconds=1e4, is_gang=True, min_workers=2)
+    gang = job("gang", chunks=2, seconds=1e4, is_gang=True)
     running(made, gang)
     made.handle(JobSubmitted(urgent("small", 10.0)), 10.0)
     assert not of_type(OpenWindow, made.handle(EvictionRefused(gang.key, (2,), "budget"), 11.0))

@@ -1,6 +1,5 @@
 """Lower bounds: never above what is possible, exact where the relaxation is none."""
 
-import sys
 from functools import cache
 from itertools import product
 from math import isnan
@@ -9,16 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lp_bounds import BoundError, lp_bound_seconds
 from support.builders import job, node, worker
 from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES
-from tranche.simulation.analysis.lower_bound import (
-    BoundError,
-    fluid_srpt_seconds,
-    ideal_seconds,
-    lp_bound_seconds,
-    with_least_communication,
-)
+from tranche.simulation.analysis.lower_bound import fluid_srpt_seconds, ideal_seconds, with_least_communication
 from tranche.simulation.scenario import Scenario, run
 
 Rows = list[tuple[int, int, int]]
@@ -187,9 +181,3 @@ def test_without_jobs_there_is_no_bound() -> None:
     assert isnan(fluid_srpt_seconds([], [node("a")]))
     assert isnan(ideal_seconds([], [node("a")]))
     assert isnan(lp_bound_seconds([], [node("a")]))
-
-
-def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(BoundError, match="pip install highspy"):
-        lp_bound_seconds([job("a")], [node("a")])

@@ -67,7 +67,8 @@ class Workers(Resource):
     """The pods that train."""
 
     min_replicas: int | None = Field(default=None, ge=1, le=MAX_CHUNKS)
-    """Fewest workers that make progress together; default: 1 with data, maxReplicas without (a gang)."""
+    """Members of a gang; leave it out or set it to maxReplicas. A job with data has no minimum: it trains with any
+    number of workers."""
     max_replicas: int = Field(ge=1, le=MAX_CHUNKS)
     """Most workers at a time."""
     template: Template
@@ -114,7 +115,7 @@ class PreemptionSpec(Resource):
     policy: Literal["Immediate", "AtChunkEnd", "Never"] = "Immediate"
     """When a worker may be stopped: at once (SIGTERM), after its chunk, or not at all."""
     restart_overhead: Duration | None = None
-    """Time lost at every start of a pod (image, imports, reading the checkpoint); default: none."""
+    """Time lost at every start of a pod (image, imports, reading the checkpoint); default: measured."""
 
 
 class RunPolicy(Resource):
@@ -142,12 +143,9 @@ class TrainingJobSpec(Resource):
                 "a job without data is a gang: workers.minReplicas must equal workers.maxReplicas (or be left out)",
             ),
             (
-                "!has(self.workers.minReplicas) || self.workers.minReplicas <= self.workers.maxReplicas",
-                "workers.minReplicas must not exceed workers.maxReplicas",
-            ),
-            (
-                "!has(self.data) || !has(self.workers.minReplicas) || self.workers.minReplicas <= self.data.chunks",
-                "workers.minReplicas must not exceed data.chunks: a chunk is trained by one worker at a time",
+                "!has(self.data) || !has(self.workers.minReplicas)",
+                "workers.minReplicas is for jobs without data (gangs): "
+                "leave it out, a job with data trains with any number of workers",
             ),
             (
                 "has(self.data) || self.workers.maxReplicas == oldSelf.workers.maxReplicas",

@@ -102,7 +102,6 @@ class PartialChunk(Resource):
 
     chunk: int
     batches: float
-    attempt: int = 0
 
 
 class SavedProgress(Resource):
@@ -116,8 +115,9 @@ class SavedProgress(Resource):
 
 
 class EndedAttempt(Resource):
-    """How one pod of the job ended."""
+    """How one pod of the job, a worker or the chief, ended."""
 
+    role: Literal["worker", "chief"] = "worker"
     index: int
     attempt: int
     node: str = Field(max_length=253)
@@ -175,7 +175,7 @@ class Progress(Resource):
     preemptions: int = 0
     """Worker pods stopped for another job."""
     failures: int = 0
-    """Worker pods that failed; see runPolicy.backoffLimit."""
+    """Pods that failed (workers, and the chief and parameter servers of a gang); see runPolicy.backoffLimit."""
     lost_batches: float = 0.0
     """Mini-batches trained and lost again by preemption or failure."""
     attempts: list[EndedAttempt] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)

@@ -8,7 +8,7 @@ from math import ceil, inf
 from typing import Any
 
 from tranche.kube.api.fields import MAX_SITES
-from tranche.kube.api.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES
+from tranche.kube.api.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
 from tranche.kube.api.resources import (
     API_VERSION,
     Condition,
@@ -77,7 +77,6 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         data_site=data.site if data else None,
         staged=_is_staged(resource, gpu_resource),
         max_workers=workers,
-        min_workers=min(spec.workers.min_replicas or (1 if data else workers), workers),
         is_gang=data is None,
         server=template_shape(servers.template, gpu_resource) if servers else None,
         servers=servers.replicas if servers else 0,
@@ -139,7 +138,6 @@ def to_site(resource: SiteObject) -> Site:
         links={
             link.to: Link(float(parse_quantity(link.bandwidth)), parse_duration(link.latency)) for link in spec.links
         },
-        disconnect_tolerance_seconds=parse_duration(spec.disconnect_tolerance),
         start_seconds=parse_duration(spec.node_startup) if spec.unlimited else 0.0,
     )
 
@@ -207,7 +205,10 @@ def read_progress(progress: Progress) -> JobProgress:
         preemptions=progress.preemptions,
         failures=progress.failures,
         lost_batches=progress.lost_batches,
-        records=tuple(AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code) for a in progress.attempts),
+        records=tuple(
+            AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code, is_chief=a.role == ROLE_CHIEF)
+            for a in progress.attempts
+        ),
         checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,
         sites=tuple(
             SiteProgress(
@@ -317,7 +318,14 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         "failures": progress.failures,
         "lostBatches": round(progress.lost_batches, 3),
         "attempts": [
-            _present(index=r.index, attempt=r.attempt, node=r.node, reason=r.reason, exitCode=r.exit_code)
+            _present(
+                role=ROLE_CHIEF if r.is_chief else ROLE_WORKER,
+                index=r.index,
+                attempt=r.attempt,
+                node=r.node,
+                reason=r.reason,
+                exitCode=r.exit_code,
+            )
             for r in progress.records
         ],
         **_present(sites=_sites(progress.sites) or None),

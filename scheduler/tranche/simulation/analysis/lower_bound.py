@@ -57,26 +57,14 @@ import numpy as np
 
 from tranche.estimate import NetworkPrior, batch_seconds, transfer_seconds
 from tranche.model import Job, Link, Node, Site, Tier
-from tranche.simulation.analysis.relaxation import (
-    Floats,
-    Pool,
-    PriceBound,
-    ascend,
-    queue_prices,
-    smallest_first,
-    srpt_flow,
-)
-
-
-class BoundError(RuntimeError):
-    """A bound cannot be worked out; the text says what is missing."""
+from tranche.simulation.analysis.relaxation import Pool, PriceBound, ascend, queue_prices, smallest_first, srpt_flow
 
 
 def ideal_seconds(jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool = False) -> float:
     """Average JCT if every job had the cluster for itself: bound (1) of the module, in seconds; NaN without jobs."""
     if not jobs:
         return nan
-    pool, others = _relax(jobs, nodes, unlimited)
+    pool, others = relax(jobs, nodes, unlimited)
     return (float(pool.ideal.sum()) + others) / len(jobs)
 
 
@@ -98,7 +86,7 @@ def fluid_srpt_seconds(
     """
     if not jobs:
         return nan
-    pool, others = _relax(jobs, nodes, unlimited)
+    pool, others = relax(jobs, nodes, unlimited)
     best = float(pool.ideal.sum())
     if pool.capacity < inf and pool.work.size:
         served = list(smallest_first(pool))
@@ -224,8 +212,8 @@ def _alone_seconds(job: Job, rooms: Sequence[Room], widest: float, delays: Mappi
     return now + (job.chunks - done) / rate if rate else 0.0
 
 
-def _relax(jobs: Sequence[Job], nodes: Sequence[Node], unlimited: bool) -> tuple[Pool, float]:
-    """The jobs that use GPUs on one pool, and Σ of the ideal times of the others, which bind nothing here."""
+def relax(jobs: Sequence[Job], nodes: Sequence[Node], unlimited: bool) -> tuple[Pool, float]:
+    """Return the jobs that use GPUs on one pool, and Σ of the ideal times of the other jobs in seconds."""
     fastest = max((node.speed for node in nodes), default=1.0)
     capacity = sum(node.allocatable.gpus * node.speed for node in nodes)
     if unlimited or not capacity:
@@ -243,62 +231,3 @@ def _relax(jobs: Sequence[Job], nodes: Sequence[Node], unlimited: bool) -> tuple
     columns = np.array(rows, dtype=np.float64).reshape(-1, 3)
     release = columns[:, 0] - (rows[0][0] if rows else 0.0)
     return Pool(release, columns[:, 1], columns[:, 2], capacity), others
-
-
-def lp_bound_seconds(jobs: Sequence[Job], nodes: Sequence[Node], *, cells: int = 200) -> float:
-    """Lower bound on the average JCT by a time-indexed linear program, in seconds; NaN without jobs.
-
-    Unlike `fluid_srpt_seconds` it keeps the limit c_j at all times: least Σ C_j over the module's rates under (1), (2).
-    Time is cut into cells, and work within a cell counts as done at its begin, which is early, so the
-    bound is valid for every number of cells and rises towards the program's own optimum as they become finer (it lacks
-    about one cell's length). Jobs × cells variables: for instances of at most some hundred jobs.
-
-    Args:
-        jobs: Those whose average is to be bounded; all must use GPUs.
-        nodes: The cluster; no unlimited sites.
-        cells: Into how many cells of equal length the time until everything surely is done is cut.
-
-    Raises:
-        BoundError: HiGHS is not installed, a job uses no GPU, the cluster has none, or HiGHS finds no optimum.
-    """
-    if not jobs:
-        return nan
-    pool, _ = _relax(jobs, nodes, unlimited=False)
-    if pool.capacity == inf or len(pool.work) < len(jobs):
-        raise BoundError("the LP bound is for clusters with GPUs and jobs that use them")
-    horizon = float(pool.release.max() + pool.work.sum() / pool.capacity + pool.ideal.max())
-    edges = np.linspace(0.0, horizon, cells + 1)
-    return (_solve(pool, edges) - float(pool.release.sum())) / len(jobs)
-
-
-def _solve(pool: Pool, edges: Floats) -> float:
-    """Least Σ C_j of the time-indexed program."""
-    try:
-        import highspy  # the test extra: nothing else of the product needs a solver
-    except ImportError:
-        raise BoundError("the LP bound needs the solver HiGHS: pip install highspy") from None
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    begins = np.maximum(edges[:-1][None, :], pool.release[:, None])
-    spans = np.maximum(edges[1:][None, :] - begins, 0.0)
-    count, cells = spans.shape
-    rates = pool.work / pool.ideal
-    # Variables: the share of job j's work in cell k (j·cells + k), then C_j.
-    limits = np.minimum(rates[:, None] * spans / pool.work[:, None], 1.0)
-    solver.addVars(count * cells, np.zeros(count * cells), limits.ravel())
-    earliest = pool.release + pool.ideal
-    solver.addVars(count, earliest, np.full(count, highspy.kHighsInf))
-    for job in range(count):
-        solver.changeColCost(count * cells + job, 1.0)
-        columns = np.arange(job * cells, (job + 1) * cells, dtype=np.int32)
-        solver.addRow(1.0, 1.0, cells, columns, np.ones(cells))
-        busy = np.append(columns, np.int32(count * cells + job))
-        solver.addRow(float(pool.ideal[job]) / 2, highspy.kHighsInf, cells + 1, busy, np.append(-begins[job], 1.0))
-    for cell in range(cells):
-        columns = np.arange(cell, count * cells, cells, dtype=np.int32)
-        room = pool.capacity * float(edges[cell + 1] - edges[cell])
-        solver.addRow(-highspy.kHighsInf, room, count, columns, pool.work)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        raise BoundError(f"HiGHS ended with {solver.modelStatusToString(solver.getModelStatus())}")
-    return float(solver.getInfo().objective_function_value)
