@@ -9,6 +9,7 @@ from builders import job, node
 from tranche.model import Job, Link, Node, Site, Tier
 from tranche.simulation.results import JobResult, SimulationResult, SiteUse
 from tranche.simulation.scenarios import NodeFailure, Scenario, run
+from tranche.simulation.site_use import add_uses
 
 CHUNK = 20e6
 """Bytes of a chunk: 20 s on a link of 8 Mbit/s."""
@@ -41,6 +42,14 @@ def test_sites_of_an_edge_and_a_cloud_share_the_chunks() -> None:
     one = only(result)
     assert (one.cloud_gpu_seconds, one.bytes_copied, one.use.in_vain_bytes) == (300.0, 3 * CHUNK, 0.0)
     assert (one.gpu_seconds, one.jct_seconds) == (400.0, 160.0)  # the third upload ends at 60 s
+    assert one.use.sites == result.sites
+
+
+def test_what_single_jobs_used_adds_up_to_what_the_run_used() -> None:
+    jobs = [job(f"j{number}", 10.0 * number, chunks=3, **HOME) for number in range(4)]
+    result = ran("chunk", jobs, [node("a")], (EDGE, CLOUD))
+    assert len({one.use.sites for one in result.jobs}) > 1
+    assert add_uses(use for one in result.jobs for use in one.use.sites) == result.sites
 
 
 @pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])
