@@ -1,7 +1,7 @@
 """``tranche replay``: what would have become of a cluster's last weeks under other policies."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,13 +9,16 @@ import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
 from tranche.cli.numbers import POLICY, SECONDS, several
 from tranche.cli.outputs import (
-    command_line,
+    csv_of,
+    json_of,
     named,
+    output_of,
     print_csv,
     print_json,
     print_notes,
     print_table,
     progress_bar,
+    write,
 )
 from tranche.cli.workloads import FILE
 
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
 @click.option("--never-preempt", is_flag=True, help="As if no job could go on where it was stopped.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of a policy's random choices.")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write replay.json, replay.csv and sites.csv."
+)
 @click.option("--quiet", is_flag=True, help="No progress bar, no notes.")
 @click.pass_context
 def replay(
@@ -46,7 +52,6 @@ def replay(
     restart_seconds: float,
     never_preempt: bool,
     seed: int,
-    form: Literal["table", "json", "csv"],
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -59,20 +64,26 @@ def replay(
     from tranche.shadow.replays import ReplaySettings, facts_of
     from tranche.shadow.replays import replay as replayed
 
+    output = output_of(context)
     settings = ReplaySettings(policies, restart_seconds, never_preempt, seed)
     with input_errors():
         known = scan_export(export)
         cluster = chosen_cluster(known, export, values["gpus"], values["cluster"])
         with progress_bar("simulations", quiet=quiet) as on_progress:
             result = replayed(known, cluster, settings, on_progress)
-    facts = facts_of(result, known, cluster.name) | {"command": command_line(context), "version": tranche.__version__}
-    if form == "json":
+    facts = facts_of(result, known, cluster.name) | {"command": output.command, "version": tranche.__version__}
+    rows = [{key: value for key, value in row.items() if key != "sites"} for row in facts["rows"]]
+    if output.form == "json":
         print_json(facts)
-    elif form == "csv":
-        print_csv(facts["rows"])
+    elif output.form == "csv":
+        print_csv(rows)
     else:
         _print_table(result, cluster, settings.restart_seconds)
         print_notes([*notes(result, known, never_preempt=never_preempt), facts["command"]], quiet=quiet)
+    if output.out is not None:
+        sites = [{"label": row["label"], **use} for row in facts["rows"] for use in row["sites"]]
+        texts = {"replay.json": json_of(facts), "replay.csv": csv_of(rows), "sites.csv": csv_of(sites)}
+        write(output, "", [], [], texts)
 
 
 def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | None) -> "ClusterSpec":
@@ -114,9 +125,12 @@ def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[st
 
 def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: float) -> None:
     from tranche.reports import format_table
+    from tranche.reports.sites import format_uses
     from tranche.reports.units import format_duration
 
     table = format_table([(row.label, row.summary) for row in result.rows])
     hours = ", ".join(f"{row.label} {row.gpu_hours:,.2f}" for row in result.rows)
     caption = f"{result.counted:,} jobs over {format_duration(result.span_seconds)} on {cluster.name}"
     print_table(table, f"{caption}, restart cost {restart_seconds:g} s\nGPU hours: {hours}")
+    if any(row.knows_sites for row in result.rows):
+        print_table(format_uses([(row.label, row.sites) for row in result.rows]), "Jobs are those of the table above.")
