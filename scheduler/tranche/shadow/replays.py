@@ -131,6 +131,7 @@ def _scenario(
         seed=settings.seed,
         restart_seconds=settings.restart_seconds,
         unsized=0.0 if told else 1.0,
+        by_site=True,
     )
 
 

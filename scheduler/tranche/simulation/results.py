@@ -19,7 +19,7 @@ class JobUse:
     in_vain_bytes: float = 0.0
     """Of these, what no chunk trained from."""
     sites: tuple["SiteUse", ...] = ()
-    """What it used at each site, by name."""
+    """What it used at each site, by name, if the run was asked to keep that."""
 
 
 @dataclass(frozen=True, slots=True)
