@@ -164,8 +164,8 @@ def test_each_site_shows_what_the_jobs_have_used_there(stage: Stage) -> None:
             for name in ("resnet", "urgent", "waiting"):
                 for one in stage.whole.status(name).get("progress", {}).get("sites", []):
                     due[one["site"]] = due.get(one["site"], 0) + one.get("gpuSeconds", 0)
-            names = window.page.locator(".site .name").all_inner_texts()
-            said = dict(zip(names, window.page.locator(".site .used").all_inner_texts(), strict=True))
+            names = window.page.locator(".site summary .name").all_inner_texts()
+            said = dict(zip(names, window.page.locator(".site summary .used").all_inner_texts(), strict=True))
             shown = {name: text.partition(",")[0] for name, text in said.items() if text}
             return shown == {name: f"used so far: {seconds} GPU-seconds" for name, seconds in due.items() if seconds}
 
