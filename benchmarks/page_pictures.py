@@ -1,4 +1,4 @@
-"""The pictures of docs/web-page.md: the page over a running tranche with the demo's sites, in headless Chromium."""
+"""The pictures of docs/web-page.md: the page over a running tranche with four sites, in headless Chromium."""
 
 import time
 from pathlib import Path
@@ -7,10 +7,27 @@ from support.browser import DESK, PHONE, opened, require_chromium, started
 from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor, visitor_token
-from tranche.demo.run import create_sites
 from tranche_testcluster import Cluster
 
 PICTURES = Path(__file__).parents[1] / "docs/pictures"
+
+
+SITES = {"edge-a": 2, "edge-b": 2, "edge-c": 2, "cloud": 4}
+"""GPUs of a node; each site has two. The cloud makes none on demand, so that some job waits."""
+
+
+def create_sites(cluster: Cluster) -> None:
+    """Nodes and Site objects, with links between all sites."""
+    for name, gpus in SITES.items():
+        cluster.add_site(name, nodes=2, gpus=gpus)
+        spec = {
+            "tier": "Cloud" if name == "cloud" else "Edge",
+            "nodeSelector": {"topology.kubernetes.io/zone": name},
+            "links": [{"to": other, "bandwidth": "1G", "latency": "20ms"} for other in SITES if other != name],
+        }
+        body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
+        status, answer = cluster.request("POST", "/apis/tranche.dev/v1alpha1/sites", body)
+        assert status == 201, answer
 
 
 def main() -> None:
@@ -22,7 +39,8 @@ def main() -> None:
         with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack, started() as browser:
             whole = Whole(cluster, stack)
             whole.submit("tabular", chunks=3, seconds=4.0, zone="edge-a")
-            whole.submit("resnet-50", chunks=12, seconds=90.0)
+            data = {"chunks": 12, "batchesPerChunk": 50, "chunkSize": "64Mi", "site": "edge-a"}
+            whole.submit("resnet-50", chunks=12, seconds=90.0, data=data)
             whole.submit("bert-large", chunks=8, seconds=120.0)
             whole.until_phase("bert-large", "Running")
             whole.submit("urgent", chunks=4, seconds=60.0, priorityClassName="tranche-high")

@@ -1,14 +1,25 @@
 """``tranche replay``: what would have become of a cluster's last weeks under other policies."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
 from tranche.cli.option_types import POLICY, SECONDS, several
-from tranche.cli.output import command_line, named, print_csv, print_json, print_notes, print_table, progress_bar
+from tranche.cli.output import (
+    csv_of,
+    json_of,
+    named,
+    output_of,
+    print_csv,
+    print_json,
+    print_notes,
+    print_table,
+    progress_bar,
+    write,
+)
 from tranche.cli.workload_options import FILE
 
 if TYPE_CHECKING:
@@ -28,6 +39,9 @@ if TYPE_CHECKING:
 @click.option("--never-preempt", is_flag=True, help="As if no job could go on where it was stopped.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of a policy's random choices.")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write replay.json, replay.csv and sites.csv."
+)
 @click.option("--quiet", is_flag=True, help="No progress bar, no notes.")
 @click.pass_context
 def replay(
@@ -38,7 +52,6 @@ def replay(
     restart_seconds: float,
     never_preempt: bool,
     seed: int,
-    form: Literal["table", "json", "csv"],
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -51,20 +64,26 @@ def replay(
     from tranche.replay.replay import ReplaySettings, facts_of
     from tranche.replay.replay import replay as replayed
 
+    output = output_of(context)
     settings = ReplaySettings(policies, restart_seconds, never_preempt, seed)
     with input_errors():
         known = scan_export(export)
         cluster = chosen_cluster(known, export, values["gpus"], values["cluster"])
         with progress_bar("simulations", quiet=quiet) as on_progress:
             result = replayed(known, cluster, settings, on_progress)
-    facts = facts_of(result, known, cluster.name) | {"command": command_line(context), "version": tranche.__version__}
-    if form == "json":
+    facts = facts_of(result, known, cluster.name) | {"command": output.command, "version": tranche.__version__}
+    rows = [{key: value for key, value in row.items() if key != "sites"} for row in facts["rows"]]
+    if output.form == "json":
         print_json(facts)
-    elif form == "csv":
-        print_csv(facts["rows"])
+    elif output.form == "csv":
+        print_csv(rows)
     else:
         _print_table(result, cluster, settings.restart_seconds)
         print_notes([*notes(result, known, never_preempt=never_preempt), facts["command"]], quiet=quiet)
+    if output.out is not None:
+        sites = [{"label": row["label"], **use} for row in facts["rows"] for use in row["sites"]]
+        texts = {"replay.json": json_of(facts), "replay.csv": csv_of(rows), "sites.csv": csv_of(sites)}
+        write(output, "", [], [], texts)
 
 
 def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | None) -> "ClusterSpec":
@@ -107,8 +126,11 @@ def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[st
 def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: float) -> None:
     from tranche.simulation_report import format_table
     from tranche.simulation_report.formatting import format_duration
+    from tranche.simulation_report.site_table import format_uses
 
     table = format_table([(row.label, row.summary) for row in result.rows])
     hours = ", ".join(f"{row.label} {row.gpu_hours:,.2f}" for row in result.rows)
     caption = f"{result.counted:,} jobs over {format_duration(result.span_seconds)} on {cluster.name}"
     print_table(table, f"{caption}, restart cost {restart_seconds:g} s\nGPU hours: {hours}")
+    if any(row.knows_sites for row in result.rows):
+        print_table(format_uses([(row.label, row.sites) for row in result.rows]), "Jobs are those of the table above.")

@@ -60,7 +60,7 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     phase: str
     attempts: list[Attempt]
-    """In order of their numbers; the ledger keeps the last 5 that ended (`tranche.planner.progress_ledger.KEPT_RECORDS`)."""
+    """In order of their numbers; the ledger keeps the last 5 that ended (`KEPT_RECORDS` of the progress ledger)."""
     events: list[JobEvent]
     """Oldest first; Kubernetes forgets them after an hour."""
     sites: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
 """Jobs submitted to a live tranche when they are due, and what became of them."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,11 +11,14 @@ from tranche.demo.delay_measurement import measure_delays, report_seconds
 from tranche.demo.job_timeline import read_courses
 from tranche.demo.local_stack import Stack
 from tranche.demo.summary import Outcome
+from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live.journal_file import read_journal
 from tranche.model import Job
 from tranche.simulation.engine.autoscaling import Autoscaling
 from tranche.simulation.engine.control_plane_delays import Delays
+from tranche.simulation.engine.result import SiteUse
+from tranche.simulation.engine.site_use import add_uses
 from tranche_testcluster import Cluster, ClusterError, Scaling
 
 NAMESPACE = "default"
@@ -124,8 +127,29 @@ def outcome_of(
         tuple(observe_nodes(cluster, sites)),
         {one.site: Autoscaling(one.gpus, one.idle_seconds) for one in scalings},
         node_seconds,
+        uses_of(snapshot.jobs, sites),
     )
     return replace(outcome, delays=measure_delays(courses, save_seconds, outcome.kinds))
+
+
+def uses_of(jobs: Iterable[TrainingJob], sites: Mapping[str, SiteObject]) -> tuple[SiteUse, ...]:
+    """What all jobs used at each site, as the planner has written it to their statuses.
+
+    Args:
+        jobs: As the API server has them.
+        sites: By name; those that no job used are listed with zeros.
+    """
+
+    def use(name: str, *amounts: int) -> SiteUse:
+        site = sites.get(name)
+        return SiteUse(name, site.spec.tier if site else "Edge", site is not None and site.spec.unlimited, *amounts)
+
+    used = [
+        use(one.site, one.gpu_seconds, one.trained_gpu_seconds, one.chunks, one.copied_bytes, one.in_vain_bytes)
+        for job in jobs
+        for one in (job.status.progress.sites if job.status.progress else ())
+    ]
+    return add_uses([*map(use, sites), *used])
 
 
 def _check(ours: Stack) -> None:

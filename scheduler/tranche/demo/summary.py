@@ -20,7 +20,9 @@ from tranche.policies.seeded_choice import choose
 from tranche.simulation import SimulationResult
 from tranche.simulation.engine.autoscaling import Autoscaling
 from tranche.simulation.engine.control_plane_delays import DelayedSimulation, Delays
+from tranche.simulation.engine.result import SiteUse
 from tranche.simulation.engine.simulation import prepare
+from tranche.simulation_report.site_table import format_uses
 
 TOLD_SHARE = 0.15
 """Jobs that differ by more than this are listed …"""
@@ -51,6 +53,8 @@ class Outcome:
     """Of unlimited sites, by name."""
     node_seconds: Mapping[str, float] = field(default_factory=dict)
     """What a node takes there at least, as the autoscaler is set."""
+    uses: tuple[SiteUse, ...] = ()
+    """GPU time and bytes by site, as the statuses of the jobs have them."""
 
     @property
     def kinds(self) -> Kinds:
@@ -69,20 +73,25 @@ class Outcome:
 
 
 def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
-    """Print both tables and what they are made of."""
+    """Print the completion times, what each site was used for, and how well the simulation predicts the jobs."""
     table = Table(title="Job completion time (JCT), seconds", title_justify="left", box=None, header_style="dim")
     for column in ("", "average", "median", "p95", "preemptions"):
         table.add_column(column, justify="left" if column == "" else "right")
     measured = outcome.jct_seconds
     _row(table, f"[bold]{policy}[/], measured here", measured, outcome.preemptions)
+    uses = [(f"{policy}, measured here", outcome.uses)]
     simulated = {name: simulate_outcome(outcome, name, seed) for name in dict.fromkeys((policy, "fifo"))}
     for name, (result, _) in simulated.items():
         times = [job.jct_seconds + outcome.report_seconds for job in result.jobs]
         _row(table, f"{name}, simulated", times, sum(job.preemptions for job in result.jobs))
+        uses.append((f"{name}, simulated", result.sites))
     console.print()
     console.print(table)
     if not measured:
         return
+    console.print()
+    console.print(format_uses(uses))
+    console.print()
     fifo = simulated["fifo"][0].average_jct_seconds + outcome.report_seconds
     console.print(
         f"{len(measured)} of {len(outcome.jobs)} jobs succeeded; their average JCT is [bold]{mean(measured):.1f} s[/], "

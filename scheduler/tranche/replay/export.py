@@ -22,7 +22,7 @@ from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_of
 from tranche.kube.convert.site_membership import site_of
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.model import Job, Node, Resources, Site
-from tranche.replay.pod_history import WORKLOADS, Past, histories, is_foreign, latest
+from tranche.replay.pod_history import UNKNOWN_SITE, WORKLOADS, Past, PastUse, histories, is_foreign, latest
 
 MAX_BYTES = 2**30
 """Largest export that is read, unlike a log at once: some 200,000 jobs."""
@@ -146,7 +146,11 @@ class _Pile:
         """
         ended = latest(self.pods, (past.completed for past in self.pasts.values()))
         others, waiting = histories(
-            self.pods, ended if exported_at is None else exported_at, self.submissions, self.gpu_resource
+            self.pods,
+            ended if exported_at is None else exported_at,
+            self.submissions,
+            self.gpu_resource,
+            self._sites_of_nodes(),
         )
         for job, past in others:
             if job.key in self.jobs:
@@ -166,6 +170,10 @@ class _Pile:
             tuple(to_site(site) for site in self.sites.values()),
             waiting,
         )
+
+    def _sites_of_nodes(self) -> dict[str, str]:
+        found = {node.metadata.name: site_of(node.metadata.labels, self.sites) for node in self.nodes}
+        return {node: site for node, site in found.items() if site is not None}
 
     def _nodes(self) -> Iterator[Node]:
         for observed in sorted(self.nodes, key=lambda node: node.metadata.name):
@@ -248,8 +256,8 @@ def _job(item: object, gpu_resource: str) -> tuple[Job, Past | None]:
 
 def _past(resource: TrainingJob, job: Job) -> Past | None:
     """How a TrainingJob that has succeeded fared; None if it does not say when."""
-    status = resource.status
-    if status.start_time is None or status.completion_time is None or status.progress is None:
+    status, progress = resource.status, resource.status.progress
+    if status.start_time is None or status.completion_time is None or progress is None:
         return None
     return Past(
         key=job.key,
@@ -257,8 +265,10 @@ def _past(resource: TrainingJob, job: Job) -> Past | None:
         started=status.start_time.timestamp(),
         completed=status.completion_time.timestamp(),
         gpus=job.gpus * job.width,
-        gpu_seconds=status.progress.attained_seconds,
+        gpu_seconds=progress.attained_seconds,
         end="Succeeded",
+        uses=tuple(PastUse(one.site, one.gpu_seconds, one.copied_bytes, one.in_vain_bytes) for one in progress.sites)
+        or (PastUse(UNKNOWN_SITE, progress.attained_seconds),),
     )
 
 

@@ -1,9 +1,10 @@
 """Training that ran under any scheduler, put together from its pods: jobs for the simulator, and how they fared."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from math import inf
+from math import inf, nan
+from types import MappingProxyType
 from typing import Any, Literal
 
 from tranche.kube.api.core_types import Pod
@@ -28,7 +29,20 @@ WORKLOADS = frozenset(
 """Kinds whose creation is the submission of the pods that are named after them."""
 SERVING = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
 """Owners whose pods are replicas of a service: each a job of its own."""
+UNKNOWN_SITE = "(unknown)"
+"""Of pods whose nodes are gone or belong to no Site; no object of Kubernetes can have this name."""
 End = Literal["Succeeded", "Failed", "Running"]
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """What a job used at one site."""
+
+    site: str
+    gpu_seconds: float
+    copied_bytes: float = nan
+    """Of uploads to the site; NaN: a history of pods does not say."""
+    in_vain_bytes: float = nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,8 @@ class Past:
     gpu_seconds: float
     """That they held in all."""
     end: End
+    uses: tuple[PastUse, ...] = ()
+    """By site."""
 
     def moved(self, first: float) -> "Past":
         """The same on a clock that begins at `first`."""
@@ -63,6 +79,7 @@ class _Group:
 class _Stay:
     """One pod on its GPUs."""
 
+    node: str
     start: float
     end: float
     gpus: int
@@ -86,7 +103,11 @@ def group_key(pod: Pod) -> str:
 
 
 def histories(
-    pods: Iterable[Pod], until: float, submissions: Mapping[str, float], gpu_resource: str = GPU_RESOURCE
+    pods: Iterable[Pod],
+    until: float,
+    submissions: Mapping[str, float],
+    gpu_resource: str = GPU_RESOURCE,
+    sites: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[tuple[Job, Past]], int]:
     """Jobs that have run, by key, and how many have not begun: of those nobody knows how long they take.
 
@@ -98,6 +119,7 @@ def histories(
         until: When the history ends: what runs has run until then.
         submissions: When jobs were handed in, by key; else their earliest pod's creation counts.
         gpu_resource: Name of the GPUs' resource.
+        sites: The site of each node that is known.
     """
     groups: dict[str, _Group] = {}
     for pod in pods:
@@ -109,7 +131,7 @@ def histories(
         group = groups[key]
         stays = [stay for pod in group.pods if (stay := _stay(pod, until, gpu_resource)) is not None]
         if stays:
-            found.append(_history(group, stays, submissions.get(key), gpu_resource))
+            found.append(_history(group, stays, submissions.get(key), gpu_resource, sites))
         else:
             waiting += 1
     return found, waiting
@@ -125,6 +147,7 @@ def _stay(pod: Pod, until: float, gpu_resource: str) -> _Stay | None:
         return None
     end = ended.timestamp() if ended else until
     return _Stay(
+        pod.spec.node_name,
         began.timestamp(),
         max(end, began.timestamp()),
         pod_requests(pod, gpu_resource).gpus,
@@ -138,7 +161,9 @@ def _last_end(pod: Pod) -> datetime | None:
     return max((end for end in ends if end is not None), default=None)
 
 
-def _history(group: _Group, stays: list[_Stay], submitted: float | None, gpu_resource: str) -> tuple[Job, Past]:
+def _history(
+    group: _Group, stays: list[_Stay], submitted: float | None, gpu_resource: str, sites: Mapping[str, str]
+) -> tuple[Job, Past]:
     created = [pod.metadata.creation_timestamp for pod in group.pods if pod.metadata.creation_timestamp]
     first, last = min(stay.start for stay in stays), max(stay.end for stay in stays)
     arrival = min([first, *(at.timestamp() for at in created)]) if submitted is None else min(first, submitted)
@@ -158,8 +183,17 @@ def _history(group: _Group, stays: list[_Stay], submitted: float | None, gpu_res
         is_gang=True,
         step_seconds=max(1.0, gpu_seconds / (request.gpus * members)),
     )
-    past = Past(group.key, arrival, first, last, _most(stays, lambda stay: stay.gpus), gpu_seconds, end)
-    return job, past
+    most, uses = _most(stays, lambda stay: stay.gpus), tuple(_uses(stays, sites))
+    return job, Past(group.key, arrival, first, last, most, gpu_seconds, end, uses)
+
+
+def _uses(stays: list[_Stay], sites: Mapping[str, str]) -> Iterator[PastUse]:
+    held: dict[str, float] = {}
+    for stay in stays:
+        site = sites.get(stay.node, UNKNOWN_SITE)
+        held[site] = held.get(site, 0.0) + stay.gpus * (stay.end - stay.start)
+    for site, seconds in sorted(held.items()):
+        yield PastUse(site, seconds)
 
 
 def _most(stays: list[_Stay], amount: Any) -> int:

@@ -1,20 +1,23 @@
 """A cluster's history beside what policies would have made of the same jobs on the same nodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import fsum, nan
 from typing import Any
 
-from tranche.model import Job, Preemption
+from tranche.model import Job, Preemption, Site
 from tranche.replay.export import Export
-from tranche.replay.pod_history import Past
+from tranche.replay.pod_history import UNKNOWN_SITE, Past
 from tranche.simulation.analysis.summary import Summary, summarize
 from tranche.simulation.cluster_spec import ClusterSpec
-from tranche.simulation.engine.result import JobResult, JobUse, SimulationResult
+from tranche.simulation.engine.result import JobResult, JobUse, SimulationResult, SiteUse
+from tranche.simulation.engine.site_use import add_uses
 from tranche.simulation.scenario import Scenario, run
 
 OnProgress = Callable[[int, int], None]
 ACTUAL = "as it was"
+SITE_KEYS = ("site", "tier", "unlimited", "gpu_seconds", "copied_bytes", "in_vain_bytes")
+"""What a row says of a site; these names are an interface."""
 
 
 class ReplayError(ValueError):
@@ -33,6 +36,13 @@ class Row:
     summary: Summary
     gpu_hours: float
     """That the counted jobs held, with what preemption and restarts lost."""
+    sites: tuple[SiteUse, ...] = ()
+    """What the counted jobs used at each site; of the past, trained GPU time and chunks are not known and 0."""
+
+    @property
+    def knows_sites(self) -> bool:
+        """Whether it says of several sites what was used there."""
+        return len({one.site for one in self.sites} - {UNKNOWN_SITE}) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +99,13 @@ def replay(
     if not completed:
         reasons = next((reason for _, _, result in results for reason in result.unfinished.values()), "")
         raise ReplayError(f"none of the {len(ended)} jobs that ended could run on {cluster.name}: {reasons}")
-    rows = [_row(ACTUAL, "", [_actual(ended[key]) for key in sorted(completed)], True, results[0][2].capacity_gpus)]
+    places = {site.name: site for site in export.sites}
+    past = [_actual(ended[key], places) for key in sorted(completed)]
+    rows = [_row(ACTUAL, "", past, True, SimulationResult((), capacity_gpus=results[0][2].capacity_gpus))]
     for policy, told, result in results:
         kept = [job for job in result.jobs if job.key in completed]
         label = policy if told else f"{policy}, no durations told"
-        row = _row(label, policy, kept, told, result.capacity_gpus)
+        row = _row(label, policy, kept, told, result)
         if told or row.summary != rows[-1].summary:
             rows.append(row)
     times = [ended[key] for key in completed]
@@ -119,10 +131,13 @@ def _scenario(
         seed=settings.seed,
         restart_seconds=settings.restart_seconds,
         unsized=0.0 if told else 1.0,
+        by_site=True,
     )
 
 
-def _actual(past: Past) -> JobResult:
+def _actual(past: Past, sites: Mapping[str, Site]) -> JobResult:
+    uses = tuple(_past_uses(past, sites))
+    known = bool(sites) and all(one.site in sites for one in uses)
     return JobResult(
         key=past.key,
         submitted=past.submitted,
@@ -135,14 +150,28 @@ def _actual(past: Past) -> JobResult:
         starts=0,
         lost_gpu_seconds=0.0,
         attained_gpu_seconds=past.gpu_seconds,
-        use=JobUse(nan, nan, nan),  # a history does not say
+        use=JobUse(
+            fsum(one.gpu_seconds for one in uses if one.is_cloud) if known else nan,
+            fsum(one.copied_bytes for one in uses),
+            fsum(one.in_vain_bytes for one in uses),
+            uses,
+        ),
     )
 
 
-def _row(label: str, policy: str, jobs: Sequence[JobResult], told: bool, gpus: int) -> Row:
-    summary = summarize(SimulationResult(jobs=tuple(jobs), capacity_gpus=gpus))
+def _past_uses(past: Past, sites: Mapping[str, Site]) -> Iterator[SiteUse]:
+    for one in past.uses:
+        site = sites.get(one.site)
+        tier, unlimited = (site.tier.value, site.unlimited) if site is not None else ("", False)
+        yield SiteUse(one.site, tier, unlimited, one.gpu_seconds, 0.0, 0, one.copied_bytes, one.in_vain_bytes)
+
+
+def _row(label: str, policy: str, jobs: Sequence[JobResult], told: bool, result: SimulationResult) -> Row:
+    summary = summarize(SimulationResult(jobs=tuple(jobs), capacity_gpus=result.capacity_gpus))
     hours = sum(job.attained_gpu_seconds + job.lost_gpu_seconds for job in jobs) / 3600
-    return Row(label, policy, told, summary, hours)
+    unused = [SiteUse(one.site, one.tier, one.unlimited) for one in result.sites]
+    sites = add_uses([*unused, *(use for job in jobs for use in job.use.sites)])
+    return Row(label, policy, told, summary, hours, sites)
 
 
 def facts_of(result: Replay, export: Export, cluster: str) -> dict[str, Any]:
@@ -154,6 +183,7 @@ def facts_of(result: Replay, export: Export, cluster: str) -> dict[str, Any]:
             "durations_told": row.told,
             **row.summary.as_dict(),
             "gpu_hours": row.gpu_hours,
+            "sites": [{key: getattr(use, key) for key in SITE_KEYS} for use in row.sites],
         }
         for row in result.rows
     ]

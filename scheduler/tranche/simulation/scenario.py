@@ -51,6 +51,8 @@ class Scenario:
     failures: tuple[NodeFailure, ...] = ()
     record: bool = False
     """Keep every occupation for the Gantt chart."""
+    by_site: bool = False
+    """Keep what each job used at each site; the sums of all jobs are always kept."""
 
 
 def run(scenario: Scenario, on_progress: OnProgress | None = None) -> SimulationResult:
@@ -102,6 +104,7 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         keep_history=False,
         forget_finished=True,
         record=scenario.record,
+        by_site=scenario.by_site,
         truths={job.key: job for job in scenario.jobs} if misled else {},
         on_completion=None if on_progress is None else lambda count: on_progress(count, total),
     )

@@ -35,6 +35,27 @@ def format_duration(seconds: float) -> str:
     return f"{significant(seconds)} s"
 
 
+def format_gpu_time(seconds: float) -> str:
+    """GPU time in GPU-hours, or in GPU-seconds below one GPU-hour.
+
+    >>> format_gpu_time(5400.0), format_gpu_time(215.0)
+    ('1.5 GPU h', '215 GPU s')
+    """
+    return f"{significant(seconds / _HOUR)} GPU h" if abs(seconds) >= _HOUR else f"{significant(seconds)} GPU s"
+
+
+def format_bytes(amount: float) -> str:
+    """An amount of data with the decimal unit that suits it.
+
+    >>> format_bytes(33554432.0), format_bytes(4.5e12), format_bytes(0.0)
+    ('33.6 MB', '4.5 TB', '0 B')
+    """
+    for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(amount) >= size:
+            return f"{significant(amount / size)} {unit}"
+    return f"{significant(amount)} B"
+
+
 def significant(value: float) -> str:
     """Three significant digits, without an exponent and without dropping whole digits."""
     if not isfinite(value):

@@ -98,7 +98,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         find: Find = "",
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = SHOWN,
     ) -> Response:
-        """What the page shows first: who looks, which namespaces he may see, sites, and jobs by group."""
+        """What the page shows first: visitor, namespaces he may see, sites, what jobs used there, and jobs by group."""
         seen = await visitor.scope(board.namespaces)
         scope = await visitor.scope((), namespace) if namespace else seen
         whole = await visitor.may("list", "sites")
@@ -110,6 +110,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
             "user": visitor.user.username,
             "namespaces": [name for name in board.namespaces if name in seen],
             "sites": await desk.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
+            "uses": board.uses(scope),
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
         return data_response(answer, request)

@@ -80,6 +80,25 @@ class Lane(msgspec.Struct, frozen=True, rename="camel"):
     bars: list[Bar]
 
 
+class Use(msgspec.Struct, frozen=True, rename="camel"):
+    """What jobs have used at one site, as their statuses have it."""
+
+    gpu_seconds: int = 0
+    copied_bytes: int = 0
+    in_vain_bytes: int = 0
+
+    def plus(self, other: "Use", sign: int = 1) -> "Use":
+        """The sum, or the difference."""
+        return Use(
+            self.gpu_seconds + sign * other.gpu_seconds,
+            self.copied_bytes + sign * other.copied_bytes,
+            self.in_vain_bytes + sign * other.in_vain_bytes,
+        )
+
+
+_UNUSED = Use()
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One job."""
@@ -92,6 +111,8 @@ class Row:
     ended: datetime | None
     places: Mapping[tuple[str, str], tuple[Bar, ...]]
     """Windows by site and node; node "" on an unlimited site."""
+    uses: Mapping[str, Use]
+    """By site."""
 
 
 class Board:
@@ -105,6 +126,8 @@ class Board:
         self._namespaces: dict[str, dict[str, Row]] = {}
         self._places: dict[str, dict[str, dict[str, tuple[Bar, ...]]]] = {}
         """Site, node, job."""
+        self._uses: dict[str, dict[str, Use]] = {}
+        """Sums over the jobs of a namespace, by site."""
         watches.jobs.subscribe(self._note_job)
 
     @property
@@ -138,10 +161,18 @@ class Board:
         return found[:limit]
 
     def own_sites(self, scope: Scope) -> list[str]:
-        """Sites where windows are that he may see."""
+        """Sites where windows are that the visitor may see, or that jobs he may see have used."""
         if scope.everything:
-            return self.sites
-        return sorted({site for row in self._own(scope) for site, _ in row.places})
+            return sorted({*self.sites, *self.uses(scope)})
+        return sorted({*(site for row in self._own(scope) for site, _ in row.places), *self.uses(scope)})
+
+    def uses(self, scope: Scope) -> dict[str, Use]:
+        """What the jobs of the scope that exist have used, by site."""
+        found: dict[str, Use] = {}
+        for namespace in self._uses if scope.everything else scope.namespaces:
+            for site, use in self._uses.get(namespace, {}).items():
+                found[site] = found.get(site, _UNUSED).plus(use)
+        return dict(sorted(found.items()))
 
     def own_nodes(self, site: str, scope: Scope) -> list[str]:
         """Nodes of a site where such windows are."""
@@ -206,11 +237,22 @@ class Board:
             row = self.rows[key] = self._row(new, before)
             self._namespaces.setdefault(row.summary.namespace, {})[key] = row
             self._groups[_group(row.summary.phase)][key] = row
+            self._add_uses(row, 1)
             for (site, node), bars in row.places.items():
                 self._places.setdefault(site, {}).setdefault(node, {})[key] = bars
 
+    def _add_uses(self, row: Row, sign: int) -> None:
+        sums = self._uses.setdefault(row.summary.namespace, {}) if row.uses else {}
+        for site, use in row.uses.items():
+            sums[site] = sums.get(site, _UNUSED).plus(use, sign)
+            if sums[site] == _UNUSED:
+                del sums[site]
+        if row.uses and not sums:
+            del self._uses[row.summary.namespace]
+
     def _drop(self, row: Row) -> None:
         self._groups[_group(row.summary.phase)].pop(row.key, None)
+        self._add_uses(row, -1)
         others = self._namespaces[row.summary.namespace]
         del others[row.key]
         if not others:
@@ -231,7 +273,7 @@ class Board:
         places: dict[tuple[str, str], tuple[Bar, ...]] = {}
         for site, node, bar in () if over else _bars(job, gpus):
             places[site, node] = (*places.get((site, node), ()), bar)
-        return Row(job.key, generation, gpus, told, job.status.completion_time, places)
+        return Row(job.key, generation, gpus, told, job.status.completion_time, places, _uses_of(job))
 
     def _gpus(self, job: TrainingJob) -> int:
         try:
@@ -267,6 +309,12 @@ def _bars(job: TrainingJob, gpus: int) -> Iterator[tuple[str, str, Bar]]:
             window.state,
         )
         yield window.site, window.node or "", bar
+
+
+def _uses_of(job: TrainingJob) -> dict[str, Use]:
+    written = job.status.progress.sites if job.status.progress else ()
+    uses = {one.site: Use(one.gpu_seconds, one.copied_bytes, one.in_vain_bytes) for one in written}
+    return {site: use for site, use in uses.items() if use != _UNUSED}
 
 
 def _group(phase: str) -> str:

@@ -154,6 +154,25 @@ def test_a_waiting_job_stands_there_with_the_sentence_of_its_status_and_where_it
         assert window.page.locator(".bar.expected a[href='#/jobs/default/waiting']").count() == 1
 
 
+def test_each_site_shows_what_the_jobs_have_used_there(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        due: dict[str, int] = {}
+
+        def agree() -> bool:
+            due.clear()
+            for name in ("resnet", "urgent", "waiting"):
+                for one in stage.whole.status(name).get("progress", {}).get("sites", []):
+                    due[one["site"]] = due.get(one["site"], 0) + one.get("gpuSeconds", 0)
+            names = window.page.locator(".site summary .name").all_inner_texts()
+            said = dict(zip(names, window.page.locator(".site summary .used").all_inner_texts(), strict=True))
+            shown = {name: text.partition(",")[0] for name, text in said.items() if text}
+            return shown == {name: f"used so far: {seconds} GPU-seconds" for name, seconds in due.items() if seconds}
+
+        stage.whole.until("page and statuses agree", agree)
+        assert sum(due.values()) > 0, "four workers were preempted"
+
+
 def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
@@ -173,6 +192,9 @@ def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -
         assert window.page.locator(".cells li.open").count() == len(status["plan"]["workers"])
         noted = window.page.locator("table:has(caption:text-is('Events')) tbody tr").all_inner_texts()
         assert any("Preempted" in row or "WindowOpened" in row for row in noted)
+        used = window.page.locator("table:has(caption:text-is('Use of sites')) tbody tr").all_inner_texts()
+        assert len(used) == len(status["progress"]["sites"])
+        assert all("GPU-seconds" in row for row in used)
         assert "of 1000 mini-batches trained" in window.page.locator(".progress").inner_text()
         no_faults(window, stage)
 

@@ -17,14 +17,14 @@ def stamp(second: float) -> str:
     return datetime.fromtimestamp(T0 + second, UTC).isoformat()
 
 
-def pod(name: str, created: float, started: float, ended: float | None) -> dict[str, Any]:
+def pod(name: str, created: float, started: float, ended: float | None, node: str = "n1") -> dict[str, Any]:
     began = {"startedAt": stamp(started)}
     state = {"running": began} if ended is None else {"terminated": {**began, "finishedAt": stamp(ended)}}
     limits = {"nvidia.com/gpu": "1"}
     return {
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "team", "creationTimestamp": stamp(created)},
-        "spec": {"containers": [{"name": "t", "resources": {"limits": limits}}], "nodeName": "n1"},
+        "spec": {"containers": [{"name": "t", "resources": {"limits": limits}}], "nodeName": node},
         "status": {
             "phase": "Running" if ended is None else "Succeeded",
             "containerStatuses": [{"name": "t", "state": state}],
@@ -32,9 +32,14 @@ def pod(name: str, created: float, started: float, ended: float | None) -> dict[
     }
 
 
-def node(name: str, gpus: int) -> dict[str, Any]:
+def node(name: str, gpus: int, zone: str = "") -> dict[str, Any]:
     allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": str(gpus)}
-    return {"kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
+    metadata = {"name": name, "labels": {"zone": zone}}
+    return {"kind": "Node", "metadata": metadata, "status": {"allocatable": allocatable}}
+
+
+def site(name: str, tier: str) -> dict[str, Any]:
+    return {"kind": "Site", "metadata": {"name": name}, "spec": {"tier": tier, "nodeSelector": {"zone": name}}}
 
 
 # One GPU: a long job first, then two short ones that really had to wait for it.
@@ -43,6 +48,17 @@ HISTORY = [
     pod("short-1", 10, 1000, 1100),
     pod("short-2", 20, 1100, 1200),
     node("n1", 1),
+]
+
+# Two sites; the node of the third job is gone.
+PLACED = [
+    pod("long", 0, 0, 1000),
+    pod("short-1", 10, 10, 110, "n2"),
+    pod("short-2", 20, 110, 210, "n3"),
+    node("n1", 1, "edge"),
+    node("n2", 1, "cloud"),
+    site("edge", "Edge"),
+    site("cloud", "Cloud"),
 ]
 
 
@@ -77,6 +93,49 @@ def test_what_the_past_copied_is_not_known_and_policies_copied_nothing(path: Pat
     assert (rows["as it was"]["cloud_gpu_seconds"], rows["as it was"]["copied_bytes"]) == (None, None)
     assert (rows["fifo"]["cloud_gpu_seconds"], rows["fifo"]["copied_bytes"]) == (0.0, 0.0)
     assert "copied GB" not in replayed(path, HISTORY).stdout
+
+
+def test_gpu_time_is_told_by_site_where_the_history_names_nodes(path: Path) -> None:
+    rows = rows_of(replayed(path, PLACED, "--format", "json", "--restart-seconds", "0", "--policies", "fifo"))
+    past = {one["site"]: one for one in rows["as it was"]["sites"]}
+    assert {name: one["gpu_seconds"] for name, one in past.items()} == {"(unknown)": 100, "cloud": 100, "edge": 1000}
+    assert (past["cloud"]["tier"], past["cloud"]["copied_bytes"]) == ("Cloud", None)
+    assert rows["as it was"]["cloud_gpu_seconds"] is None, "some node is not known"
+    fifo = {one["site"]: one["gpu_seconds"] for one in rows["fifo"]["sites"]}
+    assert set(fifo) == {"cloud", "edge"}
+    assert sum(fifo.values()) == pytest.approx(rows["fifo"]["gpu_hours"] * 3600)
+    assert fifo["cloud"] == pytest.approx(rows["fifo"]["cloud_gpu_seconds"])
+    known = rows_of(replayed(path, [*PLACED, node("n3", 0, "cloud")], "--format", "json"))["as it was"]
+    assert known["cloud_gpu_seconds"] == 200
+
+
+def test_only_counted_jobs_are_in_the_use_of_sites(path: Path) -> None:
+    items = [*PLACED, pod("late", 1150, 1200, None, "n2"), pod("end", 1150, 1900, 2000)]
+    rows = rows_of(replayed(path, items, "--format", "json", "--restart-seconds", "0"))
+    assert sum(one["gpu_seconds"] for one in rows["as it was"]["sites"]) == 1300
+    assert sum(one["gpu_seconds"] for one in rows["chunk"]["sites"]) == pytest.approx(1300)
+
+
+def test_the_table_of_sites_is_printed_where_there_are_several(path: Path) -> None:
+    lines = replayed(path, PLACED).stdout.splitlines()
+    table = {
+        line.split("  ")[0].strip(): line for line in lines[lines.index(next(x for x in lines if "Use of" in x)) :]
+    }
+    assert "1,000 GPU s" in table["edge"]
+    assert "100 GPU s" in table["(unknown)"]
+    assert "Use of sites" not in replayed(path, HISTORY).stdout
+
+
+def test_a_folder_gets_the_rows_and_the_use_of_sites(path: Path, tmp_path: Path) -> None:
+    result = replayed(path, PLACED, "--policies", "fifo", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    written = {file.name: file.read_text().splitlines() for file in (tmp_path / "out").iterdir()}
+    assert set(written) == {"replay.json", "replay.csv", "sites.csv"}
+    assert written["sites.csv"][0] == "label,site,tier,unlimited,gpu_seconds,copied_bytes,in_vain_bytes"
+    assert "as it was,edge,Edge,False,1000.0,," in written["sites.csv"]
+    assert [line.split(",")[0] for line in written["replay.csv"]] == ["label", "as it was", "fifo"]
+    assert "sites" not in written["replay.csv"][0].split(",")
+    assert "--out" not in json.loads("\n".join(written["replay.json"]))["command"]
 
 
 def test_restarts_cost_and_what_may_not_be_stopped_is_not(path: Path) -> None:

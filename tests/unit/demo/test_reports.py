@@ -7,11 +7,16 @@ import pytest
 from rich.console import Console
 
 from support.builders import job, node
+from support.operator_objects import training_job
 from tranche.demo.delay_measurement import measure_delays
 from tranche.demo.deviation import compare, spread
+from tranche.demo.submission import uses_of
 from tranche.demo.summary import Outcome, report, simulate_outcome
+from tranche.kube.api.resources import SiteObject
 from tranche.model import Site
 from tranche.simulation.engine.control_plane_delays import Delays
+from tranche.simulation.engine.result import SiteUse
+from tranche.simulation_report.formatting import format_gpu_time
 
 TRUE = Delays(start_seconds=0.4, notice_seconds=0.3, save_seconds=0.2, handover_seconds=0.25, crowd_seconds=0.02)
 REPORTING = 0.1
@@ -69,6 +74,39 @@ def test_a_job_whose_status_was_late_is_listed_with_that_cause(outcome: Outcome)
     assert "1 of 12 jobs by more than 15%" in text
     (line,) = [line for line in text.splitlines() if line.startswith("j3")]
     assert "status written +20.0 s" in line
+
+
+def test_the_report_sets_the_use_of_sites_beside_both_simulations(outcome: Outcome) -> None:
+    simulated = {name: simulate_outcome(outcome, name, 1)[0].sites for name in ("srsf", "fifo")}
+    used = (*simulated["srsf"], SiteUse("cloud", "Cloud", True, 7200.0, 7000.0, 9, 3e8, 1e8))
+    lines = printed(replace(outcome, uses=used)).splitlines()
+    heads = lines[[line.strip() for line in lines].index("Use of sites: GPU time held, bytes copied there") + 1]
+    assert cells(heads) == ["site", "srsf, measured here", "srsf, simulated", "fifo, simulated"]
+    rows = {cells(line)[0]: cells(line)[1:] for line in lines if line.startswith(("edge-a", "cloud", "all", "copied"))}
+    srsf, fifo = (format_gpu_time(simulated[name][0].gpu_seconds) for name in ("srsf", "fifo"))
+    assert rows["edge-a"] == [srsf, srsf, fifo]
+    assert rows["cloud"] == ["2 GPU h, 300 MB", "–", "–"]
+    assert rows["all sites"][1:] == [srsf, fifo]
+    assert rows["copied in vain"] == ["100 MB", "0 B", "0 B"]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_the_use_of_sites_is_summed_over_the_statuses_of_jobs() -> None:
+    spec = {"tier": "Cloud", "unlimited": True, "nodeSelector": {"zone": "cloud"}}
+    sites = {name: SiteObject.model_validate({"metadata": {"name": name}, "spec": spec}) for name in ("cloud", "idle")}
+    entries = [
+        {"site": "cloud", "gpuSeconds": 20, "trainedGpuSeconds": 15, "chunks": 2, "copiedBytes": 64, "inVainBytes": 32},
+        {"site": "gone", "gpuSeconds": 5},
+    ]
+    jobs = [training_job(name=name, status={"progress": {"sites": entries}}) for name in ("a", "b")]
+    assert uses_of([*jobs, training_job(name="new")], sites) == (
+        SiteUse("cloud", "Cloud", True, 40, 30, 4, 128, 64),
+        SiteUse("gone", "Edge", False, 10),
+        SiteUse("idle", "Cloud", True),
+    )
 
 
 def test_a_run_in_which_nothing_succeeded_has_no_comparison(outcome: Outcome) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tranche.model import Job
 from tranche.replay import export as exports
 from tranche.replay.export import Export, ExportError, scan_export
+from tranche.replay.pod_history import UNKNOWN_SITE, PastUse
 
 RECORDED = Path(__file__).resolve().parents[2] / "data/trainingjobs.json"
 
@@ -245,3 +246,17 @@ def test_any_value_anywhere_gives_jobs_or_one_line_of_complaint(
     assert len(export.jobs) + len(export.problems) == 2
     assert all(problem.isprintable() for problem in export.problems)
     assert all(isfinite(job.step_seconds) and job.step_seconds > 0 for job in export.jobs)
+
+
+def test_what_a_job_that_succeeded_used_at_each_site_is_that_of_its_status(path: Path) -> None:
+    (item,) = recorded("job-1650")
+    attained = item["status"]["progress"]["attainedSeconds"]
+    (past,) = scan_export(written(path, item)).pasts.values()
+    assert past.uses == (PastUse(UNKNOWN_SITE, attained),), "written before statuses had sites"
+    sites = [
+        {"site": "cloud", "gpuSeconds": 7, "copiedBytes": 64, "inVainBytes": 32},
+        {"site": "edge-a", "gpuSeconds": 3},
+    ]
+    item["status"]["progress"]["sites"] = sites
+    (past,) = scan_export(written(path, item)).pasts.values()
+    assert past.uses == (PastUse("cloud", 7, 64, 32), PastUse("edge-a", 3, 0, 0))

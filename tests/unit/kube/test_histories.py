@@ -1,6 +1,7 @@
 """Training of other schedulers, put together from its pods."""
 
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 
 from tranche.kube.api.core_types import Pod
 from tranche.model import Job
-from tranche.replay.pod_history import Past, group_key, histories, is_foreign
+from tranche.replay.pod_history import UNKNOWN_SITE, Past, group_key, histories, is_foreign
 
 T0 = 1_800_000_000
 
@@ -23,12 +24,13 @@ def pod(
     phase = more.pop("phase", "Pending" if started is None else "Running" if ended is None else "Succeeded")
     terminated = {"startedAt": stamp(started or 0), "finishedAt": stamp(ended or 0)}
     running = {"startedAt": stamp(started or 0)}
+    node = more.pop("node", "")
     state = {} if started is None else {"running": running} if ended is None else {"terminated": terminated}
     limits = {"nvidia.com/gpu": str(gpus), "cpu": "2"} if gpus else {"cpu": "2"}
     return msgspec.convert(
         {
             "metadata": {"name": name, "namespace": "team", "creationTimestamp": stamp(created), **more},
-            "spec": {"containers": [{"name": "t", "resources": {"limits": limits}}]},
+            "spec": {"containers": [{"name": "t", "resources": {"limits": limits}}], "nodeName": node},
             "status": {"phase": phase, "containerStatuses": [{"name": "t", "state": state}]},
         },
         Pod,
@@ -65,6 +67,14 @@ def test_pods_one_after_the_other_are_one_member_that_takes_as_long_as_all_of_th
 def test_submission_is_that_of_the_workload_if_the_export_has_it() -> None:
     found, _ = told(pod("a", 50, 60, 70, **labelled("late")), late=20)
     assert found["team/late"][1].submitted == T0 + 20
+
+
+def test_gpu_time_is_that_of_the_sites_of_the_nodes() -> None:
+    bert = labelled("bert")
+    pods = [pod(f"p{n}", 0, 10, 110, gpus=2, node=node, **bert) for n, node in enumerate(("a1", "a2", "b1", "gone"))]
+    ((_, past),), _ = histories(pods, T0 + 1000, {}, sites={"a1": "a", "a2": "a", "b1": "b"})
+    assert [(one.site, one.gpu_seconds) for one in past.uses] == [(UNKNOWN_SITE, 200), ("a", 400), ("b", 200)]
+    assert all(isnan(one.copied_bytes) for one in past.uses), "pods do not say what they read from elsewhere"
 
 
 def test_what_still_runs_has_run_until_the_history_ends() -> None:

@@ -1,6 +1,7 @@
 """What a run used at each site, as people and programs read it."""
 
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from support.simulated_results import full_result, job_result, report_run
 from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.engine.result import JobUse, SimulationResult, SiteUse
 from tranche.simulation_report import format_table, write_report
-from tranche.simulation_report.site_table import format_sites, site_cells, site_rows
+from tranche.simulation_report.site_table import format_sites, format_uses, site_cells, site_rows
 
 USES = (
     SiteUse("cloud", "Cloud", True, 3 * 3600.0, 2 * 3600.0, 6, 4.5e9, 1.5e9),
@@ -40,6 +41,39 @@ def test_the_table_of_sites_has_a_row_for_each() -> None:
     _, heads, *rows = lines(format_sites(USES))
     assert len(rows) == 2
     assert [len(row) for row in rows] == [len(heads), len(heads)]
+
+
+def test_several_runs_are_columns_beside_each_other() -> None:
+    past = (SiteUse("edge-a", "Edge", False, 1800.0, nan, 0, nan, nan),)
+    table = format_uses([("as it was", past), ("chunk", USES)])
+    assert [str(column.header) for column in table.columns] == ["site", "as it was", "chunk"]
+    assert body(table) == [
+        ["cloud", "–", "3 GPU h, 4.5 GB"],
+        ["edge-a", "1,800 GPU s", "9 GPU h"],
+        ["all sites", "1,800 GPU s", "12 GPU h, 4.5 GB"],
+        ["copied in vain", "–", "1.5 GB"],
+    ]
+
+
+def test_of_many_sites_those_with_the_most_gpu_time_are_shown_and_the_sum_counts_all() -> None:
+    many = [SiteUse(f"site-{number}", "Edge", False, 100.0 * number) for number in range(1, 6)]
+    assert body(format_uses([("chunk", many)], most=2)) == [
+        ["site-4", "400 GPU s"],
+        ["site-5", "500 GPU s"],
+        ["and 3 more"],
+        ["all sites", "1,500 GPU s"],
+    ]
+
+
+def test_a_site_whose_tier_changed_is_one_row() -> None:
+    uses = [SiteUse("a", "Cloud", False, 10.0), SiteUse("a", "Edge", False, 5.0)]
+    assert body(format_uses([("chunk", uses)])) == [["a", "15 GPU s"]]
+
+
+def body(table: Table) -> list[list[str]]:
+    """Cells below the line of headings."""
+    rows = [[cell.strip() for cell in row] for row in lines(table)]
+    return rows[1 + [row[0] for row in rows].index("site") :]
 
 
 def test_csv_of_sites_has_bytes_and_seconds() -> None:

@@ -8,6 +8,7 @@ import pytest
 from support.builders import job, node
 from tranche.model import Job, Link, Node, Site, Tier
 from tranche.simulation.engine.result import JobResult, SimulationResult, SiteUse
+from tranche.simulation.engine.site_use import add_uses
 from tranche.simulation.scenario import NodeFailure, Scenario, run
 
 CHUNK = 20e6
@@ -33,7 +34,7 @@ def only(result: SimulationResult) -> JobResult:
 
 def test_sites_of_an_edge_and_a_cloud_share_the_chunks() -> None:
     # Q at the edge behind k own chunks is 100 (k + 1) / 4, in the cloud (20 + 100) / 4: one chunk stays at the edge
-    result = ran("chunk-faithful", [job("x", chunks=4, **HOME)], [node("a")], (EDGE, CLOUD))
+    result = ran("chunk-faithful", [job("x", chunks=4, **HOME)], [node("a")], (EDGE, CLOUD), by_site=True)
     assert result.sites == (
         SiteUse("cloud", "Cloud", True, 300.0, 300.0, 3, 3 * CHUNK, 0.0),
         SiteUse("edge-a", "Edge", False, 100.0, 100.0, 1, 0.0, 0.0),
@@ -41,6 +42,15 @@ def test_sites_of_an_edge_and_a_cloud_share_the_chunks() -> None:
     one = only(result)
     assert (one.cloud_gpu_seconds, one.bytes_copied, one.use.in_vain_bytes) == (300.0, 3 * CHUNK, 0.0)
     assert (one.gpu_seconds, one.jct_seconds) == (400.0, 160.0)  # the third upload ends at 60 s
+    assert one.use.sites == result.sites
+
+
+def test_what_single_jobs_used_adds_up_to_what_the_run_used() -> None:
+    jobs = [job(f"j{number}", 10.0 * number, chunks=3, **HOME) for number in range(4)]
+    result = ran("chunk", jobs, [node("a")], (EDGE, CLOUD), by_site=True)
+    assert len({one.use.sites for one in result.jobs}) > 1
+    assert add_uses(use for one in result.jobs for use in one.use.sites) == result.sites
+    assert {one.use.sites for one in ran("chunk", jobs, [node("a")], (EDGE, CLOUD)).jobs} == {()}, "not asked for"
 
 
 @pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])

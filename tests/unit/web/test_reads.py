@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from support.extender_objects import stranger, window, worker
+from support.extender_objects import job, stranger, window, worker
 from support.page_visitor import Visited
 from tranche.auth.user_access import Scope
-from tranche.kube.api.resources import Progress
+from tranche.kube.api.resources import Progress, TrainingJob
 from tranche.runtime.batching import PORTION
 from tranche.web.app import Planning
 from tranche.web.overview_index import MOST_ROWS, Board
@@ -55,10 +55,7 @@ def test_one_job_is_told_with_its_plan() -> None:
 
 def test_one_job_is_told_with_its_use_of_sites() -> None:
     app = Visited()
-    known = app.stores.add_job("cats", phase="Running")
-    progress = Progress.model_validate({"sites": [{"site": "cloud", "gpuSeconds": 90, "chunks": 1}]})
-    status = known.status.model_copy(update={"progress": progress})
-    app.stores.jobs.put(known.key, known.model_copy(update={"status": status}))
+    use(app, app.stores.add_job("cats", phase="Running"), {"site": "cloud", "gpuSeconds": 90, "chunks": 1})
     (used,) = app.told("jobs/ns/cats")["sites"]
     assert (used["site"], used["gpuSeconds"], used["chunks"], used["copiedBytes"]) == ("cloud", 90, 1, 0)
 
@@ -148,6 +145,48 @@ class TestOverview:
         assert app.ask("overview", **{"If-None-Match": tag}).status_code == 304
         add_waiting(app, "cats", None)
         assert app.ask("overview", **{"If-None-Match": tag}).status_code == 200
+
+
+class TestUses:
+    def test_sites_are_told_with_what_the_jobs_that_exist_have_used(self) -> None:
+        app = Visited()
+        first = {"site": "cloud", "gpuSeconds": 90, "copiedBytes": 64, "inVainBytes": 32}
+        use(app, app.stores.add_job("cats", phase="Running"), first, {"site": "edge-a", "gpuSeconds": 5})
+        use(app, app.stores.add_job("dogs", phase="Succeeded"), {"site": "cloud", "gpuSeconds": 10})
+        app.stores.add_job("new")
+        told = app.told("overview")["uses"]
+        assert told == {
+            "cloud": {"gpuSeconds": 100, "copiedBytes": 64, "inVainBytes": 32},
+            "edge-a": {"gpuSeconds": 5, "copiedBytes": 0, "inVainBytes": 0},
+        }
+
+    def test_a_job_that_goes_on_or_is_deleted_is_counted_once_or_no_more(self) -> None:
+        app = Visited()
+        cats = app.stores.add_job("cats", phase="Running")
+        for seconds in (10, 25):
+            use(app, cats, {"site": "cloud", "gpuSeconds": seconds})
+        assert app.told("overview")["uses"]["cloud"]["gpuSeconds"] == 25
+        app.stores.jobs.put(cats.key, None)
+        assert app.told("overview")["uses"] == {}
+
+    def test_only_jobs_that_the_visitor_may_see_and_of_the_chosen_namespace_count(self) -> None:
+        app = Visited()
+        use(app, app.stores.add_job("cats"), {"site": "cloud", "gpuSeconds": 10})
+        theirs = job("birds", namespace="other")
+        app.stores.jobs.put(theirs.key, theirs)
+        use(app, theirs, {"site": "edge-b", "gpuSeconds": 7})
+        assert set(app.told("overview")["uses"]) == {"cloud", "edge-b"}
+        assert set(app.told("overview?namespace=other")["uses"]) == {"edge-b"}
+        told = app.told("overview", "ann")
+        assert (set(told["uses"]), told["sites"]) == ({"cloud"}, [{"name": "cloud"}])
+        assert app.told("overview", "nobody")["uses"] == {}
+
+
+def use(app: Visited, known: TrainingJob, *sites: dict[str, Any]) -> None:
+    """Write into the status of the job what it has used."""
+    progress = Progress.model_validate({"sites": sites})
+    status = known.status.model_copy(update={"progress": progress})
+    app.stores.jobs.put(known.key, known.model_copy(update={"status": status}))
 
 
 class TestTimeline:

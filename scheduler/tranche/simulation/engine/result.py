@@ -10,7 +10,7 @@ from tranche.model import ChunkWindow
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
-    """What one job used of the cloud and of links."""
+    """What one job used of the cloud, of links, and of each site."""
 
     cloud_gpu_seconds: float = 0.0
     """GPU time that its workers held in the cloud: at sites of that tier, or with capacity made on demand."""
@@ -18,11 +18,13 @@ class JobUse:
     """Of uploads of its chunks that were begun."""
     in_vain_bytes: float = 0.0
     """Of these, what no chunk trained from."""
+    sites: tuple["SiteUse", ...] = ()
+    """What it used at each site, by name, if the run was asked to keep that."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteUse:
-    """What all jobs used at one site, those included that did not complete."""
+    """What one job, or all jobs together, used at one site."""
 
     site: str
     tier: str
@@ -141,7 +143,7 @@ class SimulationResult:
     events: int = 0
     """Instants at which the planner decided."""
     sites: tuple[SiteUse, ...] = ()
-    """By name."""
+    """By name; all jobs count, also those that did not complete."""
     chunks: Mapping[str, tuple[ChunkWindow, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """By job, the window of each chunk with its executed windows, if the run was asked to record them."""
 

@@ -94,6 +94,8 @@ class Simulation:
     """Have the planner told that completed jobs are removed, as their time to live does in a cluster."""
     record: bool = False
     """Keep every occupation, and the windows of every chunk."""
+    by_site: bool = False
+    """Keep what each job used at each site."""
     on_completion: OnCompletion | None = None
     truths: Mapping[str, Job] = field(default_factory=dict)
     """Jobs as they really are, where the planner is told otherwise."""
@@ -344,7 +346,7 @@ class Simulation:
             self._fastest = fastest_speed([node.node for node in self.planner.cluster.nodes.values()])
         del self._accounts[key]
         self._waiting -= 1
-        use = job_use(self.planner.cluster, state)
+        use = job_use(self.planner.cluster, state, by_site=self.by_site)
         self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest), use))
         if self.on_completion is not None:
             self.on_completion(len(self.completed))

@@ -1,5 +1,6 @@
 """What a run used at each site, as the planner has counted it (`tranche.planner.site_uses`)."""
 
+from collections.abc import Iterable
 from math import fsum
 
 from tranche.model import Tier
@@ -9,13 +10,34 @@ from tranche.state.entities import JobState
 from tranche.state.site_usage import SiteUsage, is_cloud
 
 
-def job_use(cluster: ClusterState, state: JobState) -> JobUse:
-    """What one job has used so far."""
+def job_use(cluster: ClusterState, state: JobState, *, by_site: bool = False) -> JobUse:
+    """What one job has used so far, and at each site if that is asked for: logs have 100,000 jobs."""
     used = state.use.sites
     return JobUse(
         cloud_gpu_seconds=fsum(one.gpu_seconds for site, one in used.items() if is_cloud(cluster.sites.get(site))),
         copied_bytes=fsum(one.copied_bytes for one in used.values()),
         in_vain_bytes=fsum(one.in_vain_bytes for one in used.values()),
+        sites=tuple(_use(site, _tier(cluster, site), used[site], cluster) for site in sorted(used)) if by_site else (),
+    )
+
+
+def add_uses(uses: Iterable[SiteUse]) -> tuple[SiteUse, ...]:
+    """The sums for each site, by name: a site whose tier changed counts under each of its tiers."""
+    found: dict[tuple[str, str], list[SiteUse]] = {}
+    for one in uses:
+        found.setdefault((one.site, one.tier), []).append(one)
+    return tuple(
+        SiteUse(
+            site,
+            tier,
+            any(one.unlimited for one in some),
+            fsum(one.gpu_seconds for one in some),
+            fsum(one.trained_gpu_seconds for one in some),
+            sum(one.chunks for one in some),
+            fsum(one.copied_bytes for one in some),
+            fsum(one.in_vain_bytes for one in some),
+        )
+        for (site, tier), some in sorted(found.items())
     )
 
 
@@ -25,11 +47,16 @@ def site_uses(cluster: ClusterState) -> tuple[SiteUse, ...]:
     for node in cluster.nodes.values():
         tiers.setdefault(node.node.site, Tier.EDGE)
     places = sorted({*tiers.items(), *cluster.site_uses})
-    return tuple(_site_use(cluster, site, tier) for site, tier in places)
+    return tuple(_use(site, tier, cluster.site_uses.get((site, tier), SiteUsage()), cluster) for site, tier in places)
 
 
-def _site_use(cluster: ClusterState, site: str, tier: Tier) -> SiteUse:
-    used, known = cluster.site_uses.get((site, tier), SiteUsage()), cluster.sites.get(site)
+def _tier(cluster: ClusterState, site: str) -> Tier:
+    known = cluster.sites.get(site)
+    return known.tier if known is not None else Tier.EDGE
+
+
+def _use(site: str, tier: Tier, used: SiteUsage, cluster: ClusterState) -> SiteUse:
+    known = cluster.sites.get(site)
     return SiteUse(
         site,
         tier.value,

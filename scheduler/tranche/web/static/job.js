@@ -1,7 +1,7 @@
 // One job: why it runs or waits, how far it is, its windows, how its pods ended, and what was noted of it.
 import { ask } from "./api.js";
 import { el, keep, phase, set, table } from "./dom.js";
-import { duration, moment } from "./times.js";
+import { bytes, duration, gpuTime, moment } from "./times.js";
 
 const windows = [
   { name: "Worker", cell: (w) => String(w.index) },
@@ -40,10 +40,10 @@ const attempts = [
 ];
 const sites = [
   { name: "Site", cell: (s) => s.site || "all nodes" },
-  { name: "GPU-hours", cell: (s) => round((s.gpuSeconds ?? 0) / 3600) },
+  { name: "GPU time", cell: (s) => gpuTime(s.gpuSeconds ?? 0) },
   { name: "Chunks completed", cell: (s) => String(s.chunks ?? 0) },
-  { name: "Copied, GB", cell: (s) => round((s.copiedBytes ?? 0) / 1e9) },
-  { name: "Copied in vain, GB", cell: (s) => round((s.inVainBytes ?? 0) / 1e9) },
+  { name: "Copied", cell: (s) => bytes(s.copiedBytes ?? 0) },
+  { name: "Copied in vain", cell: (s) => bytes(s.inVainBytes ?? 0) },
 ];
 const conditions = [
   { name: "Condition", cell: (c) => c.type },

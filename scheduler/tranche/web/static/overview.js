@@ -1,7 +1,7 @@
 // Sites with their windows, and jobs that wait, run, and are over.
 import { ask } from "./api.js";
 import { el, jobLink, keep, phase, set, table } from "./dom.js";
-import { moment } from "./times.js";
+import { duration, moment } from "./times.js";
 import { extent, Site } from "./sites.js";
 
 const STEP = 50; // jobs of a group at a time
@@ -27,6 +27,7 @@ const columns = {
     { name: "Phase", cell: (job) => phase(job.phase) },
     { name: "Chunks done", cell: (job) => job.chunks || "–" },
     { name: "Completed", style: "time", cell: (job) => moment(job.completed) },
+    { name: "JCT", cell: (job) => (job.completed && job.created ? duration((Date.parse(job.completed) - Date.parse(job.created)) / 1000) : "–") },
   ],
 };
 const titles = { waiting: "Waiting", running: "Running", finished: "Finished" };
@@ -103,6 +104,7 @@ export class Overview {
       const open = lanes <= LANES || !before.size && lanes === (site.nodes ?? 8) && lanes <= 4 * LANES;
       const held = before.get(site.name) ?? new Site(site.name, open, () => this.again());
       held.summary = site;
+      held.use = this.told.uses[site.name];
       return [site.name, held];
     }));
   }

@@ -1,7 +1,7 @@
 // One site: what it has, and a timeline of its nodes, or the same as a table.
 import { ask } from "./api.js";
 import { el, jobLink, keep, set, table } from "./dom.js";
-import { clock, moment, now, relative } from "./times.js";
+import { bytes, clock, gpuTime, moment, now, relative } from "./times.js";
 
 const PAGE = 16; // nodes at a time
 const SPANS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2419200, 31536000];
@@ -25,6 +25,7 @@ export class Site {
     this.told = null;
     this.title = el("span", { class: "name", text: name });
     this.facts = el("span", { class: "facts" });
+    this.used = el("span", { class: "facts used" });
     this.meter = el("meter", { min: "0", max: "1", "aria-hidden": "true" });
     this.axis = el("div", { class: "axis", "aria-hidden": "true" });
     this.lanes = el("ul", { class: "lanes", "aria-label": `Nodes of ${name}` });
@@ -32,7 +33,7 @@ export class Site {
     this.none = el("p", { class: "none" });
     this.more = el("button", { type: "button", onclick: () => { this.limit = Math.min(100, this.limit * 2); changed(); } });
     this.element = el("details", { class: "site", open, ontoggle: () => { if (this.isOpen && !this.told) changed(); } },
-      el("summary", {}, this.title, this.facts, this.meter),
+      el("summary", {}, this.title, this.facts, this.meter, this.used),
       this.axis, this.lanes, this.table.whole, this.none, this.more);
   }
 
@@ -66,6 +67,7 @@ export class Site {
   }
 
   describe() {
+    set(this.used, { text: this.use ? used(this.use) : "" });
     const { tier, gpus, usedGpus, reservedGpus, nodes, readyNodes, unlimited } = this.summary;
     this.meter.hidden = gpus === undefined || !gpus;
     if (gpus === undefined) { set(this.facts, { text: "" }); return; }
@@ -94,6 +96,12 @@ export class Site {
       keep(track, placed.bars, keyOf, () => el("li", {}, el("a")), (item, bar) => drawBar(item, bar, span));
     });
   }
+}
+
+// What jobs have used at a site so far: GPU time from the openings of windows to the ends of pods, and uploads to the site.
+function used({ gpuSeconds, copiedBytes, inVainBytes }) {
+  const vain = inVainBytes ? `, ${bytes(inVainBytes)} of it in vain` : "";
+  return `used so far: ${gpuTime(gpuSeconds)}${copiedBytes ? `, ${bytes(copiedBytes)} copied${vain}` : ""}`;
 }
 
 function drawBar(item, bar, span) {

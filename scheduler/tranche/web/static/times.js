@@ -1,4 +1,4 @@
-// Moments and durations as people read them. `now` is the server's clock, in milliseconds.
+// Moments, durations and amounts as people read them. `now` is the server's clock, in milliseconds.
 import { el } from "./dom.js";
 
 let skew = 0;
@@ -19,6 +19,18 @@ export function duration(seconds) {
   if (s < 90 * 60) return `${Math.round(s / 60)} min`;
   if (s < 36 * 3600) return `${Math.round(s / 360) / 10} h`;
   return `${Math.round(s / 8640) / 10} d`;
+}
+
+// Three significant digits, no fewer before the point.
+const digits = (value) => String(value >= 100 ? Math.round(value) : Number(value.toPrecision(3)));
+
+export function gpuTime(seconds) {
+  return seconds < 3600 ? `${digits(seconds)} GPU-seconds` : `${digits(seconds / 3600)} GPU-hours`;
+}
+
+export function bytes(amount) {
+  const [size, unit] = [[1e15, "PB"], [1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]].find(([least]) => amount >= least) ?? [1, "B"];
+  return `${digits(amount / size)} ${unit}`;
 }
 
 export function clock(at) {
