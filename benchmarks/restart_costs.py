@@ -4,19 +4,16 @@
 policy study before this code charged it the second way; the simulator charges it the first way, as a real pod does.
 """
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
+from job_logs import log_rows
 from tranche.model import Job, Node, Site, Window
 from tranche.planner import Planner
 from tranche.policies import JobState, get_policy
 from tranche.simulation.clusters import pool
 from tranche.simulation.engines import Simulation, prepare
-from tranche.simulation.readers import read_trace
 from tranche.simulation.workloads import gang_jobs
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = {"elasticflow_cluster06": 128, "helios_venus_vcvGl": 160}
 POLICIES = ("srsf", "las")
 RESTARTS = (0.0, 60.0, 300.0)
@@ -54,7 +51,7 @@ def main() -> None:
     print("|:--|:--|:--|" + "--:|" * len(RESTARTS))
     for log, gpus in LOGS.items():
         cluster = pool(gpus)
-        jobs = gang_jobs(read_trace(TRACES / f"{log}.csv").rows, cluster.nodes)
+        jobs = gang_jobs(log_rows(log), cluster.nodes)
         for kind, name in ((Simulation, "at every start"), (FirstStartsAreFree, "from the second start on")):
             for policy in POLICIES:
                 averages = [average(kind, jobs, (cluster.nodes, cluster.sites), policy, rho) for rho in RESTARTS]
