@@ -7,11 +7,11 @@ import stat
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
-from io import BufferedReader
+from io import BufferedIOBase, BufferedReader
 from itertools import pairwise
 from pathlib import Path
 from sys import intern
-from typing import IO, Literal
+from typing import Literal
 
 from tranche.simulation.readers.layouts import Columns, find_columns
 from tranche.simulation.readers.rows import MAX_JOBS, Trace, TraceError, TraceRow, parse_row, quote, sort_key
@@ -117,7 +117,7 @@ def _too_large(name: str, size: str = "") -> str:
     return f"{name}: {size}more than {MAX_BYTES / 2**30:g} GiB: cut it, such as by head -n 1000000 IN.csv > OUT.csv"
 
 
-def _unpacked(file: BufferedReader) -> IO[bytes]:
+def _unpacked(file: BufferedReader) -> BufferedIOBase:
     """Return the content of a compressed file, or the file itself if it is not compressed."""
     begin = file.peek(len(XZ))
     if begin.startswith(GZIP):
@@ -125,7 +125,7 @@ def _unpacked(file: BufferedReader) -> IO[bytes]:
     return lzma.LZMAFile(file) if begin.startswith(XZ) else file
 
 
-def _lines(file: IO[bytes], name: str) -> Iterator[bytes]:
+def _lines(file: BufferedIOBase, name: str) -> Iterator[bytes]:
     """Lines of at most `MAX_LINE` bytes; a pipe does not say its size beforehand."""
     size = number = 0
     while line := file.readline(MAX_LINE + 1):
