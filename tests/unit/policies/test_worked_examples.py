@@ -5,7 +5,7 @@ import pytest
 from builders import job, node, of_type, planner
 from tranche.model import Link, PodShape, Resources, Site
 from tranche.planner import JobSubmitted, PlaceParameterServer
-from tranche.policies import get_policy
+from tranche.policies.chunk import Chunk
 
 CHALLENGER = job("challenger", chunks=5, seconds=60.0)
 RUNNING = job("running", chunks=6, seconds=600.0, restart_seconds=30.0, restart_told=True)
@@ -15,7 +15,7 @@ def test_preemption_needs_a_gain_above_the_loss() -> None:
     p = planner("chunk:aging=0", [node("n1", gpus=0)])
     p.handle_all([JobSubmitted(RUNNING), JobSubmitted(CHALLENGER)], 0.0)
     running, challenger = p.cluster.jobs[RUNNING.key], p.cluster.jobs[CHALLENGER.key]
-    threshold = get_policy("chunk:aging=0").preempts_above(challenger, 60.0, running, 0.0)
+    threshold = Chunk(aging=0.0).preempts_above(challenger, 60.0, running, 0.0)
     assert threshold == pytest.approx((60 + 30) * 300 / 3600)
     assert 5.0 < threshold < 600.0
 
@@ -26,7 +26,7 @@ def test_job_that_waited_theta_ideals_counts_half(waited: float, work: float) ->
     p.handle(JobSubmitted(CHALLENGER), 0.0)
     state = p.cluster.jobs[CHALLENGER.key]
     now = waited * 30 * state.ideal_seconds
-    assert get_policy("chunk:aging=30").rank(state, p.cluster, now)[0] == pytest.approx(work)
+    assert Chunk(aging=30.0).rank(state, p.cluster, now)[0] == pytest.approx(work)
 
 
 def test_server_goes_where_the_slowest_exchange_is_fastest() -> None:
