@@ -1,6 +1,6 @@
 """How much the demo's policy wins over FIFO on other stretches of the same log: simulated, the production planner.
 
-The demo shows one stretch of 40 jobs; this says what another choice would have shown. It reads ../shared/traces.
+The demo shows one stretch of 40 jobs; this says what another choice would have shown. It reads data/traces.
 """
 
 import argparse
@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from job_logs import log_path
 from tranche.demo import workload
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
@@ -15,7 +16,6 @@ from tranche.model import Link, Node, Resources, Site
 from tranche.policies import get_policy
 from tranche.simulation import SimulationResult, TraceRow, read_trace, simulate
 
-TRACE = Path(__file__).resolve().parents[2] / "shared/traces/elasticflow_cluster06.csv"
 JOBS, SPAN_SECONDS, START_SECONDS = 40, 75.0, 0.4
 SITES = [*(site for site in workload.SITES if not site.unlimited), workload.DemoSite("cloud", "Cloud", 2, 4)]
 """Not the demo's: a cloud of eight GPUs, so that jobs queue."""
@@ -43,7 +43,7 @@ def run(rows: list[TraceRow], policy: str, seed: int) -> SimulationResult:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trace", type=Path, default=TRACE)
+    parser.add_argument("--trace", type=Path, default=log_path("elasticflow_cluster06"))
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rows = list(read_trace(options.trace).rows)

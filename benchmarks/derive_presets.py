@@ -1,10 +1,11 @@
-"""The data files of the simulator's presets, derived from ../shared/profiles: figures only, with their sources.
+"""The data files of the simulator's presets, derived from data/profiles: figures only, with their sources.
 
 ``--check`` writes nothing and exits with 1 if a file in the package differs.
 """
 
 import argparse
 import csv
+import gzip
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
-PROFILES = ROOT.parent / "shared/profiles"
+PROFILES = ROOT / "data/profiles"
 DATA = ROOT / "scheduler/tranche/simulation/data"
 KINDS = ("K80", "P100", "V100")
 REFERENCE = "V100"
@@ -25,7 +26,7 @@ Table = tuple[str, Sequence[Sequence[str]]]
 
 def gpu_speeds(profiles: Path) -> Table:
     """Median over the models of their speed on one GPU, alone, relative to the reference kind."""
-    measured = json.loads((profiles / "gavel_throughputs.json").read_text())
+    measured = json.loads(gzip.decompress((profiles / "gavel_throughputs.json.gz").read_bytes()))
     alone = {
         kind: {model: row["null"] for model, row in measured[kind.lower()].items() if model.endswith(", 1)")}
         for kind in KINDS

@@ -5,18 +5,15 @@ chunks a GPU, each on one GPU; "as logged" runs at most as many chunks at once a
 all of them. Speed grows linearly with the GPUs up to that number, which no log confirms.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from job_logs import log_rows
 from tranche.model import Job
 from tranche.simulation.cluster_spec import pool
-from tranche.simulation.job_log import read_trace
 from tranche.simulation.scenario import Scenario, run
 from tranche.simulation.workload.from_log import elastic_jobs, gang_jobs
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = {"elasticflow_cluster01": 64, "elasticflow_cluster06": 128, "helios_venus_vcvGl": 160}
 CHUNKS = (1, 2, 4)
 
@@ -32,7 +29,7 @@ def main() -> None:
     print("| log | gang | workers at once | " + " | ".join(f"{n} chunks a GPU" for n in CHUNKS) + " |")
     print("|:--|--:|:--|" + "--:|" * len(CHUNKS))
     for log, gpus in LOGS.items():
-        rows = read_trace(TRACES / f"{log}.csv").rows
+        rows = log_rows(log)
         gang = average(gang_jobs(rows, pool(gpus).nodes), gpus)
         for name, spread in (("as logged", False), ("all at once", True)):
             cells = []

@@ -6,19 +6,17 @@ a table of Markdown, median and p90 of |planned - real completion| / JCT over al
 (planned - real) / JCT: below 0 is optimistic, as every plan is that knows no later arrivals.
 """
 
-import os
 import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import median, quantiles
 
+from job_logs import log_path
 from tranche.simulation.cluster_spec import pool
 from tranche.simulation.recipe import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
 from tranche.simulation.scenario import Scenario, prepared
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
-LOG = FileLog.at(TRACES / "elasticflow_cluster06.csv")
+LOG = FileLog.at(log_path("elasticflow_cluster06"))
 SEEDS = (1, 2, 3)
 LOAD = 0.9
 """Of the drawn jobs; the log's jobs arrive as they did."""

@@ -5,19 +5,17 @@ of the log where it names them (philly), else jobs go round robin to `TENANTS` o
 jobs: mean over the seeds, with the range.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
+from job_logs import log_path
 from tranche.model import Job
 from tranche.simulation.cluster_spec import pool
 from tranche.simulation.engine.result import JobResult
 from tranche.simulation.recipe import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
 from tranche.simulation.scenario import Scenario, run
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 TENANTS, PIECES = 4, 4
 SEEDS, LOAD = (1, 2, 3), 0.9
 HALFLIVES = (3600, 86_400, 604_800)
@@ -25,13 +23,13 @@ HALFLIVES = (3600, 86_400, 604_800)
 
 def gangs(log: str, gpus: int, jobs: int) -> Recipe:
     """Jobs of a log drawn in blocks of neighbours, as gangs on a pool."""
-    workload = LoggedJobs(FileLog.at(TRACES / f"{log}.csv"), limit=jobs, resampled=True)
+    workload = LoggedJobs(FileLog.at(log_path(log)), limit=jobs, resampled=True)
     return Recipe(workload, FixedCluster(pool(gpus)))
 
 
 def edge(jobs: int, chunk_scale: float) -> Recipe:
     """Elastic jobs of JSAC'22 at nine edge sites, without the cloud."""
-    log = FileLog.at(TRACES / "elasticflow_cluster06.csv")
+    log = FileLog.at(log_path("elasticflow_cluster06"))
     return Recipe(DrawnJobs(log, jobs, chunk_scale), PresetCluster("jsac-edge"))
 
 

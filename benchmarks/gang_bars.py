@@ -5,17 +5,15 @@ something is drawn, and its bound, and exits with 1 if a bound is broken (about 
 """
 
 import argparse
-import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
+from job_logs import log_path
 from tranche.simulation.cluster_spec import pool
 from tranche.simulation.executors import SerialPool
 from tranche.simulation.recipe import FileLog, FixedCluster, LoggedJobs, Recipe
 from tranche.simulation.study import Failure, Outcome, Study, run_study
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = {
     "elasticflow_cluster06": 128,
     "helios_venus_vcvGl": 160,
@@ -64,7 +62,7 @@ class Bar:
 
 def outcomes(log: str, policy: str, seeds: tuple[int, ...] = (1,), **changes: float) -> list[Outcome]:
     """One policy on one log, by seed."""
-    recipe = Recipe(LoggedJobs(FileLog.at(TRACES / f"{log}.csv")), FixedCluster(pool(LOGS[log])), **changes)
+    recipe = Recipe(LoggedJobs(FileLog.at(log_path(log))), FixedCluster(pool(LOGS[log])), **changes)
     result = run_study(Study(recipe, (policy,), "", seeds=seeds), SerialPool())
     failures: tuple[Failure, ...] = result.failures
     if failures or any(one.unfinished for one in result.outcomes):

@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import Any
 
+from job_logs import log_path
 from ranges import all_kept
 from tranche.demo.cluster_snapshot import Snapshot
 from tranche.demo.delay_measurement import Turnaround, turnarounds
@@ -29,8 +30,7 @@ from tranche.demo.summary import Outcome, simulate_outcome
 from tranche.simulation import TraceRow, read_trace
 from tranche_testcluster import Cluster
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
-LOG = "elasticflow_cluster06.csv"
+LOG = "elasticflow_cluster06"
 MOST_GPUS, FIRST_ROW, ROWS = 16, 1190, 120
 DIVISOR, SHORTEST_SECONDS, LONGEST_SECONDS = 2700.0, 0.5, 60.0
 NODES, GPUS = 8, 4
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=ROWS, help="only the first so many: no bound is made for that")
     parser.add_argument("--directory", type=Path, help="where logs and the journal are left")
     asked = parser.parse_args()
-    gangs = load(TRACES / LOG, asked.jobs)
+    gangs = load(log_path(LOG), asked.jobs)
     members = sum(gang.members for gang in gangs)
     print(f"{len(gangs)} gangs of {members} pods on {NODES} nodes of {GPUS} GPUs, {asked.policy}, seed {asked.seed}")
     with tempfile.TemporaryDirectory() as scratch:

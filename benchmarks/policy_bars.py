@@ -13,16 +13,15 @@ beside. The rows of ``jsac-cloud`` take 60 jobs, the others 120, unless ``--jobs
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 import ranges
+from job_logs import log_path, typed_path
 from tranche.cli.output import progress_bar
 from tranche.policies.queue.chunk import Chunk
 from tranche.simulation.executors import ProcessPool
@@ -30,7 +29,6 @@ from tranche.simulation.recipe import DrawnJobs, FileLog, PresetCluster, Recipe
 from tranche.simulation.study import Answer, Cell, Failure, Outcome, run_cells
 from tranche.simulation.workload.jsac_options import Delay, JsacOptions
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = ("elasticflow_cluster06", "helios_venus_vcvGl", "philly")
 LOADS = (0.7, 0.9, 1.1)
 BOUND = "bound"
@@ -53,7 +51,7 @@ class Setting:
     def recipe(self, log: str, jobs: int) -> Recipe:
         """For one log."""
         options = JsacOptions(delay=self.delay)
-        drawn = DrawnJobs(FileLog.at(TRACES / f"{log}.csv"), jobs, self.chunk_scale, options=options)
+        drawn = DrawnJobs(FileLog.at(log_path(log)), jobs, self.chunk_scale, options=options)
         return Recipe(drawn, PresetCluster(self.preset, options), speed_sigma=self.speed_sigma)
 
 
@@ -100,7 +98,7 @@ class Row:
         options += f" --chunk-scale {one.chunk_scale:g}" if one.chunk_scale != 1 else ""
         options += f" --speed-sigma {one.speed_sigma:g}" if one.speed_sigma else ""
         for log in logs:
-            arrivals = f"--arrivals {TRACES / log}.csv --jobs {jobs}"
+            arrivals = f"--arrivals {typed_path(log)} --jobs {jobs}"
             yield f"tranche compare --preset {one.preset} {arrivals} --policies {policies} {options}"
 
 

@@ -1,23 +1,21 @@
 """The cost of a restart charged as live, at every start of a pod, and charged only where a job has run before.
 
 ``python benchmarks/restart_costs.py`` prints average JCTs in seconds, then relative to no cost, for two logs. The
-policy study before this code charged it the second way; the simulator charges it the first way, as a real pod does.
+study behind chunk (docs/policy-study.md) charged it the second way; the simulator charges it the first way, as a real
+pod does.
 """
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
+from job_logs import log_rows
 from tranche.model import Job, Node, Site, Window
 from tranche.planner import Planner
 from tranche.policies import get_policy
 from tranche.simulation.cluster_spec import pool
 from tranche.simulation.engine.simulation import Simulation, prepare
-from tranche.simulation.job_log import read_trace
 from tranche.simulation.workload.from_log import gang_jobs
 from tranche.state.entities import JobState
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 LOGS = {"elasticflow_cluster06": 128, "helios_venus_vcvGl": 160}
 POLICIES = ("srsf", "las")
 RESTARTS = (0.0, 60.0, 300.0)
@@ -55,7 +53,7 @@ def main() -> None:
     print("|:--|:--|:--|" + "--:|" * len(RESTARTS))
     for log, gpus in LOGS.items():
         cluster = pool(gpus)
-        jobs = gang_jobs(read_trace(TRACES / f"{log}.csv").rows, cluster.nodes)
+        jobs = gang_jobs(log_rows(log), cluster.nodes)
         for kind, name in ((Simulation, "at every start"), (FirstStartsAreFree, "from the second start on")):
             for policy in POLICIES:
                 averages = [average(kind, jobs, (cluster.nodes, cluster.sites), policy, rho) for rho in RESTARTS]

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from job_logs import typed_path
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/results.md"
 PICTURES = ROOT / "docs/pictures"
 KEPT = ROOT / "build/results"
-TRACES = Path(os.environ.get("TRANCHE_TRACES", ROOT.parent / "shared/traces"))
-SHOWN = "../shared/traces"
 Answer = dict[str, Any]
 Row = Sequence[str]
 
@@ -37,12 +37,11 @@ POOLS = {
     "philly": 512,
 }
 GANGS = "fifo,fifo-skip,sjf,srtf,srsf,las,tiresias,gittins"
-EF06, HELIOS = (f"{SHOWN}/{name}.csv --gpus {POOLS[name]}" for name in ("elasticflow_cluster06", "helios_venus_vcvGl"))
-JSAC = f"compare --preset jsac-edge --arrivals {SHOWN}/elasticflow_cluster06.csv"
+EF06, HELIOS = (f"{typed_path(name)} --gpus {POOLS[name]}" for name in ("elasticflow_cluster06", "helios_venus_vcvGl"))
+DRAWN = f"--preset jsac-edge --arrivals {typed_path('elasticflow_cluster06')}"
+JSAC = f"compare {DRAWN}"
 DISPATCH = "chunk-faithful,chunk:aging=0,srpt-pool,least-loaded,round-robin,srtf,fifo"
-SMALL = (
-    f"simulate --preset jsac-edge --arrivals {SHOWN}/elasticflow_cluster06.csv --jobs 8 --chunk-scale 0.1 --load 1.1"
-)
+SMALL = f"simulate {DRAWN} --jobs 8 --chunk-scale 0.1 --load 1.1"
 SWEPT = "--jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100"
 """Smaller than the default of benchmarks/sweeps.py, which takes hours."""
 RESTARTS = (0, 30, 60, 300)
@@ -197,12 +196,12 @@ def tables() -> list[Table]:
         Table("curve", ("benchmarks/simulator_curve.py --picture",), None),
     ]
     for name, gpus in POOLS.items():
-        command = f"compare {SHOWN}/{name}.csv --gpus {gpus} --policies {GANGS} --baseline srsf"
+        command = f"compare {typed_path(name)} --gpus {gpus} --policies {GANGS} --baseline srsf"
         short = {"elasticflow_cluster06": "ef06", "philly": "philly"}.get(name)
         kinds = ("jct-cdf", "jct-by-size") if short == "ef06" else ("jct-cdf", "load")
         pictures = tuple((f"{kind}.png", f"results-{short}-{kind}.png") for kind in kinds) if short else ()
         found.append(Table(f"gang-{name}", (command,), policies_table, pictures))
-    tenants = f"compare {SHOWN}/philly.csv --gpus {POOLS['philly']} --policies fifo-skip,drf"
+    tenants = f"compare {typed_path('philly')} --gpus {POOLS['philly']} --policies fifo-skip,drf"
     found.append(Table("drf", (tenants,), policies_table))
     found.append(Table("tiresias", ("benchmarks/tiresias_orders.py",), None))
     periods = tuple(f"compare {HELIOS} --policies fifo,fifo-skip,srsf --period {p}" for p in (0, 10, 60, 300))
@@ -277,7 +276,7 @@ def shown(command: str) -> str:
 
 def words(command: str, report: Path | None) -> list[str]:
     """The words of a process that answers on stdout."""
-    arguments = shlex.split(command.replace(SHOWN, str(TRACES)))
+    arguments = shlex.split(command)
     if is_script(command):
         return [sys.executable, *arguments]
     tranche = str(Path(sys.executable).with_name("tranche"))
@@ -306,7 +305,7 @@ def figures(table: Table, answers: Sequence[Answer]) -> str:
     """The table, or what a script printed."""
     if table.rows is not None:
         return markdown(table.rows(answers))
-    printed = str(answers[0]["printed"]).strip().replace(str(TRACES), SHOWN)
+    printed = str(answers[0]["printed"]).strip()
     is_markdown = printed.startswith("|") or "\n### " in printed
     return printed if is_markdown else f"```\n{printed}\n```"
 

@@ -1,4 +1,4 @@
-"""The simulator against the exact targets of shared/traces: average JCT, CPU, memory and speed of each run.
+"""The simulator against the exact targets of data/traces/README.md: average JCT, CPU, memory and speed of each run.
 
 ``python benchmarks/simulator_targets.py`` runs six logs under four policies, each in a process of its own (about three
 minutes of CPU), and exits with 1 if a printed digit differs or a bound of ranges.toml is broken. Take some with
@@ -12,12 +12,11 @@ import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import ranges
+from job_logs import log_path
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 POLICIES = ("fifo", "fifo-skip", "srtf", "srsf")
 TARGETS = {
     "elasticflow_cluster01": (64, (144176.1, 95128.6, 22594.0, 22159.1)),
@@ -39,7 +38,7 @@ def measure(trace: str, policy: str) -> dict[str, Any]:
 
     began = time.process_time()
     cluster = pool(TARGETS[trace][0])
-    jobs = tuple(gang_jobs(read_trace(TRACES / f"{trace}.csv").rows, cluster.nodes))
+    jobs = tuple(gang_jobs(read_trace(log_path(trace)).rows, cluster.nodes))
     result = run(Scenario(jobs, cluster.nodes, cluster.sites, policy))
     return {
         "average": result.average_jct_seconds,

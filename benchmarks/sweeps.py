@@ -9,7 +9,6 @@ jobs, a tenth of the chunks, one seed and the ends of each sweep: to try the pro
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any, cast
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from job_logs import log_path
 from sweep_settings import CLOUD, EDGE, POLICIES, Panel, Setting, Sweep, sweeps
 from tranche.cli.output import progress_bar
 from tranche.planner import Event, Instruction, JobSubmitted, Planner
@@ -42,7 +42,6 @@ from tranche.simulation_report.report_run import ReportRun
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
 KEPT = ROOT / "build/sweeps/figures.json"
-TRACES = Path(os.environ.get("TRANCHE_TRACES", ROOT.parent / "shared/traces"))
 BASE = "base"
 """The sweep of one point that the table of claims takes its ratios from."""
 MARKERS = "osD^vPX*h"
@@ -528,7 +527,7 @@ def main() -> None:
     parser.add_argument("--chunk-scale", type=float, default=1.0, help="D of all jobs is multiplied by it")
     parser.add_argument("--most-jobs", type=int, default=500, help="leave out points of more jobs")
     parser.add_argument("--instances", type=int, default=300, help="of each kind, against the optimum")
-    parser.add_argument("--arrivals", type=Path, default=TRACES / "elasticflow_cluster06.csv", help="a job log")
+    parser.add_argument("--arrivals", type=Path, default=log_path("elasticflow_cluster06"), help="a job log")
     parser.add_argument("--processes", type=int, help="by default one a core")
     parser.add_argument("--picture", action="store_true", help="write docs/pictures/sweep-*.png")
     parser.add_argument("--again", action="store_true", help="do not take figures from build/sweeps")
@@ -559,7 +558,7 @@ def main() -> None:
     )
     counts = [count for count in (20, 60, 100, 500) if count <= options.most_jobs] if not options.quick else [12]
     said = words_of(asked.base, asked.seeds)
-    print(f"Arrivals of {options.arrivals.stem}; {said}, unless a table says otherwise.\n")
+    print(f"Arrivals of {options.arrivals.name.partition('.')[0]}; {said}, unless a table says otherwise.\n")
     for name, section in sections(asked, chosen, counts).items():
         if options.only is None or name in options.only:
             for text in section():

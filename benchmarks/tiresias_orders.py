@@ -1,20 +1,17 @@
-"""Tiresias under each order within a queue, against the figures of its authors' simulator (README of shared/traces).
+"""Tiresias under each order within a queue, against the figures of its authors' simulator (data/traces/README.md).
 
 ``python benchmarks/tiresias_orders.py`` prints the average JCT in seconds and the gap; about a minute of CPU.
 """
 
 import argparse
-import os
-from pathlib import Path
 from typing import get_args
 
+from job_logs import log_rows
 from tranche.policies.queue.tiresias import Order
 from tranche.simulation.cluster_spec import pool
-from tranche.simulation.job_log import read_trace
 from tranche.simulation.scenario import Scenario, run
 from tranche.simulation.workload.from_log import gang_jobs
 
-TRACES = Path(os.environ.get("TRANCHE_TRACES", Path(__file__).resolve().parents[2] / "shared/traces"))
 TARGETS = {
     "elasticflow_cluster06": (128, 38548.4),
     "elasticflow_cluster04": (512, 28179.2),
@@ -25,7 +22,7 @@ TARGETS = {
 def average(trace: str, gpus: int, policy: str) -> float:
     """Average JCT in seconds."""
     cluster = pool(gpus)
-    jobs = tuple(gang_jobs(read_trace(TRACES / f"{trace}.csv").rows, cluster.nodes))
+    jobs = tuple(gang_jobs(log_rows(trace), cluster.nodes))
     return run(Scenario(jobs, cluster.nodes, cluster.sites, policy)).average_jct_seconds
 
 

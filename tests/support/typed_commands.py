@@ -39,7 +39,7 @@ NOT_HERE = {
     r"kind delete cluster --name tranche": "there is no kind cluster without Docker",
     r"pip install \.": "fetches packages; tests/unit/packaging looks at the wheel",
     r"kubectl patch pod POD .*": "takes the finalizer off a pod of a tranche that is gone for good",
-    r"python benchmarks/.*|tranche (compare|simulate) .*\.\./shared/.*": "minutes to hours, on logs of other people",
+    r"python benchmarks/.*|tranche (compare|simulate) .*data/traces/.*": "minutes to hours, on logs of other people",
 }
 """Commands of blocks that cannot run in a test, as patterns; tests/unit/docs holds that they exist."""
 

@@ -35,7 +35,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with the repository's own beside."""
     folder = tmp_path / "checkout"
     folder.mkdir()
-    for one in ("docs", "manifests", "helm", "benchmarks", "tests", "worker"):
+    for one in ("data", "docs", "manifests", "helm", "benchmarks", "tests", "worker"):
         (folder / one).symlink_to(ROOT / one)
     monkeypatch.chdir(folder)
     return folder

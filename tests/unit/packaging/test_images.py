@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,8 @@ def test_the_wheel_is_built_from_what_the_context_lets_through(tmp_path: Path) -
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=context, env=environment, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
+    packages = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packages == {"tranche", "tranche_operator", "tranche_worker", "tranche_testcluster"}
     for module, word in (("tranche", "simulate"), ("tranche_operator", "--health-port")):
         command = [sys.executable, "-m", module, "--help"]
         inside = {**environment, "PYTHONPATH": str(wheel)}

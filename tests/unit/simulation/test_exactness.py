@@ -1,17 +1,15 @@
-"""Average JCTs on real logs, to the digit that shared/traces/README.md prints (gangs, GPU count only)."""
+"""Average JCTs on real logs, to the digit that data/traces/README.md prints (gangs, GPU count only)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from shared_traces import needs_traces, shared_rows
+from job_logs import log_rows
 from tranche.simulation.cluster_spec import pool
 from tranche.simulation.job_log import TraceRow
 from tranche.simulation.scenario import Scenario, run
 from tranche.simulation.workload.from_log import gang_jobs
-
-pytestmark = needs_traces
 
 TARGETS = {
     ("elasticflow_cluster01", 64): {"fifo": 144176.1, "fifo-skip": 95128.6, "srtf": 22594.0, "srsf": 22159.1},
@@ -35,11 +33,11 @@ def average(rows: Sequence[TraceRow], gpus: int, policy: str, period: float = 0.
 
 @pytest.mark.parametrize(("log", "gpus", "policy", "figure"), CASES)
 def test_the_average_jct_is_exact(log: str, gpus: int, policy: str, figure: float) -> None:
-    assert round(average(shared_rows(log), gpus, policy), 1) == figure
+    assert round(average(log_rows(log), gpus, policy), 1) == figure
 
 
 def test_a_period_of_a_minute_makes_strict_fifo_wait_nearly_twice_as_long_on_helios() -> None:
-    rows = shared_rows("helios_venus_vcvGl")
+    rows = log_rows("helios_venus_vcvGl")
     assert round(average(rows, 160, "fifo", period=60.0), 1) == 33901.8
     # The README's 33,953 s come from a simulator that hears of a submission at the stroke of the minute a minute
     # later; ours hears of it at once.

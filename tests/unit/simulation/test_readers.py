@@ -2,16 +2,19 @@
 
 import contextlib
 import csv
+import gzip
+import lzma
 import os
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared_traces import TRACES, needs_traces
+from job_logs import TRACES
 from tranche.simulation.job_log import LAYOUTS, Trace, TraceError, TraceRow, read_rows, read_trace, reader
 
 HEADER = "job_id,submit_time,num_gpu,duration"
@@ -21,7 +24,7 @@ REAL = {
     "elasticflow_cluster04.csv": ("plain", 15_802),
     "elasticflow_cluster06.csv": ("plain", 2_396),
     "helios_venus_vcvGl.csv": ("plain", 1_452),
-    "philly.csv": ("philly", 82_247),
+    "philly.csv.gz": ("philly", 82_247),
     "tiresias_60.csv": ("tiresias", 60),
 }
 
@@ -38,10 +41,10 @@ def complaint(*lines: str, **options: str) -> str:
     return message
 
 
-@needs_traces
 @pytest.mark.parametrize("name", sorted(REAL))
 def test_a_real_log_keeps_its_jobs_and_its_gpu_hours(name: str) -> None:
-    with (TRACES / name).open(newline="") as text:
+    opened = gzip.open if name.endswith(".gz") else open
+    with opened(TRACES / name, "rt", newline="") as text:
         own = list(csv.DictReader(text))
     trace = read_trace(TRACES / name)
     assert (trace.layout, len(trace.rows)) == REAL[name]
@@ -220,9 +223,37 @@ def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
     assert failure(path).endswith("Permission denied")
 
 
-def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress], ids=["gzip", "xz"])
+def test_compressed_log_has_the_rows_of_the_log(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    text = f"{HEADER}\n1,0,1,5\n2,3,4,6\n".encode()
+    plain, packed = tmp_path / "log.csv", tmp_path / "packed"
+    plain.write_bytes(text)
+    packed.write_bytes(compress(text))
+    assert read_trace(packed) == read_trace(plain)
+    assert len(read_trace(packed).rows) == 2
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress], ids=["gzip", "xz"])
+def test_damaged_compressed_log_is_refused(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    whole = compress(HEADER.encode() + b"\n" + b"".join(b"%d,0,1,%d\n" % (n, n * n + 1) for n in range(1000)))
     path = tmp_path / "log.csv.gz"
-    path.write_bytes(b"\x1f\x8b\x08\x00\xff\xff")
+    middle = len(whole) // 2
+    for damaged in (whole[:middle], whole[:-6], whole[:middle] + b"\xff" * 8 + whole[middle + 8 :]):
+        path.write_bytes(damaged)
+        assert "log.csv.gz: cannot be decompressed: " in failure(path)
+
+
+def test_compressed_log_is_limited_by_its_uncompressed_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MAX_BYTES", 1000)
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(f"{HEADER}\n".encode() + b"# a comment\n" * 100))
+    assert path.stat().st_size < 1000
+    assert "log.csv.gz: more than" in failure(path)
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv.zip"
+    path.write_bytes(b"PK\x03\x04\xff\xff")
     assert "line 1: is not text in UTF-8: unpack or convert the file first" in failure(path)
     path.write_bytes(b"0" * (reader.MAX_LINE + 1))
     assert "line 1: is longer than 1,048,576 bytes: this is no job log" in failure(path)

@@ -19,7 +19,7 @@ and the mean busy time ``M_j = ∫ t·x_j(t) dt / a_j``:
     bound, π is constant within cells of time and improved by some steps of supergradient ascent, each in O(n log n) for
     jobs that are short against the cells.
 
-`fluid_srpt_seconds` is the largest of (1), (3) and (4). Measured at the loads of shared/traces (gangs, README there):
+`fluid_srpt_seconds` is the largest of (1), (3) and (4). Measured at the loads of data/traces/README.md (gangs):
 0.85–0.99 of the average JCT of SRSF.
 
 `bound_seconds` also knows sites, the cloud and uploads. Let Δ_js be the time to bring one chunk of job j to site s (0

@@ -1,13 +1,17 @@
 """Reading a log line by line: the file is never held in memory, only its rows."""
 
 import csv
+import gzip
+import lzma
 import stat
+import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
+from io import BufferedIOBase, BufferedReader
 from itertools import pairwise
 from pathlib import Path
 from sys import intern
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from tranche.simulation.job_log.layout import Columns, find_columns
 from tranche.simulation.job_log.row import MAX_JOBS, Trace, TraceError, TraceRow, parse_row, quote, sort_key
@@ -17,6 +21,8 @@ MAX_BYTES = 2 * 2**30
 MAX_LINE = 2**20
 """Longest line in bytes; nothing longer is a row of a log."""
 KEPT_PROBLEMS = 10_000
+GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+"""First bytes of a compressed file."""
 OnError = Literal["stop", "skip"]
 
 
@@ -24,7 +30,7 @@ def read_trace(path: Path, *, layout: str = "auto", on_error: OnError = "stop") 
     """Read a job log: CSV with a header, lines that begin with ``#`` are comments.
 
     Args:
-        path: A file in UTF-8, or a pipe.
+        path: A file in UTF-8 or a pipe, which may be compressed by gzip or xz.
         layout: One of `LAYOUTS`; ``auto`` looks at the header.
         on_error: Whether a row that cannot be read ends it (``stop``), or is left out and noted in `Trace.problems`
             (``skip``). A header that cannot be read always ends it.
@@ -36,7 +42,9 @@ def read_trace(path: Path, *, layout: str = "auto", on_error: OnError = "stop") 
     try:
         _check(path, name)
         with path.open("rb") as file:
-            return read_rows(_lines(file, name), name, layout=layout, on_error=on_error)
+            return read_rows(_lines(_unpacked(file), name), name, layout=layout, on_error=on_error)
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise TraceError(f"{name}: cannot be decompressed: {error}") from None
     except OSError as error:
         raise TraceError(f"{name}: {error.strerror or error}") from None
 
@@ -109,7 +117,15 @@ def _too_large(name: str, size: str = "") -> str:
     return f"{name}: {size}more than {MAX_BYTES / 2**30:g} GiB: cut it, such as by head -n 1000000 IN.csv > OUT.csv"
 
 
-def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+def _unpacked(file: BufferedReader) -> BufferedIOBase:
+    """Return the content of a compressed file, or the file itself if it is not compressed."""
+    begin = file.peek(len(XZ))
+    if begin.startswith(GZIP):
+        return gzip.GzipFile(fileobj=file)
+    return lzma.LZMAFile(file) if begin.startswith(XZ) else file
+
+
+def _lines(file: BufferedIOBase, name: str) -> Iterator[bytes]:
     """Lines of at most `MAX_LINE` bytes; a pipe does not say its size beforehand."""
     size = number = 0
     while line := file.readline(MAX_LINE + 1):

@@ -1,0 +1,24 @@
+"""The commands on docs/results.md are those that its generator runs, on files of this repository."""
+
+import re
+import shlex
+
+import pytest
+
+from results import PAGE, Table, shown, tables
+from support.doc_pages import ROOT, blocks
+
+
+@pytest.mark.parametrize("table", tables(), ids=lambda table: table.name)
+def test_table_stands_below_the_commands_that_make_it(table: Table) -> None:
+    _, opening, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- table {table.name} -->\n")
+    assert opening
+    commands = rest.partition("```sh\n")[2].partition("\n```")[0]
+    assert commands.splitlines() == [shown(command) for command in table.commands]
+
+
+def test_commands_of_the_page_name_files_that_exist() -> None:
+    commands = [command for block in blocks(PAGE) for command in block.commands]
+    files = {word for one in commands for word in shlex.split(one) if re.search(r"\.(csv|csv\.gz|py|json|yaml)$", word)}
+    assert len(files) > 10
+    assert {name for name in files if not (ROOT / name).is_file()} == set()
