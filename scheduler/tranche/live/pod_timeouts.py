@@ -27,7 +27,7 @@ from tranche.model import PlannedServer, Window
 from tranche.model.quantity import parse_duration
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
 from tranche.planner.releases import end_of
-from tranche.state.entities import JobState, Run, Server
+from tranche.state.entities import JobState, Server, TrackedWindow
 
 
 class Silences:
@@ -147,7 +147,7 @@ class Timeouts:
         self._since = waiting
         return events
 
-    def _watch(self, state: JobState, run: Run, now: float) -> _Wait | None:
+    def _watch(self, state: JobState, run: TrackedWindow, now: float) -> _Wait | None:
         window = run.window
         name = pod_name(_name(state), ROLE_WORKER, window.index, window.attempt)
         pod = self._pod(state, name)

@@ -67,7 +67,7 @@ class Job:
     """Pods of the job bring its data to other sites; else they are believed to be there after Δ."""
     max_workers: int = 1
     min_workers: int = 1
-    rigid: bool = False
+    is_gang: bool = False
     server: PodShape | None = None
     servers: int = 0
     chief: PodShape | None = None
@@ -81,7 +81,7 @@ class Job:
     """Whether a later pod finds what an earlier one saved, wherever it runs; None: nobody has said."""
     restart_seconds: float = 0.0
     """ρ_j: lost at every pod start."""
-    restart_told: bool = True
+    restart_declared: bool = True
     """Whether the user says so; else what preemption costs is learnt."""
     suspended: bool = False
     backoff_limit: int = 6
@@ -90,7 +90,7 @@ class Job:
     owner: str = ""
     """Who it counts for in a fair share; empty: its namespace."""
 
-    sized: bool = True
+    size_declared: bool = True
     """Whether `step_seconds` was told or measured, not assumed."""
     template: str = ""
     """Jobs of the same template train the same code; empty: nobody resembles it."""
@@ -111,17 +111,17 @@ class Job:
         return None if self.data_site == OUTSIDE and self.upload_seconds else self.data_site
 
     @property
-    def whole(self) -> bool:
+    def is_indivisible(self) -> bool:
         """Whether no part of the job is finished before all of it is: a gang, or one chunk."""
-        return self.rigid or self.chunks == 1
+        return self.is_gang or self.chunks == 1
 
     @property
-    def together(self) -> int:
+    def min_available(self) -> int:
         """Workers that must start together: all members of a gang, one of a chunked job."""
-        return self.chunks if self.rigid else 1
+        return self.chunks if self.is_gang else 1
 
     @property
-    def helpers(self) -> int:
+    def helper_count(self) -> int:
         """Pods beside the workers that have a place of their own: parameter servers and chief."""
         return self.servers + (self.chief is not None)
 

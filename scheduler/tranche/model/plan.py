@@ -141,7 +141,7 @@ class JobProgress:
     done: frozenset[int] = frozenset()
     partial: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Durable batches of chunks that are begun and not done."""
-    attained_seconds: float = 0.0
+    attained_gpu_seconds: float = 0.0
     """GPU-seconds that workers of the job have run."""
     busy_seconds: float = 0.0
     """Time with a window open, before the present ones: the rest since submission was waiting, by which jobs age."""

@@ -11,7 +11,7 @@ from tranche.planner import changes, lessons, releases, site_uses, stagings
 from tranche.policies import BindingPolicy, Policy, QueuePolicy
 from tranche.policies.binding.slot_projection import planned_window
 from tranche.state import progress_ledger
-from tranche.state.entities import ARRIVED, Entry, Home, JobState, NodeState, Run, Server
+from tranche.state.entities import ARRIVED, JobState, NodeState, QueuedChunk, Server, SlotBinding, TrackedWindow
 
 if TYPE_CHECKING:
     from tranche.planner.events import JobSubmitted
@@ -22,13 +22,13 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Why the policy can never plan this job: a CamelCase reason and a sentence; None if it can."""
     if job.gpus == 0:
         return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
-    if job.rigid and (job.chunks > 1 or job.helpers) and not policy.plans_gangs:
+    if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.traits.supports_gangs:
         return (
             "GangNotPlanned",
             f"policy {policy.name} plans jobs with spec.data only, and this job is a gang of {job.chunks}: add "
             "spec.data, or choose a policy that plans gangs (such as fifo or srsf)",
         )
-    if job.staged and not (isinstance(policy, QueuePolicy) and policy.sited):
+    if job.staged and not (isinstance(policy, QueuePolicy) and policy.traits.needs_local_data):
         return (
             "StagingNotPlanned",
             f"policy {policy.name} does not plan where data are brought: leave out spec.data.staging, or choose a "
@@ -47,7 +47,7 @@ def admit(planner: Planner, event: JobSubmitted, now: float) -> None:
     state.unplannable = objection(planner.policy, job)
     if event.progress is not None:
         progress_ledger.restore(state, event.progress)
-        planner.cluster.shares.restore(job.tenant, state.attained_seconds, job.submitted, now)
+        planner.cluster.shares.restore(job.tenant, state.counted_gpu_seconds, job.submitted, now)
     if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
         lessons.conclude(planner, state)
     else:
@@ -92,7 +92,9 @@ def _restore_plan(planner: Planner, state: JobState, plan: JobPlan, now: float) 
         pace = planner.cluster.batch_seconds(state, window.site)
         host = None if planner.cluster.is_unlimited(window.site) else window.node
         told = planner.cluster.told_batch_seconds(state, window.site, node=window.node)
-        run = Run(window, Home(window.site, host), now, pace, told, adopted=True, held_from=window.start)
+        run = TrackedWindow(
+            window, SlotBinding(window.site, host), now, pace, told, adopted=True, held_from=window.start
+        )
         changes.attach(planner, state, run)
         if planner.binding is not None:
             bind_window(planner, planner.binding, state, run, window)
@@ -119,17 +121,17 @@ def _catch_up(planner: Planner, state: JobState, plan: JobPlan, outdated: Collec
         planner.close(state, run)
 
 
-def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: Run, window: Window) -> None:
+def bind_window(planner: Planner, policy: BindingPolicy, state: JobState, run: TrackedWindow, window: Window) -> None:
     """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
     node = planner.cluster.nodes.get(window.node or "")
     slots = free_slots(node, state.job.gpus) if node is not None else ()
     unlimited = node is None and (window.node is None or planner.cluster.is_unlimited(window.site))
     if not unlimited and len(slots) < state.job.gpus:
         return
-    run.home = Home(window.site, window.node if node is not None else None, slots)
+    run.home = SlotBinding(window.site, window.node if node is not None else None, slots)
     for chunk in window.chunks:
-        key = policy.key(state, chunk, run.batch_seconds)
-        planner.cluster.bind(Entry(key, state, chunk, run.home, run.opened, run.batch_seconds))
+        key = policy.queue_key(state, chunk, run.batch_seconds)
+        planner.cluster.bind(QueuedChunk(key, state, chunk, run.home, run.opened, run.batch_seconds))
 
 
 def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
@@ -156,7 +158,9 @@ def dispatch(planner: Planner, policy: BindingPolicy, state: JobState, now: floa
             ready_at = planner.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             if not known:
                 site_uses.copied(planner.cluster, state, (placed.chunk,), placed.home.site)
-            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost)
+            entry = QueuedChunk(
+                placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost
+            )
             planner.cluster.bind(entry)
             node = planner.cluster.nodes.get(placed.home.node or "")
             entry.planned_start, entry.planned_end = planned_window(node, entry, now)

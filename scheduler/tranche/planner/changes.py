@@ -47,7 +47,7 @@ from tranche.planner.events import (
 from tranche.planner.quotas import quota_changed, quotas_differ
 from tranche.policies.queue.las import NEARLY
 from tranche.state import progress_ledger
-from tranche.state.entities import Hosts, JobState, Run
+from tranche.state.entities import Hosts, JobState, TrackedWindow
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -93,7 +93,7 @@ def _told(planner: Planner, event: ChunkStaged | ProgressReported | StagingEnded
 # ---- windows
 
 
-def attach(planner: Planner, state: JobState, run: Run) -> None:
+def attach(planner: Planner, state: JobState, run: TrackedWindow) -> None:
     """Enter a window into the books of its job and node."""
     state.enter(run)
     if state.busy_since is None:
@@ -112,7 +112,7 @@ def attach(planner: Planner, state: JobState, run: Run) -> None:
         planner.queue.stale[state.job.key] = None
 
 
-def detach(planner: Planner, state: JobState, run: Run) -> None:
+def detach(planner: Planner, state: JobState, run: TrackedWindow) -> None:
     """Strike a window from the books."""
     state.leave(run)
     node = planner.cluster.nodes.get(run.home.node or "")
@@ -150,7 +150,7 @@ def _worker(
                 lessons.note_start(planner.cluster, state, run)
                 if state.first_started is None:
                     state.first_started = at
-                if planner.queue is not None and planner.policy.preemptive:
+                if planner.queue is not None and planner.policy.traits.preemptive:
                     planner.queue.stale[event.job] = None  # its rank falls from now on
                 rest = state.left_of(run) * run.batch_seconds
                 run.window = replace(run.window, start=at, end=at + rest)
@@ -170,7 +170,7 @@ def _weigh_anew(planner: Planner, state: JobState) -> None:
         planner.queue.fall(state)
 
 
-def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
+def _moved(planner: Planner, state: JobState, run: TrackedWindow, name: str) -> None:
     """kube-scheduler took a fallback: the window, its chunks and its reservation follow.
 
     A node of an unlimited site is only named: nothing is planned or reserved on it.
@@ -193,14 +193,14 @@ def _moved(planner: Planner, state: JobState, run: Run, name: str) -> None:
     planner.publish(state.job.key)
 
 
-def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
+def _ended(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEnded, now: float) -> None:
     job = state.job
     failures = state.failures
     count(planner, state, run, event, now)
     planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
-    if job.rigid and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
+    if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
         gangs.start_again(planner, state)
-    if job.rigid and job.chief is None and not (state.runs or state.finished):
+    if job.is_gang and job.chief is None and not (state.runs or state.finished):
         progress_ledger.level_gang(state)
     if state.failures > failures:
         refusals.failed(planner, state, f"worker {run.window.index} failed with exit code {event.exit_code}", now)
@@ -212,7 +212,7 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
     planner.publish(job.key)
 
 
-def count(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now: float) -> None:
+def count(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEnded, now: float) -> None:
     """Enter the end of a window into the ledger, and strike it from the books."""
     cost = state.restart_seconds
     lessons.note_stop(state, run, event)
@@ -265,7 +265,7 @@ def stop(planner: Planner, state: JobState) -> None:
     unbind(planner, state, list(state.entries))
     if state.finished or state.failed:
         _drop_servers(planner, state)
-    elif state.job.rigid:
+    elif state.job.is_gang:
         releases.close(planner, state)
     else:
         releases.follow(planner, state)
@@ -331,7 +331,7 @@ def _job_changed(planner: Planner, event: JobChanged, now: float) -> None:
     state.windows_changed()
     state.hosts = (-1, Hosts(()))
     state.nominal_batch_seconds = planner.cluster.nominal_batch_seconds(state)
-    if (job.step_seconds, job.sized) != (old.step_seconds, old.sized):
+    if (job.step_seconds, job.size_declared) != (old.step_seconds, old.size_declared):
         lessons.restate(planner, state)
     state.unplannable = arrivals.objection(planner.policy, job)
     state.held_until, state.reviewed = 0.0, -1

@@ -17,14 +17,14 @@ def distribute(planner: Planner, queue: JobQueue, now: float) -> None:
 
     Before the turns of a decision: these give each job at most what it was granted.
     """
-    if not queue.policy.distributes:
+    if not queue.policy.traits.allocates_workers:
         return
     cluster = planner.cluster
     sharing = tuple(_claim(state, now) for state in competitors(cluster, now))
     if queue.distributed == (cluster.epoch, sharing):
         return
     queue.distributed = (cluster.epoch, sharing)
-    draft = queue.policy.distribute(cluster, now)
+    draft = queue.policy.allocate_workers(cluster, now)
     for state in cluster.jobs.values():
         state.granted, state.place = 0, len(draft.jobs)
     for place, state in enumerate(draft.jobs):

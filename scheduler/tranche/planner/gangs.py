@@ -30,8 +30,8 @@ def find_places(
         now: Clock, in seconds.
         first_fit: Members take nodes by name, not the ones that they fill best.
     """
-    chosen = free_nodes(nodes, state, state.job.together, first_fit=first_fit)
-    if len(chosen) < state.job.together:
+    chosen = free_nodes(nodes, state, state.job.min_available, first_fit=first_fit)
+    if len(chosen) < state.job.min_available:
         return None
     helpers = missing_servers(state)
     trial = Trial(cluster, state, now, iter(()))
@@ -129,7 +129,9 @@ def is_whole(state: JobState, refused: Collection[int]) -> bool:
     """Whether a gang that was to stop can go on if these attempts do not stop."""
     stopped = [one for one in state.servers if one.closing and one.planned.attempt not in refused]
     covered = {c for run in state.runs.values() if run.window.attempt in refused for c in run.window.chunks}
-    return not stopped and len(state.servers) == state.job.helpers and len(covered | state.done) == state.job.chunks
+    return (
+        not stopped and len(state.servers) == state.job.helper_count and len(covered | state.done) == state.job.chunks
+    )
 
 
 def _succeed(planner: Planner, state: JobState, now: float) -> None:

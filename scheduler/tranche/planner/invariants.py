@@ -72,10 +72,10 @@ def check_queue(queue: JobQueue, now: float) -> None:
     for key, state in queue.cluster.jobs.items():
         if key in queue.stale:
             continue  # looked at in the next decision
-        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.sited))
+        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.traits.needs_local_data))
         _expect((state in waiting) == wants, f"{key}: a waiting job is not in the queue")
         on_nodes = (run for run in state.runs.values() if not queue.cluster.is_unlimited(run.home.site))
-        held = queue.policy.preemptive and any(not run.closing for run in on_nodes)
+        held = queue.policy.traits.preemptive and any(not run.closing for run in on_nodes)
         _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: who runs is not ranked")
 
 
@@ -85,7 +85,7 @@ def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float
     Raises:
         InvariantError: naming the job.
     """
-    for key, window in opened if queue.policy.sited else ():
+    for key, window in opened if queue.policy.traits.needs_local_data else ():
         state = queue.cluster.jobs[key]
         if moves_data(state) and window.site != state.job.data_site:
             copies = state.copies.get(window.site, {})
@@ -129,7 +129,7 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
     _expect(not state.done & set(state.entries), f"{job.key}: a finished chunk is queued")
     for chunk, batches in state.partial.items():
         _expect(0 <= batches <= job.batches_per_chunk_total, f"{job.key}: chunk {chunk} has {batches} batches")
-    if job.rigid:
+    if job.is_gang:
         running = [run for run in state.runs.values() if not run.closing]
         covered = {chunk for run in running for chunk in run.window.chunks} | state.done
         _expect(not running or len(covered) == job.chunks, f"{job.key}: a gang runs in part")

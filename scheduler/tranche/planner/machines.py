@@ -36,7 +36,7 @@ from tranche.planner.turns import serve_queue
 from tranche.policies import BindingPolicy, Policy, QueuePolicy
 from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Home, JobState, Run, Server
+from tranche.state.entities import JobState, Server, SlotBinding, TrackedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Planner:
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         if self.queue is not None:
-            self.cluster.shares.halflife_seconds = self.queue.policy.share_halflife()
+            self.cluster.shares.halflife_seconds = self.queue.policy.usage_halflife_seconds()
             self.cluster.shares.weights = self.settings.share_weights
         self.estimates: dict[str, Estimate] = {}
         self.rehearsals = 0
@@ -267,19 +267,21 @@ class Planner:
     def reconsider_unbound(self) -> None:
         """Capacity or sites changed: chunks that found no place may find one now."""
         self.dirty_jobs |= self.unbound
-        if self.queue is not None and (self.queue.policy.sited or self.queue.policy.uploads_ahead()):
+        if self.queue is not None and (
+            self.queue.policy.traits.needs_local_data or self.queue.policy.uploads_on_arrival()
+        ):
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)
 
-    def close(self, state: JobState, run: Run) -> None:
+    def close(self, state: JobState, run: TrackedWindow) -> None:
         """Have a window's pod stopped, with the rest of its gang; what it reserves is free for planning at once."""
-        for one in list(state.runs.values()) if state.job.rigid else (run,):
+        for one in list(state.runs.values()) if state.job.is_gang else (run,):
             if not one.closing:
                 self._close(state, one)
-        if state.job.rigid:
+        if state.job.is_gang:
             releases.close(self, state)
 
-    def _close(self, state: JobState, run: Run) -> None:
+    def _close(self, state: JobState, run: TrackedWindow) -> None:
         run.window, run.closed = replace(run.window, state=WindowState.CLOSING), self._now
         node = self.cluster.nodes.get(run.home.node or "")
         if node is not None:
@@ -293,7 +295,9 @@ class Planner:
 
     def count_share(self, state: JobState, windows: int) -> None:
         """So many more windows of the job's tenant are open."""
-        if self.queue is not None and (self.queue.policy.counts_held or self.cluster.shares.halflife_seconds):
+        if self.queue is not None and (
+            self.queue.policy.traits.tracks_tenant_usage or self.cluster.shares.halflife_seconds
+        ):
             request = state.job.worker.requests
             held = request if windows > 0 else Resources() - request
             self.cluster.shares.change(state.job.tenant, held, self._now)
@@ -338,7 +342,7 @@ class Planner:
         """Give the job's parameter servers a place when its first window opens; False if there is none yet."""
         if state.leaving:
             return False
-        if len(state.servers) >= state.job.helpers:
+        if len(state.servers) >= state.job.helper_count:
             return True
         if self.cluster.quotas.shortage(state.job, 0, missing_requests(state)) is not None:
             return False
@@ -366,7 +370,7 @@ class Planner:
         self.publish(state.job.key)
         self._out.append(CloseParameterServer(state.job.key, server.planned, self._cause))
 
-    def open(self, state: JobState, home: Home, chunks: Sequence[int], now: float) -> None:
+    def open(self, state: JobState, home: SlotBinding, chunks: Sequence[int], now: float) -> None:
         """Open a window on some of the job's waiting chunks."""
         index = state.free_index()
         if index is None:
@@ -386,14 +390,14 @@ class Planner:
             generation=state.job.generation,
         )
         told = self.cluster.told_batch_seconds(state, home.site, node=home.node)
-        run = Run(window, home, now, per_batch, told, handover=self._occupied(home))
+        run = TrackedWindow(window, home, now, per_batch, told, handover=self._occupied(home))
         changes.attach(self, state, run)
-        if self.queue is not None and self.queue.policy.fetches_data:
+        if self.queue is not None and self.queue.policy.fetches_after_start:
             site_uses.brought(self.cluster, state, chunks, home.site)
         self.publish(state.job.key)
         self._out.append(OpenWindow(state.job.key, window, self._cause))
 
-    def _occupied(self, home: Home) -> bool:
+    def _occupied(self, home: SlotBinding) -> bool:
         """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
         node = self.cluster.nodes.get(home.node or "")
         leaving = node.leaving.values() if node else ()

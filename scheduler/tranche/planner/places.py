@@ -9,7 +9,7 @@ from tranche.estimate import link_between
 from tranche.model import Node, Site
 from tranche.planner import arrivals, changes, refusals
 from tranche.planner.events import NodeChanged, NodeRemoved, SiteChanged, SiteRemoved
-from tranche.state.entities import JobState, NodeState, Run
+from tranche.state.entities import JobState, NodeState, TrackedWindow
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -44,7 +44,7 @@ def _node_changed(planner: Planner, node: Node) -> None:
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]
     unfit = [e for e in known.entries() if moved or known.objection(e.state.job.worker) is not None]
-    displaced: dict[int, tuple[JobState, Run]] = {}
+    displaced: dict[int, tuple[JobState, TrackedWindow]] = {}
     for entry in (gone | {id(e): e for e in unfit}).values():
         run = entry.state.chunk_runs.get(entry.chunk)
         if run is None or id(entry) in gone:

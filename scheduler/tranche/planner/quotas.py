@@ -20,7 +20,7 @@ def shortage(cluster: ClusterState, state: JobState) -> Shortage | None:
     """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
     if not cluster.quotas.by_namespace:
         return None
-    workers = state.job.together
+    workers = state.job.min_available
     return cluster.quotas.shortage(state.job, workers, missing_requests(state))
 
 
@@ -36,7 +36,7 @@ def make_quota(planner: Planner, challenge: Challenge, nodes: list[NodeState], b
         behind: Jobs that may be preempted, the first in rank first.
     """
     state, now = challenge.state, challenge.now
-    workers = state.job.together
+    workers = state.job.min_available
     quotas, job, missing = planner.cluster.quotas, state.job, missing_requests(state)
     less: Counter[Kind] = Counter()
     for other in planner.cluster.jobs.values():

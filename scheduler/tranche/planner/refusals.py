@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tranche.model import WindowState
 from tranche.planner import gangs, releases
 from tranche.planner.events import EvictionRefused
-from tranche.state.entities import JobState, NodeState, Run
+from tranche.state.entities import JobState, NodeState, TrackedWindow
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -24,7 +24,7 @@ def eviction_refused(planner: Planner, event: EvictionRefused, now: float) -> No
     if state is None or not state.active:
         return
     runs = [run for attempt, run in state.runs.items() if attempt in event.attempts and run.closing]
-    if any(run.obsolete for run in runs) or (state.job.rigid and not gangs.is_whole(state, event.attempts)):
+    if any(run.obsolete for run in runs) or (state.job.is_gang and not gangs.is_whole(state, event.attempts)):
         return
     releases.keep(planner, state, event.attempts, now)
     if not runs:
@@ -51,7 +51,7 @@ def expire(planner: Planner, now: float) -> None:
             planner.rank_fell(state)
 
 
-def found_no_place(planner: Planner, state: JobState, run: Run, message: str, now: float) -> None:
+def found_no_place(planner: Planner, state: JobState, run: TrackedWindow, message: str, now: float) -> None:
     """A pod has waited for a node for too long: it is not tried there again for a while.
 
     A gang lets go of everything and pauses, longer each time, so that another one gets its turn; that several of its
@@ -60,7 +60,7 @@ def found_no_place(planner: Planner, state: JobState, run: Run, message: str, no
     avoid(planner, state, run.window.node, now)
     if run.closing:
         return
-    if state.job.together > 1 or (state.job.rigid and state.job.helpers):
+    if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
         pause(planner, state, f"worker {run.window.index} found no place: {message}", now)
     planner.close(state, run)
 
@@ -119,7 +119,7 @@ def count(planner: Planner, key: str) -> int:
 
 def has_started(planner: Planner, state: JobState) -> None:
     """A worker has started; a gang, whose others may still find no place, only with the last of its members."""
-    if not state.job.rigid or all(run.started is not None for run in state.runs.values()):
+    if not state.job.is_gang or all(run.started is not None for run in state.runs.values()):
         planner.rejections.pop(state.job.key, None)
         for run in state.runs.values():
             state.refused.pop(run.home.node or "", None)
@@ -149,11 +149,11 @@ def displace(planner: Planner, nodes: Iterable[str]) -> None:
                 planner.close(state, run)
 
 
-def _unbound(node: NodeState) -> list[tuple[JobState, Run]]:
+def _unbound(node: NodeState) -> list[tuple[JobState, TrackedWindow]]:
     return [(state, run) for state, run in node.runs.values() if not (run.closing or run.bound or run.started)]
 
 
-def _reopen(planner: Planner, state: JobState, run: Run) -> None:
+def _reopen(planner: Planner, state: JobState, run: TrackedWindow) -> None:
     run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None:

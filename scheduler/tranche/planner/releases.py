@@ -29,7 +29,7 @@ def idle_from(state: JobState) -> float:
 def watch(planner: Planner, state: JobState) -> None:
     """Look at the job's parameter servers again when they have been idle for long enough."""
     at = idle_from(state) + planner.settings.server_idle_seconds
-    if state.servers and not state.runs and not state.job.rigid and at < inf:
+    if state.servers and not state.runs and not state.job.is_gang and at < inf:
         planner.wake(at, state.job.key)
 
 
@@ -40,7 +40,7 @@ def release_idle(planner: Planner, keys: Collection[str], now: float) -> None:
     """
     for key in keys:
         state = planner.cluster.jobs.get(key)
-        if state is None or state.runs or state.job.rigid or not (state.servers and is_saved(state)):
+        if state is None or state.runs or state.job.is_gang or not (state.servers and is_saved(state)):
             continue
         if idle_from(state) + planner.settings.server_idle_seconds <= now:
             close(planner, state)
@@ -80,7 +80,7 @@ def found_no_place(planner: Planner, event: WorkerUnschedulable, now: float) -> 
         return
     refusals.avoid(planner, state, server.planned.node, now)
     server.homeless = True
-    if state.job.rigid:
+    if state.job.is_gang:
         gangs.found_no_place(planner, state, server, event.message, now)
         return
     close_workers(planner, state)
@@ -126,7 +126,7 @@ def ended(planner: Planner, event: HelperEnd, now: float) -> None:
     if state is None or not lost:
         return
     leave(planner, state, lost[0])
-    if state.job.rigid:
+    if state.job.is_gang:
         gangs.helper_ended(planner, state, lost[0], event, now)
     elif not lost[0].closing:
         reports.server_lost(planner, state)

@@ -14,7 +14,7 @@ from tranche.model import Resources
 from tranche.planner.servers import Missing, helpers_of
 from tranche.policies import QueuePolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Home, Hosts, JobState, NodeState, Run
+from tranche.state.entities import Hosts, JobState, NodeState, SlotBinding, TrackedWindow
 from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
 
 _GPUS_LEFT = attrgetter("free_gpus")
@@ -28,8 +28,8 @@ def could_run(cluster: ClusterState, state: JobState) -> bool:
 
 def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
     """Whether the nodes of an otherwise empty cluster could run the job."""
-    members = state.job.together
-    if state.job.rigid and state.job.helpers:
+    members = state.job.min_available
+    if state.job.is_gang and state.job.helper_count:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
         trials = [Trial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
         return any(
@@ -95,7 +95,7 @@ def free_nodes(
     return found
 
 
-def fallbacks(cluster: ClusterState, state: JobState, home: Home, count: int, now: float) -> tuple[str, ...]:
+def fallbacks(cluster: ClusterState, state: JobState, home: SlotBinding, count: int, now: float) -> tuple[str, ...]:
     """So many other nodes of the site with room that nothing has reserved, fullest first."""
     if not home.node or not count:
         return ()
@@ -109,7 +109,7 @@ class Victim:
     """Windows that only stop together: one of a chunked job, all of a gang."""
 
     state: JobState
-    runs: list[Run]
+    runs: list[TrackedWindow]
 
     def freed(self) -> dict[str, Resources]:
         """What stopping them gives back, by node."""
@@ -141,19 +141,19 @@ class Challenge:
             behind: Jobs that may be preempted, the first in rank first.
         """
         for victim in reversed(behind):
-            above = self.policy.preempts_above(self.state, self.seconds, victim, self.now)
+            above = self.policy.min_remaining_to_preempt(self.state, self.seconds, victim, self.now)
             if above >= longest_rest_seconds(victim, self.now):
                 continue
             runs = [run for run in victim.runs.values() if not run.closing]
-            if not victim.job.rigid:
+            if not victim.job.is_gang:
                 yield from (Victim(victim, [run]) for run in reversed(runs) if self._may_close(victim, run, above))
             elif runs and all(self._may_close(victim, run, above) for run in runs):
                 yield Victim(victim, runs)
 
-    def _may_close(self, victim: JobState, run: Run, above: float) -> bool:
+    def _may_close(self, victim: JobState, run: TrackedWindow, above: float) -> bool:
         if self.site and run.home.site != self.site:
             return False
-        if not self.policy.may_stop(self.state, victim, run, self.now):
+        if not self.policy.may_preempt_window(self.state, victim, run, self.now):
             return False
         return above == -inf or rest_seconds(victim, run, self.now) > above
 
@@ -204,7 +204,7 @@ class Trial:
         if helpers_first and not self.seat(helpers):
             return False
         request = self.state.job.worker.requests
-        if not all(self.place(request, free) for _ in range(self.state.job.together)):
+        if not all(self.place(request, free) for _ in range(self.state.job.min_available)):
             return False
         return helpers_first or self.seat(helpers)
 

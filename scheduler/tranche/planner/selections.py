@@ -12,7 +12,7 @@ from tranche.planner import arrivals
 from tranche.planner.queues import preemptible
 from tranche.planner.servers import missing_requests
 from tranche.policies import BindingPolicy, Policy
-from tranche.state.entities import Entry, JobState, NodeState
+from tranche.state.entities import JobState, NodeState, QueuedChunk
 from tranche.state.quota_usage import NOBODY, Kind, kind_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _serve_job(planner: Planner, binding: BindingPolicy, state: JobState, now: f
 
 
 def _serve_node(planner: Planner, node: NodeState, now: float) -> None:
-    chosen: list[Entry] = []
+    chosen: list[QueuedChunk] = []
     reserved = None
     while reserved != (reserved := node.reserved):
         chosen = _choose(planner, node, now)  # again if parameter servers took room meanwhile
@@ -60,11 +60,11 @@ def _serve_node(planner: Planner, node: NodeState, now: float) -> None:
             planner.open(entry.state, entry.home, (entry.chunk,), now)
 
 
-def _choose(planner: Planner, node: NodeState, now: float) -> list[Entry]:
+def _choose(planner: Planner, node: NodeState, now: float) -> list[QueuedChunk]:
     starts: Counter[str] = Counter()
     kinds: Counter[Kind] = Counter()
 
-    def may_start(entry: Entry) -> bool:
+    def may_start(entry: QueuedChunk) -> bool:
         job = entry.state.job
         allowed = _may_start(planner, entry, now, starts[job.key], kinds)
         starts[job.key] += allowed
@@ -75,7 +75,7 @@ def _choose(planner: Planner, node: NodeState, now: float) -> list[Entry]:
 
 
 def _may_start(
-    planner: Planner, entry: Entry, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
+    planner: Planner, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
 ) -> bool:
     """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside.
 
@@ -99,7 +99,7 @@ def _may_start(
     )
 
 
-def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[Entry], bool]) -> list[Entry]:
+def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[QueuedChunk], bool]) -> list[QueuedChunk]:
     """The chunks that should run on the node: in the policy's order, whoever finds its slots and room still free.
 
     Args:
@@ -112,7 +112,7 @@ def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[Entry]
     fixed = [e for e in running if not preemptible(e.state, policy)]
     taken: set[int] = set()
     room = node.capacity - _fixed(node)
-    chosen: list[Entry] = []
+    chosen: list[QueuedChunk] = []
     seen: set[int] = set()
     for entry in chain(fixed, entries):
         if id(entry) in seen or len(taken) >= len(node.queues):
@@ -128,13 +128,13 @@ def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[Entry]
     return chosen
 
 
-def _order(entry: Entry) -> tuple[float, float, str, bool, int]:
+def _order(entry: QueuedChunk) -> tuple[float, float, str, bool, int]:
     """The policy's order, but a running chunk is never displaced by a waiting one of its own job."""
     value, arrival, job, chunk = entry.key
     return (value, arrival, job, not _is_open(entry), chunk)
 
 
-def _is_open(entry: Entry) -> bool:
+def _is_open(entry: QueuedChunk) -> bool:
     run = entry.state.chunk_runs.get(entry.chunk)
     return run is not None and not run.closing
 

@@ -38,7 +38,7 @@ def missing_servers(state: JobState) -> list[Missing]:
 
 def joining(state: JobState) -> list[Missing]:
     """What of it has to start together with the workers: that of a gang."""
-    return missing_servers(state) if state.job.rigid else []
+    return missing_servers(state) if state.job.is_gang else []
 
 
 def missing_requests(state: JobState) -> list[Resources]:
@@ -57,7 +57,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     together = next(iter(state.cloud.values()), None)
     if together is not None and not state.entries and state.is_bound_for(together):
         return [together]
-    if policy.central_servers:
+    if policy.traits.optimizes_server_site:
         wanted = {run.home.site for run in state.runs.values()}.union(state.copies)
         wanted |= {state.job.data_site} if state.job.data_site else set()
         sites = set(cluster.eligible(shape).by_site)
@@ -125,7 +125,7 @@ def _place(
         nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
-            node = policy.server_host(cluster, state, one.number, feasible, seed)
+            node = policy.choose_server_node(cluster, state, one.number, feasible, seed)
             node.reserved = node.reserved + one.shape.requests
             return node.node.site, node.node.name
     return None

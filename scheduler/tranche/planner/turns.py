@@ -17,7 +17,7 @@ from tranche.planner.tenants import expect_review, review_shares
 from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
 from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Home, JobState, NodeState
+from tranche.state.entities import JobState, NodeState, SlotBinding
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -36,7 +36,7 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
     for key in changed:
         arriving = planner.cluster.jobs.get(key)
         if arriving is not None and arriving.active and moves_data(arriving):
-            if queue.policy.sited:
+            if queue.policy.traits.needs_local_data:
                 copy_ahead(planner, queue, arriving, now)
             else:
                 upload_everywhere(planner, arriving, now)
@@ -54,7 +54,7 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
         queue.stale[state.job.key] = None
     queue.settle()
     expect_review(planner, now, reviewed=reviewed)
-    if queue.policy.sited:
+    if queue.policy.traits.needs_local_data:
         look_ahead(planner, queue, now)
 
 
@@ -91,12 +91,19 @@ class Decision:
         one.tried = state
         held = waits and shortage(self.planner.cluster, state) is not None
         unlimited = self.planner.cluster.is_unlimited(one.site)
-        if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.planner.cluster, state, now):
+        if (
+            waits
+            and queue.policy.traits.head_of_line_blocking
+            and not (held or unlimited)
+            and _blocks(self.planner.cluster, state, now)
+        ):
             self.full.add("")  # for those behind it
             return True
         if waits and not unlimited and _is_full(self.planner, queue, state, one.site, rank, now):
             self.full.add(one.site)
-        exhausted = waits and not (queue.policy.strict or unlimited or _has_own_obstacle(state, now))
+        exhausted = waits and not (
+            queue.policy.traits.head_of_line_blocking or unlimited or _has_own_obstacle(state, now)
+        )
         if not exhausted:
             queue.drop(state, one.site)
             self.passed_over += [state] if waits else []
@@ -135,7 +142,7 @@ def _is_full(planner: Planner, queue: JobQueue, state: JobState, site: str, rank
     """Whether nobody who ranks behind the job can find a GPU there: none is free, and none is held by those behind."""
     if planner.cluster.free.any_at(site):
         return False
-    return not (queue.policy.preemptive and queue.running.gpus_behind(state, rank, site, now))
+    return not (queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
 
 def _has_own_obstacle(state: JobState, now: float) -> bool:
@@ -155,17 +162,17 @@ def _serve(
 ) -> bool:
     """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
     job, policy = state.job, queue.policy
-    workers = job.together
+    workers = job.min_available
     if planner.cluster.is_unlimited(site):
         _open_on_demand(planner, state, site, now)
         return False
     nodes = free_hosts(planner.cluster, state, site, now)
     if shortage(planner.cluster, state) is not None:
-        behind = queue.running.behind(state, rank, "", now) if policy.preemptive else []
+        behind = queue.running.behind(state, rank, "", now) if policy.traits.preemptive else []
         return make_quota(planner, _challenge(planner, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
-        _take_free(planner, state, site, nodes, now, first_fit=policy.first_fit)
+        _take_free(planner, state, site, nodes, now, first_fit=policy.traits.first_fit)
         if not may_preempt or not wants_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
@@ -177,7 +184,7 @@ def _preempt(
 ) -> bool:
     """Have jobs that rank behind make way where that gives the job another worker; returns whether anybody did."""
     cluster, job = planner.cluster, state.job
-    workers = job.together
+    workers = job.min_available
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
         return False
@@ -188,7 +195,7 @@ def _preempt(
     preempted = False
     while room >= workers * job.gpus:
         found = trial.find(free_hosts(cluster, state, site, now), workers, joining(state))
-        if found is None or shortage(cluster, state) or not (job.rigid or planner.place_servers(state)):
+        if found is None or shortage(cluster, state) or not (job.is_gang or planner.place_servers(state)):
             break
         for victim in found[1]:
             stopped[victim.state.job.key] = victim.state
@@ -216,8 +223,8 @@ def _take_free(
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
-    wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
-    if job.rigid and job.helpers:
+    wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
+    if job.is_gang and job.helper_count:
         found = gangs.find_places(planner.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
             gangs.seat(planner, state, found[1], now)
@@ -227,28 +234,28 @@ def _take_free(
         free_nodes(nodes, state, 1, first_fit=True) and planner.place_servers(state)
     ):
         return
-    if not job.rigid:
+    if not job.is_gang:
         wanted = planner.cluster.quotas.most_workers(job, wanted)
-    fastest = planner.policy.learns and not job.whole
+    fastest = planner.policy.traits.uses_learned_estimates and not job.is_indivisible
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
-    if chosen and not (job.rigid and len(chosen) < wanted):
+    if chosen and not (job.is_gang and len(chosen) < wanted):
         _open(planner, state, site, chosen, now)
 
 
 def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) -> None:
     """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
-    if state.job.rigid:
+    if state.job.is_gang:
         if shortage(planner.cluster, state) is None:
             gangs.seat_at(planner, state, site, now)
             for chunk in state.waiting:
-                planner.open(state, Home(site, None), (chunk,), now)
+                planner.open(state, SlotBinding(site, None), (chunk,), now)
         return
     for chunk in state.waiting_at(site, now):
         if len(state.runs) >= state.job.max_workers or shortage(planner.cluster, state):
             return
         if not planner.place_servers(state):
             return
-        planner.open(state, Home(site, None), (chunk,), now)
+        planner.open(state, SlotBinding(site, None), (chunk,), now)
 
 
 def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
@@ -268,12 +275,12 @@ def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], no
         else:
             chosen, waiting = waiting[:count], waiting[count:]
         if chosen:
-            planner.open(state, Home(site, name), tuple(chosen), now)
+            planner.open(state, SlotBinding(site, name), tuple(chosen), now)
 
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
     """How many chunks a window of a queue policy gets."""
-    if state.job.rigid or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
+    if state.job.is_gang or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
         return 1
     chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch
     return max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds))

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tranche.policies.allocation.draft import Draft
 from tranche.policies.seeded_choice import choose
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Home, JobState, Key, NodeState, Run
+from tranche.state.entities import JobState, Key, NodeState, SlotBinding, TrackedWindow
 
 Rank = tuple[float, float]
 """Order of a job in its tier: the smaller runs first; equal ranks go to the earlier submission, then smaller key."""
@@ -22,7 +22,7 @@ class Placement:
     """Where the dispatch rule binds one chunk."""
 
     chunk: int
-    home: Home
+    home: SlotBinding
     key: Key
     ready_at: float
     batch_seconds: float
@@ -48,7 +48,7 @@ class Policy(ABC):
     rebuilds: ClassVar[bool] = True
     """All that it must remember is in spec and status; else it is for the simulator only."""
 
-    def server_host(
+    def choose_server_node(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
     ) -> NodeState:
         """Which of the feasible nodes (at least one, by name) hosts parameter server `index`: any, by default."""
@@ -79,18 +79,18 @@ class QueuePolicy(Policy):
         """The job's place in the order of its tier."""
 
     def tier(self, state: JobState, cluster: ClusterState) -> float:
-        """Any job of a smaller tier ranks before any of a larger; constant between what `revision` announces."""
+        """Any job of a smaller tier ranks before any of a larger; constant between what `rank_epoch` announces."""
         return 0.0
 
     def standing(self, state: JobState, cluster: ClusterState, now: float) -> Standing:
         """The job's place among all."""
         return (self.tier(state, cluster), *self.rank(state, cluster, now))
 
-    def slope(self, state: JobState, now: float) -> float:
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
         """By how much per second the first part of the rank falls while the job's windows train as they do now."""
         return 0.0
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Seconds that a worker of another job that ranks behind must still train for longer to be stopped.
 
         Args:
@@ -104,18 +104,18 @@ class QueuePolicy(Policy):
         """
         return -inf
 
-    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
-        """Whether this window of a victim may be stopped for the job now, if `preempts_above` allows it for the victim.
+    def may_preempt_window(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
+        """Whether this window of a victim may be stopped for the job now, if `min_remaining_to_preempt` allows it for the victim.
 
         Asked window by window, when those before it have been stopped.
         """
         return True
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """How many workers every job is to have from now on and which windows go on, if the policy `distributes`."""
         return Draft(cluster, now)
 
-    def uploads_ahead(self) -> bool:
+    def uploads_on_arrival(self) -> bool:
         """Whether a job's data are uploaded to every site from its arrival on, and no GPU is held meanwhile.
 
         For policies that are neither `sited` nor have `free_moves`; else a worker fetches its data after its start.
@@ -123,23 +123,23 @@ class QueuePolicy(Policy):
         return False
 
     @property
-    def fetches_data(self) -> bool:
+    def fetches_after_start(self) -> bool:
         """Whether a worker fetches its data after its start and holds its GPU meanwhile."""
-        return not (self.sited or self.free_moves or self.uploads_ahead())
+        return not (self.sited or self.free_moves or self.uploads_on_arrival())
 
     def cloud_price(self) -> float:
         """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
         return 0.0
 
-    def copies_ahead(self) -> int:
+    def prefetch_site_count(self) -> int:
         """To how many sites beside their own the data of an arriving job are brought, if the policy is `sited`."""
         return 0
 
-    def share_halflife(self) -> float:
+    def usage_halflife_seconds(self) -> float:
         """After how many seconds GPU time counts half in tenants' recent shares; 0: these do not matter."""
         return 0.0
 
-    def group(self, state: JobState) -> str:
+    def rank_group(self, state: JobState) -> str:
         """Whom the job ranks alike with while both wait, if the policy is `grouped`."""
         return ""
 
@@ -147,15 +147,15 @@ class QueuePolicy(Policy):
         """Which of a policy's priority queues the job is in; the planner notes it in the state, with the time."""
         return 0
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When level or promotion changes if nothing else happens, None if never."""
         return None
 
-    def promotes(self, state: JobState, now: float) -> bool:
+    def should_promote(self, state: JobState, now: float) -> bool:
         """Whether what the job has attained is forgiven now, because it has waited so long."""
         return False
 
-    def revision(self, cluster: ClusterState) -> int:
+    def rank_epoch(self, cluster: ClusterState) -> int:
         """Rises when the ranks of all jobs have to be computed anew."""
         return 0
 
@@ -177,7 +177,7 @@ class PooledPolicy(QueuePolicy):
         if self.uploads not in ("ahead", "held"):
             raise ValueError(f"{self.name} knows uploads ahead and held, not {self.uploads!r}")
 
-    def uploads_ahead(self) -> bool:
+    def uploads_on_arrival(self) -> bool:
         """As the option says."""
         return self.uploads == "ahead"
 
@@ -189,7 +189,7 @@ class BindingPolicy(Policy):
     plans_gangs: ClassVar[bool] = False
 
     @abstractmethod
-    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """The chunk's rank in its slot's queue; the smaller runs first."""
 
     @abstractmethod

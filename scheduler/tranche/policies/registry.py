@@ -50,7 +50,7 @@ _ALL: tuple[Policy, ...] = (
     Tiresias(),
 )
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _ALL})
-LIVE_POLICIES = tuple(sorted(name for name, policy in POLICIES.items() if policy.rebuilds))
+LIVE_POLICIES = tuple(sorted(name for name, policy in POLICIES.items() if policy.traits.recoverable))
 """Those that a planner can take up again from spec and status."""
 
 

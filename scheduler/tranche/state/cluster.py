@@ -15,7 +15,7 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site, Tier
-from tranche.state.entities import Entry, FreeNodes, Hosts, JobState, NodeState
+from tranche.state.entities import FreeNodes, Hosts, JobState, NodeState, QueuedChunk
 from tranche.state.quota_usage import Quotas
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
@@ -183,7 +183,7 @@ class ClusterState:
         link = upload_link(self.network, self.sites, state.job, site)
         return None if link is None else ((state.job.data_site or site, site), link)
 
-    def bind(self, entry: Entry) -> None:
+    def bind(self, entry: QueuedChunk) -> None:
         """Put a chunk into the queues of its home's slots."""
         entry.state.entries[entry.chunk] = entry
         if entry.home.node is not None:
@@ -191,7 +191,7 @@ class ClusterState:
             for slot in entry.home.slots:
                 insort(node.queues[slot], entry, key=lambda e: e.key)
 
-    def unbind(self, entries: Iterable[Entry]) -> None:
+    def unbind(self, entries: Iterable[QueuedChunk]) -> None:
         """Take chunks out of their queues: done, moved, or removed."""
         for entry in entries:
             entry.state.entries.pop(entry.chunk, None)

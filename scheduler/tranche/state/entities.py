@@ -39,7 +39,7 @@ Key = tuple[float, float, str, int]
 """Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
 
 
-class Home(NamedTuple):
+class SlotBinding(NamedTuple):
     """Where a chunk is bound to train."""
 
     site: str
@@ -50,13 +50,13 @@ class Home(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class QueuedChunk:
     """An unfinished chunk in the queues of the slots that it is bound to."""
 
     key: Key
     state: JobState
     chunk: int
-    home: Home
+    home: SlotBinding
     ready_at: float
     """t0: when its data are there, in seconds on the planner's clock."""
     batch_seconds: float
@@ -73,11 +73,11 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class TrackedWindow:
     """A window that is open or closing, with what is known of its pod."""
 
     window: Window
-    home: Home
+    home: SlotBinding
     opened: float
     batch_seconds: float
     """Expected time of a mini-batch, in seconds."""
@@ -114,7 +114,7 @@ class Run:
         return self.window.state is WindowState.CLOSING
 
 
-class Pace(NamedTuple):
+class TrainingPace(NamedTuple):
     """How the windows of a job train while nothing about them changes."""
 
     at: float
@@ -237,7 +237,7 @@ class JobState:
     """What the parameter servers have said is durable; None if they report nothing."""
     reported: tuple[float, Timings] | None = None
     """When the job last reported, and how fast it was."""
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, QueuedChunk] = field(default_factory=dict)
     """Unfinished chunks that a binding policy has dispatched."""
     data_sites: dict[int, str] = field(default_factory=dict)
     """Where each chunk's data were placed; a restarted planner keeps them there."""
@@ -253,14 +253,14 @@ class JobState:
     reviewed: int = -1
     """`returned` at the last comparison with unlimited sites; -1: there was none since the job or the sites changed."""
     uploaded_at: float | None = None
-    """When the data of a pooled job are at all sites; None unless the policy has `QueuePolicy.uploads_ahead`."""
+    """When the data of a pooled job are at all sites; None unless the policy has `QueuePolicy.uploads_on_arrival`."""
     burst_sites: set[str] = field(default_factory=set)
     """Unlimited sites to which data of the job were copied; only chunks of `cloud` start there."""
     stagings: dict[str, Staging] = field(default_factory=dict)
     """Copies that pods of the job bring, by site."""
-    runs: dict[int, Run] = field(default_factory=dict)
+    runs: dict[int, TrackedWindow] = field(default_factory=dict)
     """By attempt."""
-    chunk_runs: dict[int, Run] = field(default_factory=dict)
+    chunk_runs: dict[int, TrackedWindow] = field(default_factory=dict)
     """The window that each chunk is in."""
     servers: list[Server] = field(default_factory=list)
     """Parameter servers and chief that have a place."""
@@ -269,7 +269,7 @@ class JobState:
     colocated: bool = False
     """ζ = 1: all workers and the parameter servers are together in the cloud."""
     attempts: int = 0
-    attained_seconds: float = 0.0
+    counted_gpu_seconds: float = 0.0
     use: JobUse = field(default_factory=JobUse)
     """What it has used at each site."""
     preemptions: int = 0
@@ -314,7 +314,7 @@ class JobState:
     hosts: tuple[int, Hosts] = field(default_factory=lambda: (-1, Hosts(())))
     """See `ClusterState.hosts`."""
     _left: float | None = None
-    _pace: Pace | None = None
+    _pace: TrainingPace | None = None
     _first_end: float | None = None
     _window_ends: tuple[float, float] | None = None
     _by_site: dict[str, list[int]] | None = None
@@ -399,7 +399,7 @@ class JobState:
         A job that was granted no worker may have one of those that no other job can use.
         """
         waiting = self.waiting_for_nodes
-        if self.granted is None or self.job.rigid:
+        if self.granted is None or self.job.is_gang:
             return waiting
         used = sum(run.home.node is not None for run in self.runs.values())
         return min(waiting, max(0, max(1, self.granted) - used))
@@ -455,7 +455,7 @@ class JobState:
     @property
     def restart_seconds(self) -> float:
         """What it costs to stop one of its workers and start it again: as the user says, else as was measured."""
-        return self.job.restart_seconds if self.job.restart_told else self.restarts.seconds
+        return self.job.restart_seconds if self.job.restart_declared else self.restarts.seconds
 
     def avoids(self, node: str | None, now: float) -> bool:
         """Whether no pod of the job is to be sent to that node now."""
@@ -490,7 +490,7 @@ class JobState:
         self._by_site = None
         self._pace = self._first_end = self._window_ends = None
 
-    def enter(self, run: Run) -> None:
+    def enter(self, run: TrackedWindow) -> None:
         """A window opens: its chunks wait no more."""
         self.runs[run.window.attempt] = run
         self._pace = self._first_end = self._window_ends = None
@@ -504,7 +504,7 @@ class JobState:
             if not here and self._by_site is not None:
                 del self._by_site[site]
 
-    def leave(self, run: Run) -> None:
+    def leave(self, run: TrackedWindow) -> None:
         """A window is over; chunks of it that are not done wait again."""
         self.runs.pop(run.window.attempt, None)
         self._pace = self._first_end = self._window_ends = None
@@ -529,7 +529,7 @@ class JobState:
             pace = self._pace = self._paced(now)
         return left - pace.done - pace.rate * (now - pace.at)
 
-    def _paced(self, now: float) -> Pace:
+    def _paced(self, now: float) -> TrainingPace:
         done, rate, until = 0.0, 0.0, inf
         for run in self.runs.values():
             if run.since is None:
@@ -544,7 +544,7 @@ class JobState:
                 done += (now - run.since) / run.batch_seconds * self.nominal_batch_seconds
                 rate += self.nominal_batch_seconds / run.batch_seconds
                 until = min(until, end)
-        return Pace(now, done, rate, until)
+        return TrainingPace(now, done, rate, until)
 
     @property
     def first_end(self) -> float:
@@ -579,7 +579,7 @@ class JobState:
 
     def attained_gpu_seconds(self, now: float) -> float:
         """GPU time that workers of the job have trained, running ones included."""
-        attained = self.attained_seconds
+        attained = self.counted_gpu_seconds
         for run in self.runs.values():
             if run.started is not None and now > run.started:
                 attained += (now - run.started) * max(1, self.job.gpus)
@@ -614,7 +614,7 @@ class JobState:
         durable = self.partial.get(chunk, 0.0)
         return max(durable, self.applied.get(chunk, 0.0)) if self.applied else durable
 
-    def left_of(self, run: Run) -> float:
+    def left_of(self, run: TrackedWindow) -> float:
         """Those of the chunks of a window."""
         if run.left is None:
             run.left = self.batches_left(run.window.chunks)
@@ -650,11 +650,11 @@ class NodeState:
     node: Node
     capacity: Resources = Resources()
     """What is there for us, in use or not."""
-    queues: list[list[Entry]] = field(default_factory=list)
+    queues: list[list[QueuedChunk]] = field(default_factory=list)
     """By slot, in order of the keys."""
-    runs: dict[tuple[str, int], tuple[JobState, Run]] = field(default_factory=dict)
+    runs: dict[tuple[str, int], tuple[JobState, TrackedWindow]] = field(default_factory=dict)
     """Windows by (job, attempt)."""
-    leaving: dict[tuple[str, int], Run] = field(default_factory=dict)
+    leaving: dict[tuple[str, int], TrackedWindow] = field(default_factory=dict)
     """Those of them that are closing."""
     free_gpus: int = 0
     """Of `capacity`, in use by nobody."""
@@ -726,7 +726,7 @@ class NodeState:
             return "too small"
         return reason
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[QueuedChunk]:
         """All chunks bound to this node, each once, in their order."""
         seen = {id(entry): entry for queue in self.queues for entry in queue}
         return sorted(seen.values(), key=lambda entry: entry.key)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tranche.model import AttemptRecord, JobProgress
 from tranche.planner import site_uses
 from tranche.planner.events import WorkerEnded
-from tranche.state.entities import JobState, Run
+from tranche.state.entities import JobState, TrackedWindow
 
 KEPT_RECORDS = 5
 
@@ -21,7 +21,7 @@ def restore(state: JobState, progress: JobProgress) -> None:
     state.checkpoint = progress.checkpoint
     state.ledger_changed()
     state.windows_changed()
-    state.attained_seconds = progress.attained_seconds
+    state.counted_gpu_seconds = progress.attained_gpu_seconds
     site_uses.restore(state, progress.sites)
     state.busy_seconds, state.busy_since = progress.busy_seconds, progress.busy_since
     state.restarts.start_seconds, state.restarts.save_seconds = progress.start_seconds, progress.save_seconds
@@ -36,7 +36,7 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
     return JobProgress(
         done=frozenset(state.done),
         partial=dict(sorted(state.partial.items())),
-        attained_seconds=state.attained_seconds,
+        attained_gpu_seconds=state.counted_gpu_seconds,
         busy_seconds=state.busy_seconds,
         preemptions=state.preemptions,
         failures=state.failures,
@@ -71,7 +71,7 @@ def applied_in_order(
     return applied
 
 
-def count_end(state: JobState, run: Run, event: WorkerEnded) -> float:
+def count_end(state: JobState, run: TrackedWindow, event: WorkerEnded) -> float:
     """Count an ended worker: its durable batches, its time, and why it ended.
 
     Returns the mini-batches that it trained as far as anybody has told.
@@ -97,7 +97,7 @@ def note(state: JobState, record: AttemptRecord) -> None:
     state.records = [*state.records, record][-KEPT_RECORDS:]
 
 
-def count_batches(state: JobState, run: Run, event: WorkerEnded) -> tuple[float, float]:
+def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnded) -> tuple[float, float]:
     """Count the durable batches of a window that is over, and its time.
 
     A worker that said nothing has done all its chunks if it succeeded, and else what its reports said was durable.
@@ -105,7 +105,7 @@ def count_batches(state: JobState, run: Run, event: WorkerEnded) -> tuple[float,
     mini-batches that it trained as far as anybody has told, and those that it has probably trained in vain.
     """
     trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
-    state.attained_seconds += trained * max(1, state.job.gpus)
+    state.counted_gpu_seconds += trained * max(1, state.job.gpus)
     durable = _durable(state, run, event)
     untold = max(0.0, event.at - run.since) if run.since is not None else 0.0
     expected = min(untold / run.batch_seconds, state.left_of(run))
@@ -169,7 +169,7 @@ def roll_back(
     state.windows_changed()
 
 
-def _durable(state: JobState, run: Run, event: WorkerEnded) -> dict[int, float]:
+def _durable(state: JobState, run: TrackedWindow, event: WorkerEnded) -> dict[int, float]:
     total = state.job.batches_per_chunk_total
     if event.progress is None:
         silent = event.outcome == "Succeeded" and not run.window.renewed  # else it may not know of these chunks

@@ -9,12 +9,12 @@ from math import inf, log2
 
 from tranche.estimate import OVERRUN, believed_total
 from tranche.policies.queue.las import NEARLY
-from tranche.state.entities import JobState, Run
+from tranche.state.entities import JobState, TrackedWindow
 
 
 def by_service(state: JobState) -> bool:
     """Whether the ledger says nothing of how much is left."""
-    return state.job.whole or state.assumed
+    return state.job.is_indivisible or state.assumed
 
 
 def told_gpu_seconds(state: JobState) -> float:
@@ -38,7 +38,7 @@ def rest_gpu_seconds(state: JobState, now: float) -> float:
     return rest * state.job.gpus
 
 
-def rest_seconds(state: JobState, run: Run, now: float) -> float:
+def rest_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
     """How long one of its windows still trains."""
     if by_service(state):
         return rest_gpu_seconds(state, now) / (max(1, state.job.gpus) * max(1, len(state.runs)))
@@ -90,7 +90,7 @@ def next_overrun(state: JobState, now: float) -> float | None:
     return found
 
 
-def _times(state: JobState, run: Run, now: float) -> tuple[float, float]:
+def _times(state: JobState, run: TrackedWindow, now: float) -> tuple[float, float]:
     """How long the window trains by prediction, and how long it has trained, in seconds, since its last report."""
     expected = state.left_of(run) * run.batch_seconds
     return expected, max(0.0, now - run.since) + NEARLY if run.since is not None else 0.0

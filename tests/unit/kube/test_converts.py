@@ -48,7 +48,7 @@ def resource(**spec: Any) -> TrainingJob:
 
 def test_the_smallest_job_is_a_gang_with_an_assumed_duration() -> None:
     job = to_job(resource())
-    assert job.rigid
+    assert job.is_gang
     assert (job.key, job.chunks, job.max_workers, job.gpus) == ("team/a", 4, 4, 2)
     assert job.step_seconds == 3600.0
 
@@ -56,7 +56,7 @@ def test_the_smallest_job_is_a_gang_with_an_assumed_duration() -> None:
 def test_a_chunked_job_keeps_sizes_in_bits_and_seconds() -> None:
     data = {"chunks": 6, "epochs": 3, "batchesPerChunk": 10, "chunkSize": "64Mi", "site": "edge-a"}
     job = to_job(resource(data=data, model={"gradientSize": "1M", "stepTime": "120ms"}))
-    assert not job.rigid
+    assert not job.is_gang
     assert (job.gradient_bits, job.step_seconds, job.chunk_bytes) == (8e6, 0.12, 64 * 2**20)
     assert job.batches_per_chunk_total == 30
     assert job.worker.requests.cpu == 500
@@ -187,16 +187,16 @@ def test_jobs_that_run_the_same_code_in_one_namespace_share_a_template_whatever_
 
 
 def test_a_job_is_sized_if_its_user_says_how_long_a_step_or_the_whole_takes() -> None:
-    assert not to_job(resource()).sized
-    assert to_job(resource(estimatedDuration="2h")).sized
-    assert to_job(resource(model={"stepTime": "120ms"})).sized
+    assert not to_job(resource()).size_declared
+    assert to_job(resource(estimatedDuration="2h")).size_declared
+    assert to_job(resource(model={"stepTime": "120ms"})).size_declared
 
 
 def test_a_chief_has_a_shape_of_its_own() -> None:
     requests = {"cpu": "250m", "memory": "1Gi", "nvidia.com/gpu": "1"}
     job = to_job(resource(chief={"template": {"spec": {"containers": [{"resources": {"requests": requests}}]}}}))
     assert job.chief is not None
-    assert (job.chief.requests.cpu, job.chief.requests.gpus, job.helpers, job.chunks) == (250, 1, 1, 4)
+    assert (job.chief.requests.cpu, job.chief.requests.gpus, job.helper_count, job.chunks) == (250, 1, 1, 4)
 
 
 def test_the_place_of_a_chief_survives_the_status() -> None:

@@ -227,7 +227,7 @@ def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_
 
 def test_a_chief_that_finds_no_place_and_one_that_is_to_stop_and_has_no_pod_are_told_in_time() -> None:
     p = planner("chunk", [node("n1")])
-    p.handle(JobSubmitted(job("a", rigid=True, chief=worker(0))), NOW)
+    p.handle(JobSubmitted(job("a", is_gang=True, chief=worker(0))), NOW)
     known = {"default/a-chief-0-1": pod("a-chief-0-1", role="chief", phase="Pending")}
     known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Pending", spec={"nodeName": "n1"})
     timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))

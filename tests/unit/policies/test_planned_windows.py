@@ -15,7 +15,7 @@ from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, 
 from tranche.policies import get_policy
 from tranche.policies.binding.slot_projection import Interval, project_node
 from tranche.simulation import Simulation
-from tranche.state.entities import Entry
+from tranche.state.entities import QueuedChunk
 
 Chunk = tuple[str, int]
 
@@ -28,7 +28,7 @@ def planned(p: Planner, now: float) -> dict[str, dict[Chunk, list[Interval]]]:
     }
 
 
-def entry_of(p: Planner, key: str, chunk: int = 0) -> Entry:
+def entry_of(p: Planner, key: str, chunk: int = 0) -> QueuedChunk:
     return p.cluster.jobs[key].entries[chunk]
 
 

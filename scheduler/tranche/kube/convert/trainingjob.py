@@ -78,7 +78,7 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         staged=_is_staged(resource, gpu_resource),
         max_workers=workers,
         min_workers=min(spec.workers.min_replicas or (1 if data else workers), workers),
-        rigid=data is None,
+        is_gang=data is None,
         server=template_shape(servers.template, gpu_resource) if servers else None,
         servers=servers.replicas if servers else 0,
         chief=template_shape(spec.chief.template, gpu_resource) if spec.chief else None,
@@ -87,10 +87,10 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         preemption=Preemption(spec.preemption.policy),
         durable=_durable(spec.checkpoint) if spec.checkpoint else None,
         restart_seconds=parse_duration(spec.preemption.restart_overhead or "0s"),
-        restart_told=spec.preemption.restart_overhead is not None,
+        restart_declared=spec.preemption.restart_overhead is not None,
         suspended=spec.suspend,
         backoff_limit=spec.run_policy.backoff_limit,
-        sized=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
+        size_declared=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
         template=_template(resource),
     )
 
@@ -198,7 +198,7 @@ def read_progress(progress: Progress) -> JobProgress:
     return JobProgress(
         done=parse_chunks(progress.done),
         partial={p.chunk: p.batches for p in progress.running},
-        attained_seconds=progress.attained_seconds,
+        attained_gpu_seconds=progress.attained_seconds,
         busy_seconds=progress.busy_seconds,
         learnt=progress.learnt if 0 < progress.learnt < inf else 1.0,
         busy_since=progress.busy_since.timestamp() if progress.busy_since else None,
@@ -304,7 +304,7 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         **_present(checkpoint=_saved(progress.checkpoint, job) if progress.checkpoint else None),
         "batches": round(batches, 1),
         "estimated": estimated,
-        "attainedSeconds": round(progress.attained_seconds, 3),
+        "attainedSeconds": round(progress.attained_gpu_seconds, 3),
         "busySeconds": round(progress.busy_seconds, 3),
         "learnt": float(f"{progress.learnt:.6g}"),
         **_present(

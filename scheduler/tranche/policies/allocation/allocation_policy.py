@@ -27,7 +27,7 @@ class DistributingPolicy(PooledPolicy):
     """The last distribution is not in status."""
 
     @abstractmethod
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """Who is to have how many workers, and which windows go on."""
 
     def tier(self, state: JobState, cluster: ClusterState) -> float:
@@ -38,6 +38,6 @@ class DistributingPolicy(PooledPolicy):
         """The order of the distribution."""
         return (float(state.place), 0.0)
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Never: only the distribution stops workers."""
         return inf

@@ -44,7 +44,7 @@ class Dorm(DistributingPolicy):
         if not (self.slack >= 0 and self.changes >= 0):
             raise ValueError("dorm needs slack ≥ 0 and changes ≥ 0")
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """Within both limits; else within that of shares; else as near to it as could be."""
         fair = fair_units(Draft(cluster, now))
         first = self._attempt(Draft(cluster, now), fair, limited=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tranche.model import Resources
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, Run
+from tranche.state.entities import JobState, NodeState, TrackedWindow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,7 +18,7 @@ class Unit:
     """What a job gets or loses at once: one worker, or a whole gang."""
 
     workers: int
-    runs: tuple[Run, ...]
+    runs: tuple[TrackedWindow, ...]
     """Windows that go on; none if the unit is to start."""
     taken: tuple[tuple[str, Resources], ...]
     """By node; parameter servers that start with the unit included."""
@@ -34,7 +34,7 @@ def competitors(cluster: ClusterState, now: float) -> list[JobState]:
     return sorted(found, key=lambda state: state.arrival)
 
 
-def node_runs(state: JobState) -> list[Run]:
+def node_runs(state: JobState) -> list[TrackedWindow]:
     """The job's windows on nodes that are not told to stop, the oldest first."""
     return [run for _, run in sorted(state.runs.items()) if not run.closing and run.home.node is not None]
 
@@ -47,7 +47,7 @@ def cloud_workers(state: JobState) -> int:
 def most_units(state: JobState) -> int:
     """How many workers on nodes could train chunks of the job now; for a gang 1, or 0 if it trains in the cloud."""
     elsewhere = cloud_workers(state)
-    if state.job.rigid:
+    if state.job.is_gang:
         return 0 if elsewhere or state.cloud else 1
     covered = sum(len(run.window.chunks) for run in state.runs.values() if not run.closing)
     waiting = state.job.chunks - len(state.done) - covered - len(state.cloud)
@@ -90,7 +90,7 @@ class Draft:
     def unit_request(self, state: JobState) -> Resources:
         """What one unit of the job asks for, parameter servers aside."""
         request = Resources()
-        for _ in range(state.job.together):
+        for _ in range(state.job.min_available):
             request = request + state.job.worker.requests
         return request
 
@@ -131,7 +131,7 @@ class Draft:
         self._give(units.pop())
         return True
 
-    def stopped(self) -> Iterator[tuple[JobState, Run]]:
+    def stopped(self) -> Iterator[tuple[JobState, TrackedWindow]]:
         """Windows that have no place on paper."""
         for state in self.jobs:
             kept = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}
@@ -163,11 +163,11 @@ class Draft:
     def _found(self, state: JobState) -> Unit | None:
         """Room for one new unit of the job, with the parameter servers and the chief that it lacks."""
         job = state.job
-        if job.together * job.gpus > self._gpus:
+        if job.min_available * job.gpus > self._gpus:
             return None
         starts = not (self._units[job.key] or state.servers)
         helpers = [job.server] * job.servers + [job.chief] if starts else []
-        wanted = [job.worker] * job.together + [shape for shape in helpers if shape is not None]
+        wanted = [job.worker] * job.min_available + [shape for shape in helpers if shape is not None]
         taken: list[tuple[str, Resources]] = []
         for shape in wanted:
             hosts = [node.node.name for node in self.cluster.eligible(shape) if self._serves(node, state)]
@@ -175,7 +175,7 @@ class Draft:
             if name is None:
                 return None
             taken.append((name, shape.requests))
-        return Unit(job.together, (), tuple(taken))
+        return Unit(job.min_available, (), tuple(taken))
 
     def _serves(self, node: NodeState, state: JobState) -> bool:
         """Whether a pod of the job may start there now: it was not refused, and data are there."""
@@ -196,7 +196,7 @@ class Draft:
     def _present(self, state: JobState) -> Iterator[Unit]:
         """The job's open windows as units; one whose node is gone takes nothing, and goes on until its end is told."""
         runs, request = node_runs(state), state.job.worker.requests
-        groups = ([tuple(runs)] if runs else []) if state.job.rigid else [(run,) for run in runs]
+        groups = ([tuple(runs)] if runs else []) if state.job.is_gang else [(run,) for run in runs]
         for group in groups:
             nodes = (run.home.node or "" for run in group)
             yield Unit(len(group), group, tuple((name, request) for name in nodes if name in self._rooms))

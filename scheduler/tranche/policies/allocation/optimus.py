@@ -51,7 +51,7 @@ class Optimus(DistributingPolicy):
         """
         return rest / self.speed(workers) - rest / self.speed(workers + 1)
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """One each, those that run first, in order of arrival; then by gain as long as there is room."""
         draft = Draft(cluster, now)
         for state in sorted(draft.jobs, key=lambda state: not state.runs):

@@ -41,7 +41,7 @@ class Rrh(DistributingPolicy):
         if not isfinite(self.threshold):
             raise ValueError("rrh needs a finite threshold")
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """All workers of one job after the other, as far as there is room."""
         draft = Draft(cluster, now)
         on_nodes = [state for state in draft.jobs if draft.most[state.job.key]]
@@ -49,7 +49,7 @@ class Rrh(DistributingPolicy):
 
         def order(state: JobState) -> tuple[bool, float, tuple[float, int, str]]:
             payoff = worth.get(state.job.key, 0.0)
-            admitted = payoff > self.threshold or bool(state.runs) or state.attained_seconds > 0
+            admitted = payoff > self.threshold or bool(state.runs) or state.counted_gpu_seconds > 0
             return (not admitted, -payoff / state.job_gpus, state.arrival)
 
         draft.jobs.sort(key=order)

@@ -32,7 +32,7 @@ from typing import ClassVar, Literal
 from tranche.policies.base import BindingPolicy, Placement
 from tranche.policies.binding.slot_projection import project_node
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import Entry, Home, JobState, Key, NodeState
+from tranche.state.entities import JobState, Key, NodeState, QueuedChunk, SlotBinding
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class ChunkFaithful(BindingPolicy):
         if self.refresh not in ("fresh", "printed"):
             raise ValueError(f"refresh of policy {self.name} is fresh or printed, not {self.refresh!r}")
 
-    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """Densest first; ties first come, first served."""
         return (-state.density(seconds_per_batch), state.job.submitted, state.job.key, chunk)
 
@@ -145,7 +145,7 @@ class ChunkFaithful(BindingPolicy):
             if best.node is None:  # once the cloud wins, the rest goes there too
                 heap = [_item(best)]
             group = best.group()
-            home = Home(best.site, best.node, tuple(sorted(load.slot for load in group)))
+            home = SlotBinding(best.site, best.node, tuple(sorted(load.slot for load in group)))
             key = (*best.key[:3], chunk)
             placements.append(Placement(chunk, home, key, now + best.transfer, best.seconds_per_batch, cost))
             for load in group:
@@ -179,7 +179,7 @@ def _node_candidate(
         seconds_per_batch=per_batch,
         seconds=state.job.batches_per_chunk_total * per_batch,
         transfer=transfer,
-        key=(key := policy.key(state, 0, per_batch)),
+        key=(key := policy.queue_key(state, 0, per_batch)),
         loads=slot_loads(node, key, now, transfer),
         width=max(1, state.job.gpus),
         weight=state.job.weight / state.job.chunks,
@@ -196,7 +196,7 @@ def _cloud_candidate(
         seconds_per_batch=per_batch,
         seconds=state.job.batches_per_chunk_total * per_batch,
         transfer=cluster.transfer_seconds(state, site),
-        key=policy.key(state, 0, per_batch),
+        key=policy.queue_key(state, 0, per_batch),
         loads=[],
         width=0,
         weight=state.job.weight / state.job.chunks,
@@ -215,7 +215,7 @@ def slot_loads(node: NodeState, key: Key, now: float, transfer: float) -> list[S
     return loads
 
 
-def _left_at(node: NodeState, now: float, then: float) -> list[tuple[Entry, float]]:
+def _left_at(node: NodeState, now: float, then: float) -> list[tuple[QueuedChunk, float]]:
     """The node's chunks that are unfinished then, A(t0), and their remaining seconds p̂."""
     projected = project_node(node, now, then)
     return [(one.entry, one.rest) for one in projected if one.rest or not one.windows]

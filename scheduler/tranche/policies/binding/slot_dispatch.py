@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from tranche.policies.base import BindingPolicy, Placement
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import Home, JobState, Key, NodeState
+from tranche.state.entities import JobState, Key, NodeState, SlotBinding
 
 SlotOrder = Literal["arrival", "density"]
 
@@ -51,7 +51,7 @@ class SlotDispatch(BindingPolicy):
             placed: How many of the job's chunks have been placed before it in this dispatch.
         """
 
-    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """Arrival, or the density of JSAC'22."""
         value = -state.density(seconds_per_batch) if self.order == "density" else 0.0
         return (value, state.job.submitted, state.job.key, chunk)
@@ -98,9 +98,9 @@ class SlotDispatch(BindingPolicy):
         node = group.node.node
         per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name)
         transfer, seconds = cluster.transfer_seconds(state, node.site), state.job.batches_per_chunk_total * per_batch
-        key = self.key(state, chunk, per_batch)
+        key = self.queue_key(state, chunk, per_batch)
         cost = (max(transfer, group.wait) + seconds) / state.job.chunks
-        return Placement(chunk, Home(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
+        return Placement(chunk, SlotBinding(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
 
     def _in_cloud(
         self, cluster: ClusterState, state: JobState, chunk: int, site: str, now: float, *, colocated: bool = False
@@ -109,7 +109,9 @@ class SlotDispatch(BindingPolicy):
         per_batch = cluster.batch_seconds(state, site, colocated=colocated or state.colocated)
         transfer, seconds = cluster.transfer_seconds(state, site), state.job.batches_per_chunk_total * per_batch
         cost = (transfer + cluster.sites[site].start_seconds + seconds) / state.job.chunks
-        return Placement(chunk, Home(site, None), self.key(state, chunk, per_batch), now + transfer, per_batch, cost)
+        return Placement(
+            chunk, SlotBinding(site, None), self.queue_key(state, chunk, per_batch), now + transfer, per_batch, cost
+        )
 
 
 def _cost(placed: Placement) -> float:

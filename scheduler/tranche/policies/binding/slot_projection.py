@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tranche.state.entities import Entry, NodeState
+from tranche.state.entities import NodeState, QueuedChunk
 
 
 class Interval(NamedTuple):
@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 class Projected:
     """One chunk in the projection."""
 
-    entry: Entry
+    entry: QueuedChunk
     rest: float
     """Seconds that are left at the end of the projection."""
     windows: list[Interval] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Projected:
         return done
 
 
-def project(entries: Sequence[Entry], now: float, until: float = inf) -> list[Projected]:
+def project(entries: Sequence[QueuedChunk], now: float, until: float = inf) -> list[Projected]:
     """Play chunks forward that share slots.
 
     Args:
@@ -77,7 +77,7 @@ def project(entries: Sequence[Entry], now: float, until: float = inf) -> list[Pr
     return projected
 
 
-def _running(entries: Sequence[Entry], ready: Sequence[int], width: int) -> list[int]:
+def _running(entries: Sequence[QueuedChunk], ready: Sequence[int], width: int) -> list[int]:
     """Which of the ready chunks run: in their order, those that find all of their slots free."""
     running: list[int] = []
     taken: set[int] = set()
@@ -98,7 +98,7 @@ def project_node(node: NodeState, now: float, until: float = inf) -> list[Projec
     return [projected for queue in node.queues if queue for projected in project(queue, now, until)]
 
 
-def planned_window(node: NodeState | None, entry: Entry, now: float) -> Interval:
+def planned_window(node: NodeState | None, entry: QueuedChunk, now: float) -> Interval:
     """From when to when a bound chunk is to run, preemption by denser chunks in transit included (t* of Alg. 4).
 
     Args:

@@ -65,11 +65,11 @@ class Chunk(QueuePolicy):
         over = bool(self.fair) and state.job.tenant in cluster.shares.over
         return 2.0 * -state.job.priority + over
 
-    def revision(self, cluster: ClusterState) -> int:
+    def rank_epoch(self, cluster: ClusterState) -> int:
         """Rises when another set of tenants is above its share."""
         return cluster.shares.revision
 
-    def share_halflife(self) -> float:
+    def usage_halflife_seconds(self) -> float:
         """As the options say."""
         return self.halflife if self.fair else 0.0
 
@@ -77,7 +77,7 @@ class Chunk(QueuePolicy):
         """The rest of the job in GPU-seconds, over its weight and age."""
         return (self._work(state, now), 0.0)
 
-    def slope(self, state: JobState, now: float) -> float:
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
         """By how much that falls in a second."""
         return rest_rate(state, now) / self._divisor(state, now)
 
@@ -85,7 +85,7 @@ class Chunk(QueuePolicy):
         """Rises when a running job turns out to be larger than was believed: it may have to make way."""
         return overruns(state, now)
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When a waiting job has aged by another step, or a running one has needed more than was believed."""
         if state.busy_since is not None or not self.aging:
             return next_overrun(state, now)
@@ -95,13 +95,13 @@ class Chunk(QueuePolicy):
         older = AGE_STEP ** (age + 1) - 1.0
         return now + max(SHORTEST_STEP, self.aging * state.ideal_seconds * older - state.waited_seconds(now))
 
-    def server_host(
+    def choose_server_node(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
     ) -> NodeState:
         """The node with the fewest GPUs, so that workers find room, and then with the most CPU left."""
         return min(feasible, key=lambda n: (n.capacity.gpus, n.reserved.cpu - n.capacity.cpu, n.node.name))
 
-    def copies_ahead(self) -> int:
+    def prefetch_site_count(self) -> int:
         """As the option says."""
         return int(self.copies)
 
@@ -109,12 +109,12 @@ class Chunk(QueuePolicy):
         """As the option says."""
         return self.price
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Where the gain for the one outweighs the loss of the other; in favour of another priority class, always."""
         if state.job.priority > victim.job.priority:
             return -inf
         challenger, running = self._work(state, now), self._work(victim, now)
-        if victim.job.whole:
+        if victim.job.is_indivisible:
             return -inf if running > challenger + _start_cost(victim) + _start_cost(state) else inf
         return (seconds + victim.restart_seconds) * challenger / running if running else inf
 
@@ -135,4 +135,4 @@ class Chunk(QueuePolicy):
 def _start_cost(state: JobState) -> float:
     """GPU-seconds that starting the job's workers takes, all of a gang or one, over its weight."""
     job = state.job
-    return state.restart_seconds * job.gpus * job.together / job.weight
+    return state.restart_seconds * job.gpus * job.min_available / job.weight

@@ -28,6 +28,6 @@ class Drf(PooledPolicy):
         """The tenant's dominant share."""
         return (cluster.dominant_share(state.job.tenant), 0.0)
 
-    def group(self, state: JobState) -> str:
+    def rank_group(self, state: JobState) -> str:
         """The tenant."""
         return state.job.tenant

@@ -44,20 +44,20 @@ class Gittins(PooledPolicy):
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """The negative index."""
-        revision = self.revision(cluster)
+        revision = self.rank_epoch(cluster)
         if not revision:
             return (0.0, 0.0)
         return (-cluster.history.derive(self.name, revision, indices)[state.level], 0.0)
 
-    def group(self, state: JobState) -> str:
+    def rank_group(self, state: JobState) -> str:
         """The level: jobs of one level have one index."""
         return str(state.level)
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When the job, if it runs on, passes the next level."""
         return state.reaches(LIMITS[state.level + 1], now) if state.level < LEVELS else None
 
-    def revision(self, cluster: ClusterState) -> int:
+    def rank_epoch(self, cluster: ClusterState) -> int:
         """How many completed jobs the index is computed from."""
         size = len(cluster.history)
         return int(FEWEST * GROWTH ** int(log(size / FEWEST) / log(GROWTH) + 1e-9)) if size >= FEWEST else 0

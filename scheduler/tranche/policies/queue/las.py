@@ -44,6 +44,6 @@ class Las(PooledPolicy):
         """The class."""
         return (float(state.level), 0.0)
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When the job, if it runs on, reaches the next limit."""
         return state.reaches(self.first * self.factor**state.level, now)

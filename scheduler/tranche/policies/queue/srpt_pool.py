@@ -27,6 +27,6 @@ class SrptPool(QueuePolicy):
         """The rest of the job in GPU-seconds."""
         return (state.worker_seconds(now) * state.job.gpus, 0.0)
 
-    def slope(self, state: JobState, now: float) -> float:
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
         """GPU-seconds of rest that pass in a second."""
         return state.training_rate(now) * state.job.gpus

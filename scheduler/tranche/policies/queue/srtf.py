@@ -25,6 +25,6 @@ class Srtf(PooledPolicy):
         """The rest of the job in seconds on all its workers."""
         return (state.worker_seconds(now) / state.job.width, 0.0)
 
-    def slope(self, state: JobState, now: float) -> float:
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
         """Seconds of rest that pass in a second."""
         return state.training_rate(now) / state.job.width

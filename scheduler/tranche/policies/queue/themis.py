@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Run
+from tranche.state.entities import JobState, TrackedWindow
 
 STEP = 1.1
 """Ranks count ρ in powers of this."""
@@ -54,7 +54,7 @@ class Themis(PooledPolicy):
         """Rises when the lease of a worker is over: it may have to make way."""
         return sum(not self._is_leased(run, now) for run in state.runs.values())
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When the next lease is over, or ρ has risen by a step."""
         ends = [run.window.start + self.lease for run in state.runs.values() if self._is_leased(run, now)]
         step = _steps(fairness_of(state, now))
@@ -64,16 +64,16 @@ class Themis(PooledPolicy):
             ends.append(now + max(SHORTEST_STEP_SECONDS, seconds))
         return min(ends, default=None)
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Only a job that is treated worse stops others."""
         return -inf if _steps(fairness_of(state, now)) > _steps(fairness_of(victim, now)) else inf
 
-    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
+    def may_preempt_window(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
         """After its lease, if the victim is still treated better without the worker: so the greatest ρ falls."""
         after = fairness_of(victim, now, fewer=1)
         return not self._is_leased(run, now) and _steps(fairness_of(state, now)) > _steps(after)
 
-    def _is_leased(self, run: Run, now: float) -> bool:
+    def _is_leased(self, run: TrackedWindow, now: float) -> bool:
         return now < run.window.start + self.lease - NEARLY
 
 
@@ -90,7 +90,7 @@ def fairness_of(state: JobState, now: float, *, fewer: int = 0) -> float:
 
 def _share(state: JobState, fewer: int = 0) -> int:
     """Workers that the job has, less so many, but at least what it would start with."""
-    return max(state.job.together, sum(not run.closing for run in state.runs.values()) - fewer)
+    return max(state.job.min_available, sum(not run.closing for run in state.runs.values()) - fewer)
 
 
 def _steps(ratio: float) -> int:

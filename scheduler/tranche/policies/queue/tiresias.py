@@ -72,7 +72,7 @@ class Tiresias(PooledPolicy):
             case _:
                 return 0.0
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """When a running job reaches its queue's limit, or a waiting one is promoted."""
         if state.runs:
             limit = self.limits[state.level] if state.level < len(self.limits) else None
@@ -81,7 +81,7 @@ class Tiresias(PooledPolicy):
             return state.idle_since + self.promote * state.attained_gpu_seconds(now) / state.job_gpus
         return None
 
-    def promotes(self, state: JobState, now: float) -> bool:
+    def should_promote(self, state: JobState, now: float) -> bool:
         """Waited at least `promote` times as long as it ran, in the time of all its GPUs together."""
         if not self.promote or not state.level or state.runs:
             return False
