@@ -108,7 +108,7 @@ class Draft:
         return [part / total for part, total in pairs if total]
 
     def add(self, state: JobState) -> bool:
-        """Give the job one unit more, one that runs if possible; False if it has its most, or there is no room."""
+        """Give the job another unit, one that runs if possible; return False at its limit or without room."""
         units = self._units[state.job.key]
         if len(units) >= self.most[state.job.key]:
             return False
@@ -124,7 +124,7 @@ class Draft:
         return True
 
     def remove(self, state: JobState) -> bool:
-        """Take the job's last unit; False if it has none that may be stopped."""
+        """Take the job's last unit; return False if it has none that may be stopped."""
         units = self._units[state.job.key]
         if len(units) <= self.least[state.job.key]:
             return False
@@ -132,7 +132,7 @@ class Draft:
         return True
 
     def stopped(self) -> Iterator[tuple[JobState, TrackedWindow]]:
-        """Windows that have no place on paper."""
+        """Yield the windows that are not in the draft."""
         for state in self.jobs:
             kept = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}
             for run in node_runs(state):
@@ -140,7 +140,7 @@ class Draft:
                     yield state, run
 
     def _holds(self, unit: Unit) -> bool:
-        """Whether there is room on paper where the unit's windows are."""
+        """Return whether the draft has room where the unit's windows are."""
         asked: dict[str, Resources] = {}
         for name, request in unit.taken:
             asked[name] = asked.get(name, Resources()) + request
@@ -161,7 +161,7 @@ class Draft:
             self._gpus += request.gpus
 
     def _found(self, state: JobState) -> Unit | None:
-        """Room for one new unit of the job, with the parameter servers and the chief that it lacks."""
+        """Return a new unit of the job, with the parameter servers and the chief that it lacks; None without room."""
         job = state.job
         if job.min_available * job.gpus > self._gpus:
             return None
@@ -178,7 +178,7 @@ class Draft:
         return Unit(job.min_available, (), tuple(taken))
 
     def _serves(self, node: NodeState, state: JobState) -> bool:
-        """Whether a pod of the job may start there now: it was not refused, and data are there."""
+        """Return whether a pod of the job may start on the node now: it is not avoided, and data are there."""
         return not state.avoids(node.node.name, self.now) and state.can_start_at(node.node.site, self.now)
 
     def _best(self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]]) -> str | None:
@@ -194,7 +194,7 @@ class Draft:
         return None if best is None else best[2]
 
     def _present(self, state: JobState) -> Iterator[Unit]:
-        """The job's open windows as units; one whose node is gone takes nothing, and goes on until its end is told."""
+        """Yield the job's open windows as units; one whose node is gone takes nothing until its end is reported."""
         runs, request = node_runs(state), state.job.worker.requests
         groups = ([tuple(runs)] if runs else []) if state.job.is_gang else [(run,) for run in runs]
         for group in groups:

@@ -17,7 +17,7 @@ class FifoSkip(PooledPolicy):
     """Arrival order; a job that does not fit is passed over."""
 
     name: ClassVar[str] = "fifo-skip"
-    source: ClassVar[str] = "First in, first out, whoever fits starts (backfilling without reservations)"
+    source: ClassVar[str] = "First in, first out, every job that fits starts (backfilling without reservations)"
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which came earlier")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:

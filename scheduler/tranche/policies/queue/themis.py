@@ -4,9 +4,9 @@ Source: reconstructed [R] after Mahajan et al., Themis, NSDI 2020, recalled and 
 (elapsed + remaining at the present share) / duration alone``; what is free goes to the greatest ρ, and workers hold a
 GPU for a lease. [I] the lease, 20 minutes from the start of a worker's window, after which it may be stopped for a job
 whose ρ is greater than that of the victim without the worker; a job without workers is taken to have one, or all of its
-gang; alone, it would have its most workers; ρ counts in steps of 10 %, so that a waiting job is ranked anew a number of
-times that grows with the logarithm of its wait, and in a step by arrival. Themis' auctions, in which jobs may hide what
-they know, are not here.
+gang; alone, it would have its most workers; ρ counts in steps of 10 %, so that the number of times that a waiting job
+is ranked again grows with the logarithm of its wait; jobs of one step run by arrival. Themis' auctions, in which jobs
+may hide what they know, are not here.
 """
 
 from dataclasses import dataclass
