@@ -67,8 +67,7 @@ class Workers(Resource):
     """The pods that train."""
 
     min_replicas: int | None = Field(default=None, ge=1, le=MAX_CHUNKS)
-    """Members of a gang; leave it out or set it to maxReplicas. A job with data has no minimum: it trains with any
-    number of workers."""
+    """Members of a gang; may only equal maxReplicas. A job with data has no minimum and must leave it out."""
     max_replicas: int = Field(ge=1, le=MAX_CHUNKS)
     """Most workers at a time."""
     template: Template
