@@ -19,7 +19,7 @@ from tranche.planner import gangs, releases
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow, RenewWindow
 from tranche.planner.pieces import Pieces, at_once
-from tranche.planner.progress_ledger import applied_in_order
+from tranche.state.progress_ledger import applied_in_order
 from tranche.policies.copies import shallow_copy
 from tranche.state.entities import Hosts, JobState, TrackedWindow, expected_copies
 from tranche.state.site_usage import JobUse

@@ -5,7 +5,7 @@ import pytest
 from support.doc_pages import pages
 from support.operator_objects import training_job
 from tranche.client.job_history import attempts_of
-from tranche.planner.progress_ledger import KEPT_RECORDS
+from tranche.state.progress_ledger import KEPT_RECORDS
 
 
 @pytest.mark.parametrize(("entry", "pod"), [({"role": "chief"}, "cats-chief-0-7"), ({}, "cats-worker-0-7")])

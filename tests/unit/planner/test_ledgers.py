@@ -2,7 +2,7 @@
 
 import pytest
 
-from tranche.planner.progress_ledger import applied_in_order
+from tranche.state.progress_ledger import applied_in_order
 
 
 @pytest.mark.parametrize(

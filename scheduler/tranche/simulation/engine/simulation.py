@@ -31,7 +31,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.gangs import expected_end
-from tranche.planner.progress_ledger import applied_in_order
+from tranche.state.progress_ledger import applied_in_order
 from tranche.planner.releases import end_of
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
