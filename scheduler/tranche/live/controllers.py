@@ -171,7 +171,7 @@ class Controller:
 
     def learnt(self) -> dict[str, str]:
         """Annotations that tell the next planner what this one has learnt; none before it has taken over."""
-        return annotations_of(memory_of(self.planner)) if self.reports.leading else {}
+        return annotations_of(memory_of(self.planner.cluster)) if self.reports.leading else {}
 
     def restore(self, memory: Memory | None = None) -> None:
         """Build the planner's state from the API server, and from what an earlier one has learnt."""
@@ -188,7 +188,7 @@ class Controller:
             self._quotas_changed(key, None, quota)
         for name in self.watches.nodes.store:
             self._refresh_node(name)
-        recall(self.planner, memory or Memory())
+        recall(self.planner.context, memory or Memory())
         found = self._found_jobs()
         with self.metrics.time_plan():
             self._instructed(self.planner.restore(found, now, self._found_events(found)))

@@ -10,7 +10,7 @@ from tranche.kube.objects import Pod, is_over
 from tranche.live.silences import Silences
 from tranche.model import PlannedServer, Window
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
-from tranche.planner.releases import end_of
+from tranche.planner.job_actions import end_of
 from tranche.policies import JobState, Run, Server
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from math import inf
 
 from tranche.model import Resources, Window
+from tranche.planner.context import PlannerContext
+from tranche.planner.instructions import Instruction, OpenWindow, RenewWindow
 from tranche.planner.queues import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.transfers import moves_data
 from tranche.policies import ClusterState, JobState
@@ -11,6 +13,21 @@ from tranche.policies import ClusterState, JobState
 
 class InvariantError(AssertionError):
     """The planner's state contradicts itself: a defect of tranche, never of its input."""
+
+
+def check_decision(context: PlannerContext, instructions: Iterable[Instruction], now: float) -> None:
+    """Check all invariants after a decision.
+
+    Raises:
+        InvariantError: naming the job or node.
+    """
+    check(context.cluster)
+    opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | RenewWindow)]
+    if context.queue is not None:
+        check_queue(context.queue, now)
+        check_data(context.queue, [(one.job, one.window) for one in opened], now)
+    check_quotas(context.cluster, {one.job for one in opened})
+    check_room(context.cluster, {one.window.node for one in opened if one.window.node is not None})
 
 
 def check(cluster: ClusterState) -> None:

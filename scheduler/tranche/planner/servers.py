@@ -4,11 +4,12 @@ Those of a gang get their places together with its members: `tranche.planner.gan
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
 from tranche.model import Job, PlannedServer, PodShape, Resources
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import start_servers
 from tranche.policies import ClusterState, JobState, Policy, Server
 
 
@@ -98,40 +99,52 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
     return True
 
 
-def place_servers(cluster: ClusterState, state: JobState, policy: Policy, seed: int, now: float) -> list[Server] | None:
-    """Places for the parameter servers that the job lacks; None if there is no room for all of them yet."""
+def place_servers(context: PlannerContext, state: JobState) -> bool:
+    """Start the parameter servers that the job lacks, before its first window opens; False if there is no room yet."""
+    if state.leaving:
+        return False
+    if len(state.servers) >= state.job.helpers:
+        return True
+    if context.cluster.quotas.shortage(state.job, 0, missing_requests(state)) is not None:
+        return False
+    placed = _place_all(context, state)
+    state.unhosted = placed is None
+    if placed is None:
+        context.work.unhosted.add(state.job.key)
+        return False
+    context.work.unhosted.discard(state.job.key)
+    start_servers(context, state, placed)
+    return True
+
+
+def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
+    """Enter all missing parameter servers in the books; none of them, and None, if there is no room for all yet."""
     placed: list[Server] = []
     missing = missing_servers(state)
-    sites = server_sites(cluster, state, policy, missing[0].shape) if missing else []
+    sites = server_sites(context.cluster, state, context.policy, missing[0].shape) if missing else []
     for one in missing:
-        found = _place(cluster, state, policy, sites, one, seed, now)
+        found = _place(context, state, sites, one)
         if found is None:
-            release_servers(cluster, placed)
+            for server in placed:
+                context.cluster.remove_server(state, server)
             return None
         state.attempts += 1
-        placed.append(Server(PlannedServer(one.number, state.attempts, *found), one.shape.requests, now))
+        placed.append(Server(PlannedServer(one.number, state.attempts, *found), one.shape.requests, context.now))
+        context.cluster.add_server(state, placed[-1])
     return placed
 
 
 def _place(
-    cluster: ClusterState, state: JobState, policy: Policy, sites: list[str | None], one: Missing, seed: int, now: float
+    context: PlannerContext, state: JobState, sites: list[str | None], one: Missing
 ) -> tuple[str, str | None] | None:
-    """Site and node of one parameter server, with its room reserved; None if there is none."""
+    """Site and node of one parameter server; None if there is none."""
+    cluster, now = context.cluster, context.now
     for site in sites:
         if site is not None and cluster.is_unlimited(site):
             return site, None
         nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
-            node = policy.server_host(cluster, state, one.number, feasible, seed)
-            node.reserved = node.reserved + one.shape.requests
+            node = context.policy.server_host(cluster, state, one.number, feasible, context.settings.seed)
             return node.node.site, node.node.name
     return None
-
-
-def release_servers(cluster: ClusterState, servers: Iterable[Server]) -> None:
-    """Give back what the parameter servers reserve."""
-    for server in servers:
-        node = cluster.nodes.get(server.planned.node or "")
-        if node is not None:
-            node.reserved = node.reserved - server.requests

@@ -1,30 +1,23 @@
 """Going down the queue: whoever ranks first and finds room gets windows, from jobs behind it if the policy preempts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
-from tranche.model import Preemption
 from tranche.planner import cloud_burst, gangs
+from tranche.planner.context import PlannerContext
 from tranche.planner.distributions import distribute
+from tranche.planner.job_actions import close_window
 from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
 from tranche.planner.quotas import make_quota, shortage
 from tranche.planner.rooms import Challenge, Trial, could_run_on_nodes, free_hosts, free_nodes
-from tranche.planner.servers import joining
+from tranche.planner.servers import joining, place_servers
 from tranche.planner.tenants import expect_review, review_shares
 from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
+from tranche.planner.windows import chunks_of_window, open_window
 from tranche.policies import ClusterState, Home, JobState, NodeState, QueuePolicy, Standing
 
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
-RESTARTS_PER_WINDOW = 3
-"""A silent pod is given chunks for about this many restart costs, so that starting pods stays cheap."""
-
-
-def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
+def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Run one scheduling cycle: open and close windows until no waiting job can be placed.
 
     First, if it is time, waiting jobs are divided between nodes and unlimited sites. Then the windows are opened, in
@@ -32,41 +25,45 @@ def serve_queue(planner: Planner, queue: JobQueue, now: float) -> None:
     """
     changed = list(queue.stale)
     for key in changed:
-        arriving = planner.cluster.jobs.get(key)
+        arriving = context.cluster.jobs.get(key)
         if arriving is not None and arriving.active and moves_data(arriving):
             if queue.policy.sited:
-                copy_ahead(planner, queue, arriving, now)
+                copy_ahead(context, queue, arriving, now)
             else:
-                upload_everywhere(planner, arriving, now)
-    distribute(planner, queue, now)
-    reviewed = review_shares(planner, now)
-    if cloud_burst.is_due(planner, queue, changed, now):
-        _refresh(planner, queue, now)
-        cloud_burst.review(planner, queue, now)
-        distribute(planner, queue, now)
-    _refresh(planner, queue, now)
-    decision = Decision(planner, queue, now, queue.candidates(now))
+                upload_everywhere(context, arriving, now)
+    if queue.policy.distributes:
+        distribute(context, queue, now)
+    counts_recent = context.cluster.shares.halflife_seconds > 0
+    reviewed = counts_recent and review_shares(context, now)
+    if context.cluster.clouds and cloud_burst.is_due(context, queue, changed, now):
+        _refresh(context, queue, now)
+        cloud_burst.review(context, queue, now)
+        if queue.policy.distributes:
+            distribute(context, queue, now)
+    _refresh(context, queue, now)
+    decision = Decision(context, queue, now, queue.candidates(now))
     while decision.turn():
         pass
     for state in decision.passed_over:
         queue.stale[state.job.key] = None
     queue.settle()
-    expect_review(planner, now, reviewed=reviewed)
+    if counts_recent:
+        expect_review(context, now, reviewed=reviewed)
     if queue.policy.sited:
-        look_ahead(planner, queue, now)
+        look_ahead(context, queue, now)
 
 
-def _refresh(planner: Planner, queue: JobQueue, now: float) -> None:
+def _refresh(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Rank changed jobs, and set the timers for the next change of their ranks."""
     for key, change in queue.refresh(now):
-        planner.timers.change(None if change is None else max(now, change), key)
+        context.timers.change(None if change is None else max(now, change), key)
 
 
 @dataclass(slots=True, eq=False)
 class Decision:
     """Going down the queue once."""
 
-    planner: Planner
+    context: PlannerContext
     queue: JobQueue
     now: float
     heap: list[Candidate]
@@ -84,15 +81,15 @@ class Decision:
         queue, state, now = self.queue, self.queue.head(one), self.now
         assert state is not None
         may_preempt = queue.may_preempt(one, state)
-        preempted = _serve(self.planner, queue, state, one.site, rank, now, may_preempt=may_preempt)
+        preempted = _serve(self.context, queue, state, one.site, rank, now, may_preempt=may_preempt)
         waits = wants_at(state, one.site, now)
         one.tried = state
-        held = waits and shortage(self.planner.cluster, state) is not None
-        unlimited = self.planner.cluster.is_unlimited(one.site)
-        if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.planner.cluster, state, now):
+        held = waits and shortage(self.context.cluster, state) is not None
+        unlimited = self.context.cluster.is_unlimited(one.site)
+        if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.context.cluster, state, now):
             self.full.add("")  # for those behind it
             return True
-        if waits and not unlimited and _is_full(self.planner, queue, state, one.site, rank, now):
+        if waits and not unlimited and _is_full(self.context, queue, state, one.site, rank, now):
             self.full.add(one.site)
         exhausted = waits and not (queue.policy.strict or unlimited or _has_own_obstacle(state, now))
         if not exhausted:
@@ -106,7 +103,7 @@ class Decision:
 
     def _next(self) -> Candidate | None:
         """The first candidate that is still one, with today's rank."""
-        clouds = self.planner.cluster.clouds
+        clouds = self.context.cluster.clouds
         while self.heap and ("" not in self.full or clouds):
             candidate = heappop(self.heap)
             one = candidate[3]
@@ -124,14 +121,14 @@ class Decision:
     def _has_chance(self, one: DemandClass) -> bool:
         """Whether the first of the class may find room: made for it, or free."""
         state = self.queue.head(one)
-        if state is None or self.planner.cluster.is_unlimited(one.site):
+        if state is None or self.context.cluster.is_unlimited(one.site):
             return True
-        return self.planner.cluster.free.any_at(one.site) or self.queue.may_preempt(one, state)
+        return self.context.cluster.free.any_at(one.site) or self.queue.may_preempt(one, state)
 
 
-def _is_full(planner: Planner, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
+def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
     """Whether nobody who ranks behind the job can find a GPU there: none is free, and none is held by those behind."""
-    if planner.cluster.free.any_at(site):
+    if context.cluster.free.any_at(site):
         return False
     return not (queue.policy.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
@@ -149,52 +146,59 @@ def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
 
 
 def _serve(
-    planner: Planner, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float, *, may_preempt: bool
+    context: PlannerContext,
+    queue: JobQueue,
+    state: JobState,
+    site: str,
+    rank: Standing,
+    now: float,
+    *,
+    may_preempt: bool,
 ) -> bool:
     """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
     job, policy = state.job, queue.policy
     workers = job.together
-    if planner.cluster.is_unlimited(site):
-        _open_on_demand(planner, state, site, now)
+    if context.cluster.is_unlimited(site):
+        _open_on_demand(context, state, site, now)
         return False
-    nodes = free_hosts(planner.cluster, state, site, now)
-    if shortage(planner.cluster, state) is not None:
+    nodes = free_hosts(context.cluster, state, site, now)
+    if shortage(context.cluster, state) is not None:
         behind = queue.running.behind(state, rank, "", now) if policy.preemptive else []
-        return make_quota(planner, _challenge(planner, policy, state, site, now), nodes, behind)
+        return make_quota(context, _challenge(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
-        _take_free(planner, state, site, nodes, now, first_fit=policy.first_fit)
+        _take_free(context, state, site, nodes, now, first_fit=policy.first_fit)
         if not may_preempt or not wants_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
-    return may_preempt and _preempt(planner, queue, state, site, rank, free, now)
+    return may_preempt and _preempt(context, queue, state, site, rank, free, now)
 
 
 def _preempt(
-    planner: Planner, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
+    context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
 ) -> bool:
     """Have jobs that rank behind make way where that gives the job another worker; returns whether anybody did."""
-    cluster, job = planner.cluster, state.job
+    cluster, job = context.cluster, state.job
     workers = job.together
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
         return False
     behind = queue.running.behind(state, rank, site, now)
-    challenge = _challenge(planner, queue.policy, state, site, now)
+    challenge = _challenge(context, queue.policy, state, site, now)
     trial = Trial(cluster, state, now, challenge.victims(behind))
     stopped: dict[str, JobState] = {}
     preempted = False
     while room >= workers * job.gpus:
         found = trial.find(free_hosts(cluster, state, site, now), workers, joining(state))
-        if found is None or shortage(cluster, state) or not (job.rigid or planner.place_servers(state)):
+        if found is None or shortage(cluster, state) or not (job.rigid or place_servers(context, state)):
             break
         for victim in found[1]:
             stopped[victim.state.job.key] = victim.state
             for run in victim.runs:
-                planner.close(victim.state, run)
+                close_window(context, victim.state, run)
                 room -= victim.state.job.gpus
-        gangs.seat(planner, state, trial.seats, now)
-        _open(planner, state, site, found[0], now)
+        gangs.seat(context, state, trial.seats, now)
+        _open(context, state, site, found[0], now)
         preempted = True
         if not wants_at(state, site, now):
             break
@@ -203,53 +207,53 @@ def _preempt(
     return preempted
 
 
-def _challenge(planner: Planner, policy: QueuePolicy, state: JobState, site: str, now: float) -> Challenge:
-    seconds = state.job.batches_per_chunk_total * planner.cluster.batch_seconds(state, site)
+def _challenge(context: PlannerContext, policy: QueuePolicy, state: JobState, site: str, now: float) -> Challenge:
+    seconds = state.job.batches_per_chunk_total * context.cluster.batch_seconds(state, site)
     return Challenge(policy, state, site, seconds, now)
 
 
 def _take_free(
-    planner: Planner, state: JobState, site: str, nodes: list[NodeState], now: float, *, first_fit: bool
+    context: PlannerContext, state: JobState, site: str, nodes: list[NodeState], now: float, *, first_fit: bool
 ) -> None:
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
     wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
     if job.rigid and job.helpers:
-        found = gangs.find_places(planner.cluster, state, nodes, now, first_fit=first_fit)
+        found = gangs.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
-            gangs.seat(planner, state, found[1], now)
-            _open(planner, state, site, found[0], now)
+            gangs.seat(context, state, found[1], now)
+            _open(context, state, site, found[0], now)
         return
     if len(state.servers) < job.servers and not (
-        free_nodes(nodes, state, 1, first_fit=True) and planner.place_servers(state)
+        free_nodes(nodes, state, 1, first_fit=True) and place_servers(context, state)
     ):
         return
     if not job.rigid:
-        wanted = planner.cluster.quotas.most_workers(job, wanted)
-    fastest = planner.policy.learns and not job.whole
+        wanted = context.cluster.quotas.most_workers(job, wanted)
+    fastest = context.policy.learns and not job.whole
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
     if chosen and not (job.rigid and len(chosen) < wanted):
-        _open(planner, state, site, chosen, now)
+        _open(context, state, site, chosen, now)
 
 
-def _open_on_demand(planner: Planner, state: JobState, site: str, now: float) -> None:
+def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: float) -> None:
     """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
     if state.job.rigid:
-        if shortage(planner.cluster, state) is None:
-            gangs.seat_at(planner, state, site, now)
+        if shortage(context.cluster, state) is None:
+            gangs.seat_at(context, state, site, now)
             for chunk in state.waiting:
-                planner.open(state, Home(site, None), (chunk,), now)
+                open_window(context, state, Home(site, None), (chunk,))
         return
     for chunk in state.waiting_at(site, now):
-        if len(state.runs) >= state.job.max_workers or shortage(planner.cluster, state):
+        if len(state.runs) >= state.job.max_workers or shortage(context.cluster, state):
             return
-        if not planner.place_servers(state):
+        if not place_servers(context, state):
             return
-        planner.open(state, Home(site, None), (chunk,), now)
+        open_window(context, state, Home(site, None), (chunk,))
 
 
-def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
+def _open(context: PlannerContext, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
     """Open one window on each of the nodes, as long as there are chunks whose data are there."""
     waiting = state.waiting_at(at, now) if at else state.waiting
     if state.cloud and not at:
@@ -259,19 +263,11 @@ def _open(planner: Planner, state: JobState, at: str, nodes: list[NodeState], no
         if not waiting:
             return
         site, name = node.node.site, node.node.name
-        count = chunks_of_window(state, planner.cluster.batch_seconds(state, site, node=name))
+        count = chunks_of_window(state, context.cluster.batch_seconds(state, site, node=name))
         if uploading:
             chosen = [chunk for chunk in waiting if state.is_at(chunk, site, now)][:count]
             waiting = [chunk for chunk in waiting if chunk not in chosen]
         else:
             chosen, waiting = waiting[:count], waiting[count:]
         if chosen:
-            planner.open(state, Home(site, name), tuple(chosen), now)
-
-
-def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
-    """How many chunks a window of a queue policy gets."""
-    if state.job.rigid or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
-        return 1
-    chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch
-    return max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds))
+            open_window(context, state, Home(site, name), tuple(chosen))

@@ -2,11 +2,11 @@
 
 from tranche.policies.hosts import Hosts
 from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
-from tranche.policies.jobs import ARRIVED, JobState
+from tranche.policies.jobs import ARRIVED, Entry, JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
-from tranche.policies.runs import Entry, Home, Run
+from tranche.policies.runs import Home, Run
 from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
 from tranche.policies.site_uses import JobUse, SiteUsage, is_cloud

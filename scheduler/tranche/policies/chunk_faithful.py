@@ -30,10 +30,10 @@ from math import inf
 from typing import ClassVar, Literal
 
 from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.jobs import JobState
+from tranche.policies.jobs import Entry, JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.projections import project_node
-from tranche.policies.runs import Entry, Home, Key
+from tranche.policies.runs import Home, Key
 from tranche.policies.states import ClusterState, allowed
 
 

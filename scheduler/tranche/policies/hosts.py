@@ -1,15 +1,11 @@
 """Nodes by what they could take: those that a shape of pods fits, by name and by site, kept until a node changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tranche.policies.nodes import NodeState
+from tranche.policies.nodes import NodeState
 
 
-class Hosts(list["NodeState"]):
+class Hosts(list[NodeState]):
     """Nodes that could take pods of one shape if they ran nothing of ours, by name."""
 
     def __init__(self, nodes: Iterable[NodeState]) -> None:

@@ -1,14 +1,16 @@
-"""Jobs as the planner knows them: ledgers, windows, copies of data."""
+"""Jobs as the planner knows them: ledgers, windows, bound chunks, copies of data."""
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from tranche.estimate import Restarts
 from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
-from tranche.policies.hosts import Hosts
-from tranche.policies.runs import Entry, Pace, Run
+from tranche.policies.runs import Home, Key, Pace, Run
 from tranche.policies.servers import Server
 from tranche.policies.site_uses import JobUse
 from tranche.policies.stagings import Staging
@@ -107,8 +109,8 @@ class JobState:
     """What stopping and starting its workers was seen to cost."""
     arrival: tuple[float, int, str] = (0.0, 0, "")
     """Order of submission."""
-    hosts: tuple[int, Hosts] = field(default_factory=lambda: (-1, Hosts(())))
-    """See `ClusterState.hosts`."""
+    hosts: tuple[int, Any] = (-1, None)
+    """The answer of `ClusterState.hosts` and the epoch that it holds for; an epoch of -1 makes it void."""
     _left: float | None = None
     _pace: Pace | None = None
     _first_end: float | None = None
@@ -373,6 +375,19 @@ class JobState:
         busy = self.busy_seconds + (now - self.busy_since if self.busy_since is not None else 0.0)
         return max(0.0, now - self.job.submitted - busy)
 
+    def count_busy(self, now: float) -> None:
+        """Add the time since the job got a window, now that its last one has ended or its suspension is over."""
+        if self.busy_since is not None:
+            self.busy_seconds += max(0.0, now - self.busy_since)
+            self.busy_since = None
+
+    def settle_busy(self, now: float) -> None:
+        """Settle `busy_since` of a restored job: without windows it waits, unless it is suspended."""
+        if not self.runs and not self.job.suspended:
+            self.count_busy(now)
+        elif not self.runs and self.busy_since is None:
+            self.busy_since = now
+
     def attained_gpu_seconds(self, now: float) -> float:
         """GPU time that workers of the job have trained, running ones included."""
         attained = self.attained_seconds
@@ -437,3 +452,26 @@ class JobState:
         """The lowest worker index without a window, None if the job has its most workers."""
         used = {run.window.index for run in self.runs.values()}
         return next((i for i in range(self.job.max_workers) if i not in used), None)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An unfinished chunk in the queues of the slots that it is bound to."""
+
+    key: Key
+    state: JobState
+    chunk: int
+    home: Home
+    ready_at: float
+    """t0: when its data are there, in seconds on the planner's clock."""
+    batch_seconds: float
+    cost: float | None = None
+    """Q at dispatch, in seconds; None if no dispatch rule chose the home, as after a restart of the planner."""
+    planned_start: float | None = None
+    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
+    planned_end: float | None = None
+    """When it was to be done, as planned at dispatch; later arrivals may shift or split the window."""
+
+    def remaining_seconds(self, now: float) -> float:
+        """p̂: the rest of the chunk at its home, in seconds."""
+        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)

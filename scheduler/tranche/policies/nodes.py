@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from tranche.model import Node, PodShape, Resources
-from tranche.policies.jobs import JobState
-from tranche.policies.runs import Entry, Run
+from tranche.policies.jobs import Entry, JobState
+from tranche.policies.runs import Run
 
 
 @dataclass(slots=True, eq=False)
@@ -35,9 +35,15 @@ class NodeState:
         """Requests of open windows and of parameter servers."""
         return self._reserved
 
-    @reserved.setter
-    def reserved(self, amount: Resources) -> None:
-        self._reserved = amount
+    def reserve(self, requests: Resources) -> None:
+        """Reserve room for a pod; only the bookkeeping of `ClusterState` calls this."""
+        self._reserved = amount = self._reserved + requests
+        if self.capacity.gpus - amount.gpus != self.free_gpus:
+            self.note_room()
+
+    def release(self, requests: Resources) -> None:
+        """Give back what was reserved for a pod; only the bookkeeping of `ClusterState` calls this."""
+        self._reserved = amount = self._reserved - requests
         if self.capacity.gpus - amount.gpus != self.free_gpus:
             self.note_room()
 

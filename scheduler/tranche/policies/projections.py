@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from tranche.policies.jobs import Entry
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Entry
 
 
 class Interval(NamedTuple):

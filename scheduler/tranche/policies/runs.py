@@ -1,14 +1,9 @@
-"""Chunks in queues, and windows, as the planner knows them."""
-
-from __future__ import annotations
+"""Windows, and the places where chunks are bound to train, as the planner knows them."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tranche.model import Window, WindowState
-
-if TYPE_CHECKING:
-    from tranche.policies.jobs import JobState
 
 Key = tuple[float, float, str, int]
 """Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
@@ -22,29 +17,6 @@ class Home(NamedTuple):
     """None on an unlimited site."""
     slots: tuple[int, ...] = ()
     """Ordinals of the node's GPUs, in the planner's own count."""
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """An unfinished chunk in the queues of the slots that it is bound to."""
-
-    key: Key
-    state: JobState
-    chunk: int
-    home: Home
-    ready_at: float
-    """t0: when its data are there, in seconds on the planner's clock."""
-    batch_seconds: float
-    cost: float | None = None
-    """Q at dispatch, in seconds; None if no dispatch rule chose the home, as after a restart of the planner."""
-    planned_start: float | None = None
-    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
-    planned_end: float | None = None
-    """When it was to be done, as planned at dispatch; later arrivals may shift or split the window."""
-
-    def remaining_seconds(self, now: float) -> float:
-        """p̂: the rest of the chunk at its home, in seconds."""
-        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
 
 
 @dataclass(slots=True, eq=False)

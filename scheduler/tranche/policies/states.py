@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tranche.estimate import (
     Ends,
@@ -14,12 +14,13 @@ from tranche.estimate import (
     bits_per_second,
     upload_link,
 )
-from tranche.model import Link, PodShape, Resources, Site, Tier
+from tranche.model import Link, PodShape, Resources, Site, Tier, WindowState
 from tranche.policies.hosts import FreeNodes, Hosts
-from tranche.policies.jobs import JobState
+from tranche.policies.jobs import Entry, JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.quotas import Quotas
-from tranche.policies.runs import Entry
+from tranche.policies.runs import Run
+from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
 from tranche.policies.site_uses import SiteUsage
 
@@ -77,10 +78,11 @@ class ClusterState:
         return self.shares.dominant(tenant)
 
     def hosts(self, state: JobState) -> Hosts:
-        """`eligible` for the job's workers, remembered by the job until a node changes."""
+        """Return `eligible` for the job's workers; the job caches the answer until a node changes."""
         if state.hosts[0] != self.epoch:
             state.hosts = (self.epoch, self.eligible(state.job.worker))
-        return state.hosts[1]
+        found: Hosts = state.hosts[1]
+        return found
 
     def eligible(self, shape: PodShape) -> Hosts:
         """Nodes that could take such a pod if they ran nothing of ours, by name.
@@ -203,6 +205,100 @@ class ClusterState:
                 assert node is not None
                 if slot < len(node.queues) and entry in node.queues[slot]:
                     node.queues[slot].remove(entry)
+
+    # ---- windows and reservations: nothing else opens, closes or ends a window, or reserves room on a node
+
+    def enter_window(self, state: JobState, run: Run, now: float) -> None:
+        """Enter an open or closing window in the books of its job, node, quotas and tenant.
+
+        A closing window (of an earlier planner) counts against quotas until its pod has ended, but reserves nothing.
+        """
+        state.enter(run)
+        if state.busy_since is None:
+            state.busy_since = run.window.start
+        self.quotas.take(state.job, run.window.attempt, state.job.worker.requests)
+        node = self.nodes.get(run.home.node or "")
+        if node is not None:
+            self._enter_node(node, state, run)
+        if not run.closing:
+            self._count_share(state, 1, now)
+
+    def close_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
+        """Mark an open window as closing and release its reservation; returns the node that has more room, if any."""
+        run.window, run.closed = replace(run.window, state=WindowState.CLOSING), now
+        node = self.nodes.get(run.home.node or "")
+        if node is not None:
+            node.leaving[(state.job.key, run.window.attempt)] = run
+            node.release(state.job.worker.requests)
+        self._count_share(state, -1, now)
+        return node
+
+    def reopen_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
+        """Mark a closing window as open, with its reservation; returns its node, which may now be overbooked."""
+        run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
+        node = self.nodes.get(run.home.node or "")
+        if node is not None:
+            node.leaving.pop((state.job.key, run.window.attempt), None)
+            node.reserve(state.job.worker.requests)
+        self._count_share(state, 1, now)
+        return node
+
+    def end_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
+        """Strike a window whose pod has ended from all books; returns the node that the pod has left, if any."""
+        state.leave(run)
+        node = self.nodes.get(run.home.node or "")
+        left = None
+        if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
+            node.leaving.pop((state.job.key, run.window.attempt), None)
+            if not run.closing:
+                node.release(state.job.worker.requests)
+            left = node
+        if not run.closing:
+            self._count_share(state, -1, now)
+        self.quotas.give(state.job.key, run.window.attempt)
+        return left
+
+    def add_node(self, node: NodeState) -> None:
+        """Enter a node, with the windows and servers that were planned for it before it (re)appeared."""
+        name = node.node.name
+        self.nodes[name] = node
+        for state in self.jobs.values():
+            for server in state.servers:
+                if server.planned.node == name:
+                    node.reserve(server.requests)
+            for run in state.runs.values():
+                if run.home.node == name:
+                    self._enter_node(node, state, run)
+
+    def add_server(self, state: JobState, server: Server) -> None:
+        """Give a parameter server or chief its place: enter it in the books of its job, node and quotas."""
+        state.servers.append(server)
+        self.quotas.take(state.job, server.planned.attempt, server.requests)
+        node = self.nodes.get(server.planned.node or "")
+        if node is not None:
+            node.reserve(server.requests)
+
+    def remove_server(self, state: JobState, server: Server) -> None:
+        """Strike a parameter server or chief from all books."""
+        state.servers = [one for one in state.servers if one is not server]
+        self.quotas.give(state.job.key, server.planned.attempt)
+        node = self.nodes.get(server.planned.node or "")
+        if node is not None:
+            node.release(server.requests)
+
+    def _enter_node(self, node: NodeState, state: JobState, run: Run) -> None:
+        node.runs[(state.job.key, run.window.attempt)] = (state, run)
+        if run.closing:
+            node.leaving[(state.job.key, run.window.attempt)] = run
+        else:
+            node.reserve(state.job.worker.requests)
+
+    def _count_share(self, state: JobState, windows: int, now: float) -> None:
+        """Count one more (or, if negative, one less) open window of the job's tenant, if the policy uses shares."""
+        if self.shares.counted:
+            request = state.job.worker.requests
+            held = request if windows > 0 else Resources() - request
+            self.shares.change(state.job.tenant, held, now)
 
 
 def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now: float) -> bool:

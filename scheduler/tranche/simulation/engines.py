@@ -30,9 +30,8 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.gangs import expected_end
+from tranche.planner.job_actions import end_of, expected_end
 from tranche.planner.ledgers import applied_in_order
-from tranche.planner.releases import end_of
 from tranche.policies import JobState, Policy
 from tranche.simulation.accounts import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.chunk_records import ChunkRecords, Stretch, stretches

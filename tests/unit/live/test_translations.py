@@ -27,6 +27,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.job_actions import close_window
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
@@ -296,7 +297,7 @@ def test_the_pod_of_a_deleted_namesake_is_not_the_pod_of_a_window() -> None:
     timeouts.due(states, NOW, 0.0)
     assert timeouts.due(states, NOW + 31, 31.0) == []
     (run,) = states[0].runs.values()
-    p.close(states[0], run)
+    close_window(p.context, states[0], run)
     timeouts.due(states, NOW + 32, 32.0)
     (lost,) = timeouts.due(states, NOW + 37, 37.0)
     assert isinstance(lost, WorkerEnded)
