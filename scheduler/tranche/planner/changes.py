@@ -40,7 +40,7 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 
-_HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
+HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
     WorkerBound: workers.bound,
     WorkerStarted: workers.started,
     WorkerEnded: workers.ended,
@@ -74,6 +74,6 @@ def apply(context: PlannerContext, event: Event) -> None:
         return
     for end in farewells.due(context, event) if context.held_ends else ():
         workers.ended(context, end)
-    handler = _HANDLERS.get(type(event))
+    handler = HANDLERS.get(type(event))
     if handler is not None:
         handler(context, event)

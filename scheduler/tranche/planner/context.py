@@ -138,7 +138,7 @@ class PlannerContext:
     def stopping_cheaper(self, state: JobState) -> None:
         """Have preemptions of the job's windows tried again: they cost less, or their rest is longer, than expected."""
         if self.queue is not None:
-            self.queue.fall(state)
+            self.queue.fall({run.home.site for run in state.runs.values()})
 
     def quota_grew(self, namespace: str) -> None:
         """Have jobs looked at that the quotas of a namespace held back, at any site: less counts against them."""

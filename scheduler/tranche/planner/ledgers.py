@@ -1,13 +1,33 @@
 """Counting finished work: what the end of a worker means for its job's ledger."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from tranche.model import AttemptRecord, JobProgress
 from tranche.planner import site_uses
-from tranche.planner.events import WorkerEnded
 from tranche.policies import JobState, Run
 
 KEPT_RECORDS = 5
+
+
+class WorkerEnd(Protocol):
+    """How a worker has ended; the event `WorkerEnded` has these fields."""
+
+    @property
+    def outcome(self) -> str:
+        """Succeeded, Preempted, Failed or Lost."""
+
+    @property
+    def at(self) -> float:
+        """When, in seconds."""
+
+    @property
+    def progress(self) -> Mapping[int, float] | None:
+        """Batches applied by chunk, durably, as the worker itself reported; None if it reported nothing."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its container."""
 
 
 def restore(state: JobState, progress: JobProgress) -> None:
@@ -71,7 +91,7 @@ def applied_in_order(
     return applied
 
 
-def count_end(state: JobState, run: Run, event: WorkerEnded) -> float:
+def count_end(state: JobState, run: Run, event: WorkerEnd) -> float:
     """Count an ended worker: its durable batches, its time, and why it ended.
 
     Returns the mini-batches that it trained as far as anybody has told.
@@ -97,7 +117,7 @@ def note(state: JobState, record: AttemptRecord) -> None:
     state.records = [*state.records, record][-KEPT_RECORDS:]
 
 
-def count_batches(state: JobState, run: Run, event: WorkerEnded) -> tuple[float, float]:
+def count_batches(state: JobState, run: Run, event: WorkerEnd) -> tuple[float, float]:
     """Count the durable batches of a window that is over, and its time.
 
     A worker that said nothing has done all its chunks if it succeeded, and else what its reports said was durable.
@@ -169,7 +189,7 @@ def roll_back(
     state.windows_changed()
 
 
-def _durable(state: JobState, run: Run, event: WorkerEnded) -> dict[int, float]:
+def _durable(state: JobState, run: Run, event: WorkerEnd) -> dict[int, float]:
     total = state.job.batches_per_chunk_total
     if event.progress is None:
         silent = event.outcome == "Succeeded" and not run.window.renewed  # else it may not know of these chunks

@@ -74,7 +74,7 @@ class Planner:
     def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
         """Take note of all that has happened, in order, and decide once."""
         self.context.begin(now)
-        return self._apply(events, now)
+        return self._step(events)
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
         """Take over jobs that an earlier planner left, hear what has become of them (asked for then), and decide."""
@@ -82,7 +82,7 @@ class Planner:
         self.context.cause = Tick()
         for submitted in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
             arrivals.admit(self.context, submitted)
-        return self._apply(events, now)
+        return self._step(events)
 
     def blank(self, settings: PlannerSettings) -> "Planner":
         """A planner of the same policy that knows nothing, and notes nothing."""
@@ -149,35 +149,31 @@ class Planner:
         """The job's ledger as a value."""
         return ledgers.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
 
-    # ---- deciding
-
-    def _apply(self, events: Iterable[Event], now: float) -> list[Instruction]:
+    def _step(self, events: Iterable[Event]) -> list[Instruction]:
+        """Apply events, and decide once on what they have changed."""
         context = self.context
         for event in events:
             context.cause = event
             changes.apply(context, event)
             if isinstance(event, JobRemoved):
                 self.estimates.pop(event.job, None)
-        return self._decide(context, now)
-
-    def _decide(self, context: PlannerContext, now: float) -> list[Instruction]:
-        due = list(context.timers.due(now))
+        due = list(context.timers.due(context.now))
         for key in due:
             if key in context.cluster.jobs:
                 context.touch(context.cluster.jobs[key])
                 context.publish(key)
         if context.queue is not None:
-            serve_queue(context, context.queue, now)
+            serve_queue(context, context.queue, context.now)
             context.work.jobs.clear()
             context.work.nodes.clear()
         if context.binding is not None:
-            serve_nodes(context, context.binding, now)
+            serve_nodes(context, context.binding, context.now)
         if due:
             release_idle_servers(context, due)
         if context.work.unstaged:
-            context.outbox += stagings.begin(context, now)
+            context.outbox += stagings.begin(context, context.now)
         published = [PublishPlan(key, context.cause) for key in context.published if key in context.cluster.jobs]
         out = [*context.outbox, *published]
         if context.settings.validate:
-            invariants.check_decision(context, out, now)
+            invariants.check_decision(context, out, context.now)
         return out
