@@ -6,6 +6,7 @@ from pathlib import Path
 from tranche.kube.manifest_files import write_or_compare
 from tranche_references.commands import commands_page
 from tranche_references.definitions import definition_page
+from tranche_references.phases import phases_page
 from tranche_references.policies import policies_page
 from tranche_references.presets import presets_page
 from tranche_references.values import values_page
@@ -24,6 +25,7 @@ def generated_files(root: Path) -> dict[Path, str]:
         folder / "commands.md": commands_page(),
         folder / "policies.md": policies_page(),
         folder / "presets.md": presets_page(),
+        folder / "phases.md": phases_page(),
     }
 
 

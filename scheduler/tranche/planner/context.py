@@ -12,7 +12,7 @@ from tranche.planner.instructions import Instruction
 from tranche.planner.queues import JobQueue
 from tranche.planner.settings import PlannerSettings
 from tranche.planner.timers import Timers
-from tranche.policies import BindingPolicy, ClusterState, JobState, Policy, QueuePolicy
+from tranche.policies import BindingPolicy, ClusterState, JobPhase, JobState, Policy, QueuePolicy
 
 
 @dataclass(slots=True)
@@ -52,6 +52,7 @@ class PlannerContext:
         "held_ends",
         "now",
         "outbox",
+        "phases",
         "policy",
         "published",
         "queue",
@@ -64,7 +65,7 @@ class PlannerContext:
     def __init__(self, policy: Policy, settings: PlannerSettings) -> None:
         self.policy = policy
         self.settings = settings
-        self.cluster = ClusterState(network=settings.network, seed=settings.seed)
+        self.cluster = ClusterState(network=settings.network, seed=settings.seed, validate=settings.validate)
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         if self.queue is not None:
@@ -80,6 +81,8 @@ class PlannerContext:
         """Jobs whose pods a node has refused, by node."""
         self.held_ends: dict[str, HeldEnds] = {}
         """By job."""
+        self.phases: dict[str, JobPhase] = {}
+        """Phases of the jobs after the last decision, kept to check their transitions (`PlannerSettings.validate`)."""
         self.published: dict[str, None] = {}
         """Jobs whose plans are written after the decision, in order."""
         self.outbox: list[Instruction] = []

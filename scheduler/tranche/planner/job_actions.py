@@ -13,7 +13,7 @@ from tranche.planner import ledgers, lessons, site_uses, stagings
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerEnded
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, PlaceParameterServer
-from tranche.policies import JobState, NodeState, Run, Server
+from tranche.policies import JobState, NodeState, Run, Server, WindowPhase
 
 HelperEnd = ParameterServerLost | ChiefEnded
 SAVED_EXIT_CODES = frozenset({0, 143})
@@ -41,9 +41,9 @@ def _close_window(context: PlannerContext, state: JobState, run: Run) -> None:
     context.instruct(CloseWindow(state.job.key, run.window, context.cause))
 
 
-def end_window(context: PlannerContext, state: JobState, run: Run) -> None:
-    """Strike a window whose pod has ended from the books; other jobs may use what it held."""
-    node = context.cluster.end_window(state, run, context.now)
+def end_window(context: PlannerContext, state: JobState, run: Run, *, moves: bool = False) -> None:
+    """Strike a window whose pod has ended, or is elsewhere, from the books; other jobs may use what it held."""
+    node = context.cluster.end_window(state, run, context.now, moves=moves)
     if node is not None:
         context.room_grew(node.node.name)
         forgive(context, node.node.name, state.job.key)
@@ -217,7 +217,7 @@ def displace(context: PlannerContext, nodes: Iterable[str]) -> None:
 
 
 def _unbound(node: NodeState) -> list[tuple[JobState, Run]]:
-    return [(state, run) for state, run in node.runs.values() if not (run.closing or run.bound or run.started)]
+    return [(state, run) for state, run in node.runs.values() if run.phase is WindowPhase.PENDING]
 
 
 # ---- parameter servers and chiefs

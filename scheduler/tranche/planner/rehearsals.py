@@ -166,7 +166,7 @@ class Rehearsal:
 
     def _ended(self, key: str, run: Run) -> WorkerEnded | ChunksRequested:
         whole = dict.fromkeys(run.window.chunks, inf)
-        if run.window.renewed and not (run.closing or run.dismissed):  # it asks again, and ends if it is sent home
+        if run.window.renewed and not run.ending:  # it asks again, and ends if it is sent home
             return ChunksRequested(ChunkRequest(key, run.window.attempt, run.window.fence, whole), self.now)
         if not run.closing:
             self._freed.setdefault(run.home.node or "", key)
@@ -184,7 +184,7 @@ class Rehearsal:
             if isinstance(event, WorkerStarted) and (run := self._run(event.job, event.attempt)) is not None:
                 self._will_end(jobs[event.job], run)
             elif isinstance(event, ChunksRequested) and (run := self._run(*_asker(event))) is not None:
-                if run.dismissed or run.closing:
+                if run.ending:
                     following.append(self._ended(event.request.job, run))
                 else:
                     self._will_end(jobs[event.request.job], run)

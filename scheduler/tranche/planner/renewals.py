@@ -16,7 +16,7 @@ from tranche.planner.queues import JobQueue
 from tranche.planner.quotas import shortage
 from tranche.planner.rooms import could_run_on_nodes, count_fitting, free_hosts
 from tranche.planner.windows import chunks_of_window
-from tranche.policies import JobState, NodeState, Run
+from tranche.policies import JobState, NodeState, Run, WindowPhase
 
 
 def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> Allotment | None:
@@ -31,7 +31,7 @@ def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, f
     run = state.runs.get(attempt)
     if run is None:
         return None
-    if run.closing or run.dismissed:
+    if run.ending:
         return Allotment()
     left = run.window.chunks
     if fence == run.window.fence:
@@ -48,7 +48,7 @@ def renew(context: PlannerContext, event: ChunksRequested) -> None:
     request = event.request
     state = context.cluster.jobs.get(request.job)
     run = state.runs.get(request.attempt) if state is not None else None
-    if state is None or run is None or run.closing or run.dismissed or request.fence != run.window.fence:
+    if state is None or run is None or run.ending or request.fence != run.window.fence:
         return
     if not all(_is_complete(state, chunk, request.durable) for chunk in run.window.chunks):
         return
@@ -130,7 +130,7 @@ def _could_use(
 
 def _dismiss(context: PlannerContext, state: JobState, run: Run) -> None:
     """Send the worker home; what it said counts, however its pod ends."""
-    run.dismissed = True
+    context.cluster.note_window(state, run, WindowPhase.DISMISSED)
     unfinished = [chunk for chunk in run.window.chunks if chunk not in state.done]
     state.partial.update(dict.fromkeys(unfinished, float(state.job.batches_per_chunk_total)))
     state.ledger_changed(run.window.chunks)
@@ -153,6 +153,7 @@ def _begin_anew(
     run.told_batch_seconds = context.cluster.told_batch_seconds(state, run.home.site, node=run.home.node)
     seconds = state.batches_left(chunks) * run.batch_seconds
     run.window = replace(window, chunks=chunks, start=at, end=at + seconds, renewed=state.attempts)
+    context.cluster.note_window(state, run, WindowPhase.TRAINING)
     run.started, run.since, run.counted, run.left = at, at, 0.0, None
     speaks = run.first_report is not None or not state.job.servers
     run.first_report = (at, 0.0) if speaks else None  # what it finds is what it was told

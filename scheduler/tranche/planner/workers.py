@@ -16,7 +16,7 @@ from tranche.planner.job_actions import (
     unbind_chunks,
 )
 from tranche.planner.selections import bind_window
-from tranche.policies import JobState, Run
+from tranche.policies import JobState, Run, WindowPhase
 from tranche.policies.las import NEARLY
 
 
@@ -33,7 +33,7 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
     if found is None:
         return
     state, run = found
-    run.bound = True
+    context.cluster.note_window(state, run, WindowPhase.BOUND)
     if run.window.node != event.node:
         _move(context, state, run, event.node)
 
@@ -47,7 +47,7 @@ def _move(context: PlannerContext, state: JobState, run: Run, name: str) -> None
         run.window = replace(run.window, node=name)
         context.publish(state.job.key)
         return
-    end_window(context, state, run)
+    end_window(context, state, run, moves=True)
     unbind_chunks(context, state, run.window.chunks, forget_site=False)
     node = context.cluster.nodes.get(name)
     site = node.node.site if node is not None else run.window.site
@@ -70,6 +70,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     state, run = found
     end, cost, at = run.window.end, state.restart_seconds, event.at
     run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
+    context.cluster.note_window(state, run, WindowPhase.TRAINING)
     state.windows_changed()
     lessons.note_start(context.cluster, state, run)
     if state.first_started is None:

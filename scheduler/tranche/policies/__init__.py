@@ -4,6 +4,7 @@ from tranche.policies.hosts import Hosts
 from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
 from tranche.policies.jobs import ARRIVED, Entry, JobState
 from tranche.policies.nodes import NodeState
+from tranche.policies.phases import JobPhase, WindowPhase
 from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
 from tranche.policies.runs import Home, Run
@@ -24,6 +25,7 @@ __all__ = [
     "History",
     "Home",
     "Hosts",
+    "JobPhase",
     "JobState",
     "JobUse",
     "Kind",
@@ -40,6 +42,7 @@ __all__ = [
     "SiteUsage",
     "Staging",
     "Standing",
+    "WindowPhase",
     "expected_copies",
     "get_live_policy",
     "get_policy",

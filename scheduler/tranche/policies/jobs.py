@@ -10,6 +10,7 @@ from typing import Any
 
 from tranche.estimate import Restarts
 from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
+from tranche.policies.phases import JobPhase
 from tranche.policies.runs import Home, Key, Pace, Run
 from tranche.policies.servers import Server
 from tranche.policies.site_uses import JobUse
@@ -249,6 +250,21 @@ class JobState:
     def active(self) -> bool:
         """Whether the job may have windows at all."""
         return not (self.finished or self.failed or self.job.suspended or self.unplannable)
+
+    def phase(self, now: float) -> JobPhase:
+        """What the job does now, or what keeps it from doing anything; what lasts longest comes first."""
+        open_window = any(not run.closing for run in self.runs.values())
+        chief = self.chief
+        phases = (
+            (self.finished, JobPhase.FINISHED),
+            (self.failed, JobPhase.FAILED),
+            (self.unplannable is not None, JobPhase.UNPLANNABLE),
+            (self.job.suspended, JobPhase.SUSPENDED),
+            (open_window or (chief is not None and not chief.closing), JobPhase.RUNNING),
+            (bool(self.runs) or self.leaving, JobPhase.STOPPING),
+            (self.held_until > now, JobPhase.HELD),
+        )
+        return next((phase for holds, phase in phases if holds), JobPhase.WAITING)
 
     @property
     def restart_seconds(self) -> float:

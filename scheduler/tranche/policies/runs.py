@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tranche.model import Window, WindowState
+from tranche.policies.phases import WindowPhase
 
 Key = tuple[float, float, str, int]
 """Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
@@ -40,12 +41,12 @@ class Run:
     """Mini-batches that reports have told of while it ran …"""
     first_report: tuple[float, float] | None = None
     """… and of those, when and how many the first one had: between it and the last, the pace is measured."""
-    bound: bool = False
-    """Its pod has a node."""
+    phase: WindowPhase = WindowPhase.PENDING
+    """Changed by the bookkeeping of `ClusterState` alone."""
+    reopens_as: WindowPhase = WindowPhase.PENDING
+    """How far the pod of a closing window is: the phase of the window if it opens again."""
     obsolete: bool = False
     """Its pod asks for what the job's template said before it was changed, so it has to go."""
-    dismissed: bool = False
-    """Its worker has asked for more chunks and was told to exit."""
     adopted: bool = False
     """An earlier planner opened it, so nobody knows when."""
     held_from: float = 0.0
@@ -55,10 +56,19 @@ class Run:
     left: float | None = None
     """Mini-batches of its chunks that nobody has told of; None until `JobState.left_of` is asked."""
 
+    def __post_init__(self) -> None:
+        if self.window.state is WindowState.CLOSING:
+            self.phase = WindowPhase.CLOSING
+
     @property
     def closing(self) -> bool:
         """Whether the pod is to stop."""
-        return self.window.state is WindowState.CLOSING
+        return self.phase is WindowPhase.CLOSING
+
+    @property
+    def ending(self) -> bool:
+        """Whether the worker gets no more chunks, since its pod is to stop or will end."""
+        return self.phase in (WindowPhase.CLOSING, WindowPhase.DISMISSED)
 
 
 class Pace(NamedTuple):

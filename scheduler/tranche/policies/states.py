@@ -18,6 +18,7 @@ from tranche.model import Link, PodShape, Resources, Site, Tier, WindowState
 from tranche.policies.hosts import FreeNodes, Hosts
 from tranche.policies.jobs import Entry, JobState
 from tranche.policies.nodes import NodeState
+from tranche.policies.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
 from tranche.policies.quotas import Quotas
 from tranche.policies.runs import Run
 from tranche.policies.servers import Server
@@ -35,6 +36,8 @@ class ClusterState:
     network: NetworkPrior = NetworkPrior()
     seed: int = 0
     """Of random choices."""
+    validate: bool = False
+    """Check each transition of a window's phase."""
     uploads: Uploads = field(default_factory=Uploads)
     shares: Shares = field(default_factory=Shares)
     history: History = field(default_factory=History)
@@ -225,6 +228,8 @@ class ClusterState:
 
     def close_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
         """Mark an open window as closing and release its reservation; returns the node that has more room, if any."""
+        run.reopens_as = run.phase
+        self._set_phase(state, run, WindowPhase.CLOSING)
         run.window, run.closed = replace(run.window, state=WindowState.CLOSING), now
         node = self.nodes.get(run.home.node or "")
         if node is not None:
@@ -235,6 +240,7 @@ class ClusterState:
 
     def reopen_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
         """Mark a closing window as open, with its reservation; returns its node, which may now be overbooked."""
+        self._set_phase(state, run, run.reopens_as)
         run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
         node = self.nodes.get(run.home.node or "")
         if node is not None:
@@ -243,17 +249,37 @@ class ClusterState:
         self._count_share(state, 1, now)
         return node
 
-    def end_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
-        """Strike a window whose pod has ended from all books; returns the node that the pod has left, if any."""
+    def note_window(self, state: JobState, run: Run, reached: WindowPhase) -> None:
+        """Note how far a window's pod is, unless it is known to be further; a closing window stays closing."""
+        known = run.reopens_as if run.closing else run.phase
+        if PROGRESS[reached] <= PROGRESS[known]:
+            return
+        if run.closing:
+            run.reopens_as = reached
+        else:
+            self._set_phase(state, run, reached)
+
+    def end_window(self, state: JobState, run: Run, now: float, *, moves: bool = False) -> NodeState | None:
+        """Strike a window from all books; returns the node that its pod has left, if any.
+
+        Args:
+            state: Its job.
+            run: The window.
+            now: Clock, in seconds.
+            moves: The pod has not ended; it turned out to be on another node, where its window is entered next.
+        """
+        closing = run.closing
+        if not moves:
+            self._set_phase(state, run, WindowPhase.ENDED)
         state.leave(run)
         node = self.nodes.get(run.home.node or "")
         left = None
         if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
             node.leaving.pop((state.job.key, run.window.attempt), None)
-            if not run.closing:
+            if not closing:
                 node.release(state.job.worker.requests)
             left = node
-        if not run.closing:
+        if not closing:
             self._count_share(state, -1, now)
         self.quotas.give(state.job.key, run.window.attempt)
         return left
@@ -285,6 +311,12 @@ class ClusterState:
         node = self.nodes.get(server.planned.node or "")
         if node is not None:
             node.release(server.requests)
+
+    def _set_phase(self, state: JobState, run: Run, phase: WindowPhase) -> None:
+        if self.validate and phase not in WINDOW_TRANSITIONS[run.phase]:
+            window = f"{state.job.key}: window {run.window.attempt}"
+            raise PhaseError(f"{window} goes from {run.phase.value} to {phase.value}")
+        run.phase = phase
 
     def _enter_node(self, node: NodeState, state: JobState, run: Run) -> None:
         node.runs[(state.job.key, run.window.attempt)] = (state, run)
