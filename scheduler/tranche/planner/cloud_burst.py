@@ -27,8 +27,8 @@ from typing import NamedTuple
 from tranche.planner import transfers
 from tranche.planner.context import PlannerContext
 from tranche.planner.queues import JobQueue, preemptible, wants_windows
-from tranche.planner.rooms import could_run_on_nodes
 from tranche.planner.stagings import is_given_up
+from tranche.planner.trial import could_run_on_nodes
 from tranche.policies import ClusterState, JobState, NodeState, expected_copies
 from tranche.policies.beliefs import rest_seconds
 

@@ -16,7 +16,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.pieces import Pieces
 from tranche.planner.queues import Arrival
 from tranche.planner.rehearsals import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
-from tranche.planner.rooms import could_run
+from tranche.planner.trial import could_run
 from tranche.policies import ClusterState, Entry, JobState, QueuePolicy, Standing
 
 REHEARSED_JOBS = 200

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from tranche.model import PlannedServer
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
-from tranche.planner.rooms import Trial, free_nodes
-from tranche.planner.servers import Missing, missing_servers
+from tranche.planner.rooms import free_nodes
+from tranche.planner.trial import Trial
 from tranche.policies import ClusterState, JobState, NodeState, Server
+from tranche.policies.servers import Missing
 
 
 def find_places(
@@ -25,7 +26,7 @@ def find_places(
     chosen = free_nodes(nodes, state, state.job.together, first_fit=first_fit)
     if len(chosen) < state.job.together:
         return None
-    helpers = missing_servers(state)
+    helpers = state.missing_servers
     trial = Trial(cluster, state, now, iter(()))
     trial.occupy(chosen)
     if not trial.seat(helpers):
@@ -37,14 +38,14 @@ def find_places(
 
 def seat(context: PlannerContext, state: JobState, seats: Sequence[NodeState], now: float) -> None:
     """Start what the gang lacks beside its members on these nodes."""
-    missing = missing_servers(state) if seats else []
+    missing = state.missing_servers if seats else []
     places = [(one, node.node.site, node.node.name) for one, node in zip(missing, seats, strict=True)]
     _start_helpers(context, state, places, now)
 
 
 def seat_at(context: PlannerContext, state: JobState, site: str, now: float) -> None:
     """Start what the gang lacks beside its members at a site with capacity on demand."""
-    _start_helpers(context, state, [(one, site, None) for one in missing_servers(state)], now)
+    _start_helpers(context, state, [(one, site, None) for one in state.missing_servers], now)
 
 
 def _start_helpers(

@@ -13,8 +13,8 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import RenewWindow
 from tranche.planner.queues import JobQueue
-from tranche.planner.quotas import shortage
-from tranche.planner.rooms import could_run_on_nodes, count_fitting, free_hosts
+from tranche.planner.rooms import count_fitting, free_hosts
+from tranche.planner.trial import could_run_on_nodes
 from tranche.planner.windows import chunks_of_window
 from tranche.policies import JobState, NodeState, Run, WindowPhase
 
@@ -106,7 +106,7 @@ def _is_contested(
     for site, head in queue.heads_before(rank, now):
         if head is state:
             continue
-        if head.job.namespace == state.job.namespace and shortage(context.cluster, head) is not None:
+        if head.job.namespace == state.job.namespace and context.cluster.shortage(head) is not None:
             return True
         if node is not None and site in ("", run.home.site) and _could_use(context, queue, head, state, node, now):
             return True

@@ -9,7 +9,7 @@ from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
 from tranche.planner.queues import preemptible
-from tranche.planner.servers import missing_requests, place_servers
+from tranche.planner.servers import place_servers
 from tranche.planner.windows import open_window
 from tranche.policies import NOBODY, BindingPolicy, Entry, Home, JobState, Kind, NodeState, Policy, Run, kind_of
 from tranche.policies.projections import planned_window
@@ -90,7 +90,7 @@ def _may_start(
         and state.held_until <= now
         and not state.avoids(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
-        and context.cluster.quotas.shortage(state.job, 1, missing_requests(state), besides=kinds) is None
+        and context.cluster.quotas.shortage(state.job, 1, state.missing_requests, besides=kinds) is None
         and place_servers(context, state)
     )
 

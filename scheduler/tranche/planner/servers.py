@@ -5,44 +5,12 @@ Those of a gang get their places together with its members: `tranche.planner.gan
 
 from collections import Counter
 from math import inf
-from typing import NamedTuple
 
-from tranche.model import Job, PlannedServer, PodShape, Resources
+from tranche.model import PlannedServer, PodShape, Resources
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
 from tranche.policies import ClusterState, JobState, Policy, Server
-
-
-class Missing(NamedTuple):
-    """A parameter server or chief that has no place yet."""
-
-    number: int
-    is_chief: bool
-    shape: PodShape
-
-
-def helpers_of(job: Job) -> list[Missing]:
-    """What a job needs beside its workers, the chief first."""
-    wanted = [Missing(0, True, job.chief)] if job.chief is not None else []
-    if job.server is not None:
-        wanted += [Missing(index, False, job.server) for index in range(job.servers)]
-    return wanted
-
-
-def missing_servers(state: JobState) -> list[Missing]:
-    """What of it has no place yet."""
-    have = {(server.planned.index, server.planned.is_chief) for server in state.servers}
-    return [one for one in helpers_of(state.job) if (one.number, one.is_chief) not in have]
-
-
-def joining(state: JobState) -> list[Missing]:
-    """What of it has to start together with the workers: that of a gang."""
-    return missing_servers(state) if state.job.rigid else []
-
-
-def missing_requests(state: JobState) -> list[Resources]:
-    """What these ask for."""
-    return [one.shape.requests for one in missing_servers(state)]
+from tranche.policies.servers import Missing
 
 
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
@@ -82,7 +50,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
 def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now: float) -> bool:
     """Whether all that the job lacks beside its workers would find a host now."""
     rooms: dict[str, Resources] = {}
-    for one in missing_servers(state):
+    for one in state.missing_servers:
         request = one.shape.requests
         for site in server_sites(cluster, state, policy, one.shape):
             if site is not None and cluster.is_unlimited(site):
@@ -105,7 +73,7 @@ def place_servers(context: PlannerContext, state: JobState) -> bool:
         return False
     if len(state.servers) >= state.job.helpers:
         return True
-    if context.cluster.quotas.shortage(state.job, 0, missing_requests(state)) is not None:
+    if context.cluster.quotas.shortage(state.job, 0, state.missing_requests) is not None:
         return False
     placed = _place_all(context, state)
     state.unhosted = placed is None
@@ -120,7 +88,7 @@ def place_servers(context: PlannerContext, state: JobState) -> bool:
 def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
     """Enter all missing parameter servers in the books; none of them, and None, if there is no room for all yet."""
     placed: list[Server] = []
-    missing = missing_servers(state)
+    missing = state.missing_servers
     sites = server_sites(context.cluster, state, context.policy, missing[0].shape) if missing else []
     for one in missing:
         found = _place(context, state, sites, one)

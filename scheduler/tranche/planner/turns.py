@@ -6,15 +6,15 @@ from heapq import heappop, heappush
 from tranche.planner import cloud_burst, gangs
 from tranche.planner.context import PlannerContext
 from tranche.planner.distributions import distribute
-from tranche.planner.job_actions import close_window
+from tranche.planner.preemption import challenge_of, make_quota, preempt
 from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
-from tranche.planner.quotas import make_quota, shortage
-from tranche.planner.rooms import Challenge, Trial, could_run_on_nodes, free_hosts, free_nodes
-from tranche.planner.servers import joining, place_servers
+from tranche.planner.rooms import free_hosts, free_nodes
+from tranche.planner.servers import place_servers
 from tranche.planner.tenants import expect_review, review_shares
 from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
-from tranche.planner.windows import chunks_of_window, open_window
-from tranche.policies import ClusterState, Home, JobState, NodeState, QueuePolicy, Standing
+from tranche.planner.trial import could_run_on_nodes
+from tranche.planner.windows import open_window, open_windows
+from tranche.policies import ClusterState, Home, JobState, NodeState, Standing
 
 
 def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -84,7 +84,7 @@ class Decision:
         preempted = _serve(self.context, queue, state, one.site, rank, now, may_preempt=may_preempt)
         waits = wants_at(state, one.site, now)
         one.tried = state
-        held = waits and shortage(self.context.cluster, state) is not None
+        held = waits and self.context.cluster.shortage(state) is not None
         unlimited = self.context.cluster.is_unlimited(one.site)
         if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.context.cluster, state, now):
             self.full.add("")  # for those behind it
@@ -162,54 +162,16 @@ def _serve(
         _open_on_demand(context, state, site, now)
         return False
     nodes = free_hosts(context.cluster, state, site, now)
-    if shortage(context.cluster, state) is not None:
+    if context.cluster.shortage(state) is not None:
         behind = queue.running.behind(state, rank, "", now) if policy.preemptive else []
-        return make_quota(context, _challenge(context, policy, state, site, now), nodes, behind)
+        return make_quota(context, challenge_of(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
         _take_free(context, state, site, nodes, now, first_fit=policy.first_fit)
         if not may_preempt or not wants_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
-    return may_preempt and _preempt(context, queue, state, site, rank, free, now)
-
-
-def _preempt(
-    context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
-) -> bool:
-    """Have jobs that rank behind make way where that gives the job another worker; returns whether anybody did."""
-    cluster, job = context.cluster, state.job
-    workers = job.together
-    room = free + queue.running.gpus_behind(state, rank, site, now)
-    if room < workers * job.gpus:
-        return False
-    behind = queue.running.behind(state, rank, site, now)
-    challenge = _challenge(context, queue.policy, state, site, now)
-    trial = Trial(cluster, state, now, challenge.victims(behind))
-    stopped: dict[str, JobState] = {}
-    preempted = False
-    while room >= workers * job.gpus:
-        found = trial.find(free_hosts(cluster, state, site, now), workers, joining(state))
-        if found is None or shortage(cluster, state) or not (job.rigid or place_servers(context, state)):
-            break
-        for victim in found[1]:
-            stopped[victim.state.job.key] = victim.state
-            for run in victim.runs:
-                close_window(context, victim.state, run)
-                room -= victim.state.job.gpus
-        gangs.seat(context, state, trial.seats, now)
-        _open(context, state, site, found[0], now)
-        preempted = True
-        if not wants_at(state, site, now):
-            break
-    for one in stopped.values():
-        queue.note_running(one, now)
-    return preempted
-
-
-def _challenge(context: PlannerContext, policy: QueuePolicy, state: JobState, site: str, now: float) -> Challenge:
-    seconds = state.job.batches_per_chunk_total * context.cluster.batch_seconds(state, site)
-    return Challenge(policy, state, site, seconds, now)
+    return may_preempt and preempt(context, queue, state, site, rank, free, now)
 
 
 def _take_free(
@@ -223,7 +185,7 @@ def _take_free(
         found = gangs.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
             gangs.seat(context, state, found[1], now)
-            _open(context, state, site, found[0], now)
+            open_windows(context, state, site, found[0], now)
         return
     if len(state.servers) < job.servers and not (
         free_nodes(nodes, state, 1, first_fit=True) and place_servers(context, state)
@@ -234,40 +196,20 @@ def _take_free(
     fastest = context.policy.learns and not job.whole
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
     if chosen and not (job.rigid and len(chosen) < wanted):
-        _open(context, state, site, chosen, now)
+        open_windows(context, state, site, chosen, now)
 
 
 def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: float) -> None:
     """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
     if state.job.rigid:
-        if shortage(context.cluster, state) is None:
+        if context.cluster.shortage(state) is None:
             gangs.seat_at(context, state, site, now)
             for chunk in state.waiting:
                 open_window(context, state, Home(site, None), (chunk,))
         return
     for chunk in state.waiting_at(site, now):
-        if len(state.runs) >= state.job.max_workers or shortage(context.cluster, state):
+        if len(state.runs) >= state.job.max_workers or context.cluster.shortage(state):
             return
         if not place_servers(context, state):
             return
         open_window(context, state, Home(site, None), (chunk,))
-
-
-def _open(context: PlannerContext, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
-    """Open one window on each of the nodes, as long as there are chunks whose data are there."""
-    waiting = state.waiting_at(at, now) if at else state.waiting
-    if state.cloud and not at:
-        waiting = [chunk for chunk in waiting if chunk not in state.cloud]
-    uploading = not at and state.uploaded_at is not None and now < state.uploaded_at
-    for node in nodes:
-        if not waiting:
-            return
-        site, name = node.node.site, node.node.name
-        count = chunks_of_window(state, context.cluster.batch_seconds(state, site, node=name))
-        if uploading:
-            chosen = [chunk for chunk in waiting if state.is_at(chunk, site, now)][:count]
-            waiting = [chunk for chunk in waiting if chunk not in chosen]
-        else:
-            chosen, waiting = waiting[:count], waiting[count:]
-        if chosen:
-            open_window(context, state, Home(site, name), tuple(chosen))

@@ -7,7 +7,7 @@ from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import OpenWindow
 from tranche.planner.rooms import fallbacks
-from tranche.policies import Home, JobState, Run
+from tranche.policies import Home, JobState, NodeState, Run
 
 RESTARTS_PER_WINDOW = 3
 """A silent pod is given chunks for about this many restart costs, so that starting pods stays cheap."""
@@ -41,6 +41,26 @@ def open_window(context: PlannerContext, state: JobState, home: Home, chunks: Se
         site_uses.brought(cluster, state, chunks, home.site)
     context.publish(state.job.key)
     context.instruct(OpenWindow(state.job.key, window, context.cause))
+
+
+def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
+    """Open one window on each of the nodes, as long as there are chunks whose data are there."""
+    waiting = state.waiting_at(at, now) if at else state.waiting
+    if state.cloud and not at:
+        waiting = [chunk for chunk in waiting if chunk not in state.cloud]
+    uploading = not at and state.uploaded_at is not None and now < state.uploaded_at
+    for node in nodes:
+        if not waiting:
+            return
+        site, name = node.node.site, node.node.name
+        count = chunks_of_window(state, context.cluster.batch_seconds(state, site, node=name))
+        if uploading:
+            chosen = [chunk for chunk in waiting if state.is_at(chunk, site, now)][:count]
+            waiting = [chunk for chunk in waiting if chunk not in chosen]
+        else:
+            chosen, waiting = waiting[:count], waiting[count:]
+        if chosen:
+            open_window(context, state, Home(site, name), tuple(chosen))
 
 
 def _occupied(context: PlannerContext, home: Home) -> bool:

@@ -9,10 +9,10 @@ from math import inf
 from typing import Any
 
 from tranche.estimate import Restarts
-from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Timings
+from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Resources, Timings
 from tranche.policies.phases import JobPhase
 from tranche.policies.runs import Home, Key, Pace, Run
-from tranche.policies.servers import Server
+from tranche.policies.servers import Missing, Server, helpers_of
 from tranche.policies.site_uses import JobUse
 from tranche.policies.stagings import Staging
 
@@ -229,6 +229,22 @@ class JobState:
     def chief(self) -> Server | None:
         """The chief, if it has a place."""
         return next((server for server in self.servers if server.planned.is_chief), None)
+
+    @property
+    def missing_servers(self) -> list[Missing]:
+        """Parameter servers and chief that have no place yet."""
+        have = {(server.planned.index, server.planned.is_chief) for server in self.servers}
+        return [one for one in helpers_of(self.job) if (one.number, one.is_chief) not in have]
+
+    @property
+    def joining(self) -> list[Missing]:
+        """Those of them that have to start together with the workers: those of a gang."""
+        return self.missing_servers if self.job.rigid else []
+
+    @property
+    def missing_requests(self) -> list[Resources]:
+        """What those without a place ask for."""
+        return [one.shape.requests for one in self.missing_servers]
 
     @property
     def speakers(self) -> list[Server]:

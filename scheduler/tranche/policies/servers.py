@@ -1,8 +1,25 @@
 """Parameter servers and chiefs as the planner knows them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tranche.model import PlannedServer, Resources, WindowState
+from tranche.model import Job, PlannedServer, PodShape, Resources, WindowState
+
+
+class Missing(NamedTuple):
+    """A parameter server or chief that has no place yet."""
+
+    number: int
+    is_chief: bool
+    shape: PodShape
+
+
+def helpers_of(job: Job) -> list[Missing]:
+    """What a job needs beside its workers, the chief first."""
+    wanted = [Missing(0, True, job.chief)] if job.chief is not None else []
+    if job.server is not None:
+        wanted += [Missing(index, False, job.server) for index in range(job.servers)]
+    return wanted
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from tranche.policies.hosts import FreeNodes, Hosts
 from tranche.policies.jobs import Entry, JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
-from tranche.policies.quotas import Quotas
+from tranche.policies.quotas import Quotas, Shortage
 from tranche.policies.runs import Run
 from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
@@ -190,6 +190,12 @@ class ClusterState:
         """The link that the job's data take to the site; None if nothing has to be sent."""
         link = upload_link(self.network, self.sites, state.job, site)
         return None if link is None else ((state.job.data_site or site, site), link)
+
+    def shortage(self, state: JobState) -> Shortage | None:
+        """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
+        if not self.quotas.by_namespace:
+            return None
+        return self.quotas.shortage(state.job, state.job.together, state.missing_requests)
 
     def bind(self, entry: Entry) -> None:
         """Put a chunk into the queues of its home's slots."""
