@@ -1,9 +1,9 @@
 """Planned start and completion of every job, and which job each one waits behind.
 
-With one queue the planner is rehearsed (`tranche.planner.rehearsals`) for those who come first; who comes later, or
-takes longer than is rehearsed, gets the fluid estimate: work ahead over capacity. For a policy that binds, the slots'
-queues are played forward as they stand: exact with one GPU a worker and no restart cost; a worker limit and CPU
-shortages are approximated. Either way there are no arrivals, and every chunk takes as long as predicted.
+With one queue the planner is rehearsed (`tranche.planner.rehearsals`) for the jobs that come first. A job that comes
+later, or takes longer than is rehearsed, gets the fluid estimate: work ahead over capacity. For a policy that binds,
+the slots' queues are played forward as they stand: exact with one GPU a worker and no restart cost; a worker limit and
+CPU shortages are approximated. Either way there are no arrivals, and every chunk takes as long as predicted.
 """
 
 from collections.abc import Iterable, Mapping

@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tranche.model import Checkpoint, Timings
-from tranche.planner import ledgers, site_uses
+from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ProgressReported
 from tranche.planner.job_actions import finish, is_saved, watch_idle_servers
+from tranche.planner.ledgers import roll_back
 from tranche.policies import JobState, Run
 
 
@@ -79,7 +80,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
     before = {c: state.known_batches(c) for c in chunks if c not in state.done}
     if _is_first(state, report.attempt):
-        ledgers.roll_back(state, chunks, durable, applied)
+        roll_back(state, chunks, durable, applied)
         context.touch(state)
         context.publish(report.job)
     if report.attempt not in state.runs:

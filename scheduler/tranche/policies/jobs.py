@@ -46,7 +46,7 @@ class JobState:
     coming: dict[tuple[str, int], float] = field(default_factory=dict)
     """When a report is expected, by site and chunk."""
     cloud: dict[int, str] = field(default_factory=dict)
-    """Waiting chunks that are to train at an unlimited site, with the site (`tranche.planner.cloud_burst`)."""
+    """Unlimited sites of the waiting chunks that are to train there (`tranche.planner.cloud_burst`)."""
     returned: int = 0
     """How often chunks of a window have come back to wait."""
     reviewed: int = -1

@@ -1,5 +1,7 @@
 """Nodes as the planner knows them: slots with their queues, windows, and what is reserved."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from tranche.model import Node, PodShape, Resources
@@ -22,7 +24,7 @@ class NodeState:
     """Those of them that are closing."""
     free_gpus: int = 0
     """Of `capacity`, in use by nobody."""
-    free_nodes: dict[str, "NodeState"] | None = None
+    free_nodes: dict[str, NodeState] | None = None
     """Where the node enters itself while `free_gpus` > 0."""
     learnt: float = 1.0
     """Seconds of a mini-batch here, relative to other nodes of its kind."""
