@@ -73,3 +73,16 @@ def test_a_cycle_of_imports_is_found() -> None:
 def test_a_product_package_has_no_import_cycle(package: str) -> None:
     graph = grimp.build_graph(package)  # typing-only imports are part of it
     assert cyclic({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}) == set()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\._reserved(: \w+)? = ",  # reservations of a node
+        r"\b(node|known|host)\.(reserve|release)\(",
+        r"\brun\.phase = ",  # phases of a window
+    ],
+)
+def test_one_module_alone_keeps_the_books(pattern: str) -> None:
+    files = [path for path in (ROOT / "scheduler/tranche").rglob("*.py") if re.search(pattern, path.read_text())]
+    assert len(files) == 1, files

@@ -60,7 +60,7 @@ def submitted(policy: str) -> tuple[Planner, set[tuple[str, str]]]:
 
 
 @pytest.mark.parametrize("policy", ["srsf", "chunk", "chunk-faithful"])
-def test_an_event_of_a_running_job_visits_fewer_than_40_functions(policy: str) -> None:
+def test_event_of_a_running_job_visits_under_40_functions(policy: str) -> None:
     made, _ = submitted(policy)
     first = next(iter(made.cluster.jobs[KEY].runs.values())).window
     report = Report(KEY, first.attempt, {first.chunks[0]: 1.0}, {first.chunks[0]: 1.0})
@@ -75,13 +75,13 @@ def test_an_event_of_a_running_job_visits_fewer_than_40_functions(policy: str) -
 
 
 @pytest.mark.parametrize("policy", ["srsf", "chunk", "chunk-faithful"])
-def test_a_job_that_starts_at_once_visits_fewer_than_60_functions(policy: str) -> None:
+def test_job_that_starts_at_once_visits_under_60_functions(policy: str) -> None:
     path = submitted(policy)[1]
     assert 20 < len(path) < 60, sorted(path)
 
 
 @pytest.mark.parametrize("policy", ["srsf", "chunk", "chunk-faithful"])
-def test_an_end_that_starts_another_job_visits_fewer_than_80_functions(policy: str) -> None:
+def test_end_that_starts_another_job_visits_under_80_functions(policy: str) -> None:
     made, _ = submitted(policy)
     first = next(iter(made.cluster.jobs[KEY].runs.values())).window
     made.handle(WorkerStarted(KEY, first.attempt, 2.0), 2.0)
@@ -93,7 +93,7 @@ def test_an_end_that_starts_another_job_visits_fewer_than_80_functions(policy: s
     assert 20 < len(path) < 80, sorted(path)
 
 
-def test_applying_the_end_of_a_worker_visits_fewer_than_25_functions() -> None:
+def test_applying_a_workers_end_visits_under_25_functions() -> None:
     made, _ = submitted("chunk")
     first = next(iter(made.cluster.jobs[KEY].runs.values())).window
     made.handle(WorkerStarted(KEY, first.attempt, 2.0), 2.0)

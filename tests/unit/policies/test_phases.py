@@ -33,7 +33,7 @@ def reserved(cluster: ClusterState) -> int:
     return cluster.nodes["n1"].reserved.gpus
 
 
-def test_an_open_window_begins_pending_and_one_that_was_to_stop_closing() -> None:
+def test_window_begins_pending_or_closing_as_its_plan_says() -> None:
     assert opened()[2].phase is WindowPhase.PENDING
     cluster, _, run = opened(WindowState.CLOSING)
     assert run.phase is WindowPhase.CLOSING
@@ -47,7 +47,7 @@ def test_a_window_never_goes_back_to_an_earlier_phase() -> None:
     assert run.phase is WindowPhase.TRAINING
 
 
-def test_a_closing_window_reserves_nothing_and_stays_closing_until_it_ends() -> None:
+def test_closing_window_reserves_nothing_until_it_ends() -> None:
     cluster, state, run = opened()
     assert reserved(cluster) == 1
     assert cluster.close_window(state, run, 1.0) is cluster.nodes["n1"]
@@ -59,7 +59,7 @@ def test_a_closing_window_reserves_nothing_and_stays_closing_until_it_ends() -> 
     assert (state.runs, cluster.nodes["n1"].runs, cluster.quotas.holders()) == ({}, {}, set())
 
 
-def test_a_window_reopens_in_the_phase_that_its_pod_has_reached() -> None:
+def test_window_reopens_in_the_phase_its_pod_has_reached() -> None:
     cluster, state, run = opened()
     cluster.close_window(state, run, 1.0)
     cluster.note_window(state, run, WindowPhase.BOUND)
@@ -68,7 +68,7 @@ def test_a_window_reopens_in_the_phase_that_its_pod_has_reached() -> None:
     assert reserved(cluster) == 1
 
 
-def test_a_window_that_moves_to_another_node_keeps_its_phase() -> None:
+def test_window_that_moves_to_another_node_keeps_its_phase() -> None:
     cluster, state, run = opened()
     cluster.note_window(state, run, WindowPhase.BOUND)
     cluster.end_window(state, run, 1.0, moves=True)
@@ -92,7 +92,7 @@ def test_transitions_are_not_checked_without_validate() -> None:
     assert run.closing
 
 
-def test_the_tables_have_all_phases_and_end_in_the_last_one() -> None:
+def test_tables_have_all_phases_and_end_in_the_last_one() -> None:
     assert set(WINDOW_TRANSITIONS) == set(WindowPhase)
     assert set(JOB_TRANSITIONS) == set(JobPhase)
     assert not WINDOW_TRANSITIONS[WindowPhase.ENDED]
