@@ -131,7 +131,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     if state is None or job == state.job:
         return
     old, resized = state.job, job.worker.requests != state.job.worker.requests
-    if resized:  # the books of running windows are kept in the requests that their pods were made with
+    if resized:  # what running windows reserve is what their pods were made with
         for run in list(state.runs.values()):
             run.obsolete = True
             close_window(context, state, run)
@@ -159,7 +159,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
 
 
 def removed(context: PlannerContext, event: JobRemoved) -> None:
-    """Strike a job from all books."""
+    """Remove a job and all that it holds."""
     key = event.job
     state = context.cluster.jobs.get(key)
     if state is None:

@@ -87,7 +87,7 @@ def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now:
 def _check_window(key: str, run: Run) -> None:
     """Check that what is known of a window is what its phase says."""
     phase, window = run.phase, f"{key}: window {run.window.attempt}"
-    _expect(phase is not WindowPhase.ENDED, f"{window} has ended and is in the books")
+    _expect(phase is not WindowPhase.ENDED, f"{window} has ended and is not removed")
     _expect(
         run.closing == (run.window.state is WindowState.CLOSING), f"{window} is {phase.value} and published otherwise"
     )

@@ -42,7 +42,7 @@ def _close_window(context: PlannerContext, state: JobState, run: Run) -> None:
 
 
 def end_window(context: PlannerContext, state: JobState, run: Run, *, moves: bool = False) -> None:
-    """Strike a window whose pod has ended, or is elsewhere, from the books; other jobs may use what it held."""
+    """Remove a window whose pod has ended, or is elsewhere; other jobs may use what it held."""
     node = context.cluster.end_window(state, run, context.now, moves=moves)
     if node is not None:
         context.room_grew(node.node.name)
@@ -51,7 +51,7 @@ def end_window(context: PlannerContext, state: JobState, run: Run, *, moves: boo
 
 
 def count_end(context: PlannerContext, state: JobState, run: Run, event: WorkerEnded) -> None:
-    """Enter the end of a window into the ledger, and strike the window from the books."""
+    """Count the end of a window in the job's ledger, and remove the window."""
     cost = state.restart_seconds
     lessons.note_stop(state, run, event)
     if state.restart_seconds < cost:
@@ -224,7 +224,7 @@ def _unbound(node: NodeState) -> list[tuple[JobState, Run]]:
 
 
 def start_servers(context: PlannerContext, state: JobState, placed: Iterable[Server]) -> None:
-    """Have the pods of parameter servers and chief started that are in the books already."""
+    """Have the pods of parameter servers and chief started whose places are reserved already."""
     watch_idle_servers(context, state)
     context.publish(state.job.key)
     for server in placed:
@@ -308,7 +308,7 @@ def keep_servers(context: PlannerContext, state: JobState, attempts: Collection[
 
 
 def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[Server]) -> None:
-    """Strike parameter servers whose pods have ended from the books; other jobs may use what they held."""
+    """Remove parameter servers whose pods have ended; other jobs may use what they held."""
     gone = list(servers)
     for server in gone:
         context.cluster.remove_server(state, server)
@@ -318,7 +318,7 @@ def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[S
 
 
 def drop_servers(context: PlannerContext, state: JobState) -> None:
-    """Strike all parameter servers and the chief from the books without waiting for their ends."""
+    """Remove all parameter servers and the chief without waiting for their ends."""
     gone = list(state.servers)
     remove_servers(context, state, gone)
     for server in gone:

@@ -20,7 +20,7 @@ from tranche.policies import JobState, Kind, NodeState, QueuePolicy, Standing, k
 def preempt(
     context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
 ) -> bool:
-    """Have jobs that rank behind make way where that gives the job another worker; returns whether anybody did."""
+    """Close windows of jobs that rank behind where that gives the job a worker; returns whether any was closed."""
     cluster, job = context.cluster, state.job
     workers = job.together
     room = free + queue.running.gpus_behind(state, rank, site, now)

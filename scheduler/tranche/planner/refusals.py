@@ -34,7 +34,7 @@ def expire(context: PlannerContext) -> None:
 
 
 def unschedulable(context: PlannerContext, event: WorkerUnschedulable) -> None:
-    """Let go of the place of a pod that has waited for its node for too long."""
+    """Release the place of a pod that has waited for its node for too long."""
     state = context.cluster.jobs.get(event.job)
     if state is None:
         return
@@ -51,8 +51,8 @@ def unschedulable(context: PlannerContext, event: WorkerUnschedulable) -> None:
 def _worker_found_no_place(context: PlannerContext, state: JobState, run: Run, message: str) -> None:
     """Close the window of a pod that has waited for its node for too long; the job avoids the node for some time.
 
-    A gang lets go of everything and pauses, longer each time, so that another one gets its turn; that several of its
-    pods found no node counts once.
+    A gang releases everything and pauses, longer each time, so that another gang may start. If several of its pods
+    found no node, that counts once.
     """
     avoid(context, state, run.window.node)
     if run.closing:
@@ -65,7 +65,7 @@ def _worker_found_no_place(context: PlannerContext, state: JobState, run: Run, m
 def _server_found_no_place(context: PlannerContext, state: JobState, server: Server, message: str) -> None:
     """Stop a parameter server or chief whose pod has waited for its node for too long, and what waits for it.
 
-    No worker trains without it, so the workers of a chunked job let go of their GPUs; its other servers stay.
+    No worker trains without it, so the windows of a chunked job are closed; its other servers stay.
     """
     avoid(context, state, server.planned.node)
     server.homeless = True

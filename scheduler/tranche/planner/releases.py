@@ -43,7 +43,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
 
 
 def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
-    """Count the end of a gang's parameter server or chief, which is struck from the books already.
+    """Count the end of a gang's parameter server or chief, which is removed already.
 
     A chief that succeeded ends the job. A parameter server that succeeded is only gone. Any other end takes the whole
     gang with it, and counts as its failure if a pod failed that was not to stop.

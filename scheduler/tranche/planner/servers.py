@@ -86,7 +86,7 @@ def place_servers(context: PlannerContext, state: JobState) -> bool:
 
 
 def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
-    """Enter all missing parameter servers in the books; none of them, and None, if there is no room for all yet."""
+    """Reserve places for all missing parameter servers; none, and None, if there is no room for all of them yet."""
     placed: list[Server] = []
     missing = state.missing_servers
     sites = server_sites(context.cluster, state, context.policy, missing[0].shape) if missing else []

@@ -26,7 +26,7 @@ class WindowPhase(Enum):
     CLOSING = "Closing"
     """The pod is to stop: it reserves nothing any more, and may still hold its GPUs."""
     ENDED = "Ended"
-    """The pod is over, and the window is struck from the books."""
+    """The pod is over, and the window is removed."""
 
 
 class JobPhase(Enum):

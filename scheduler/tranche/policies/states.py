@@ -218,7 +218,7 @@ class ClusterState:
     # ---- windows and reservations: nothing else opens, closes or ends a window, or reserves room on a node
 
     def enter_window(self, state: JobState, run: Run, now: float) -> None:
-        """Enter an open or closing window in the books of its job, node, quotas and tenant.
+        """Add an open or closing window to what its job, node, quotas and tenant have.
 
         A closing window (of an earlier planner) counts against quotas until its pod has ended, but reserves nothing.
         """
@@ -266,7 +266,7 @@ class ClusterState:
             self._set_phase(state, run, reached)
 
     def end_window(self, state: JobState, run: Run, now: float, *, moves: bool = False) -> NodeState | None:
-        """Strike a window from all books; returns the node that its pod has left, if any.
+        """Remove a window from what its job, node, quotas and tenant have; returns the node that has more room, if any.
 
         Args:
             state: Its job.
@@ -303,7 +303,7 @@ class ClusterState:
                     self._enter_node(node, state, run)
 
     def add_server(self, state: JobState, server: Server) -> None:
-        """Give a parameter server or chief its place: enter it in the books of its job, node and quotas."""
+        """Give a parameter server or chief its place: add it to what its job, node and quotas have."""
         state.servers.append(server)
         self.quotas.take(state.job, server.planned.attempt, server.requests)
         node = self.nodes.get(server.planned.node or "")
@@ -311,7 +311,7 @@ class ClusterState:
             node.reserve(server.requests)
 
     def remove_server(self, state: JobState, server: Server) -> None:
-        """Strike a parameter server or chief from all books."""
+        """Remove a parameter server or chief from what its job, node and quotas have."""
         state.servers = [one for one in state.servers if one is not server]
         self.quotas.give(state.job.key, server.planned.attempt)
         node = self.nodes.get(server.planned.node or "")
