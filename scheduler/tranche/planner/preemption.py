@@ -1,7 +1,7 @@
 """Preemption: closing windows of jobs that rank behind, where that gives a job room on nodes or in its quotas.
 
-Whether a window may be closed for another job, and what that costs, the policy says (`QueuePolicy.preempts_above`,
-`may_stop`); `Trial` finds the windows to close.
+The policy says whether a window may be closed for another job, and above which remaining time that pays
+(`QueuePolicy.preempts_above`, `may_stop`); `Trial` finds the windows to close.
 """
 
 from collections import Counter
