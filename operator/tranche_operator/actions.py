@@ -24,6 +24,8 @@ class EvictPod:
     uid: str
     grace_seconds: int
     why: str
+    preempted_by: str = ""
+    """Job for which the pod makes way, ``namespace/name``; empty if it stops for another reason."""
 
 
 @dataclass(frozen=True, slots=True)

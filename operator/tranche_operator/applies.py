@@ -41,6 +41,7 @@ from tranche_operator.openings import ungate
 from tranche_operator.plans import entries_of
 from tranche_operator.pods import GANG_GATE
 from tranche_operator.settings import Settings
+from tranche_operator.transitions import eviction_event
 from tranche_operator.views import read_pod
 
 logger = logging.getLogger(__name__)
@@ -230,10 +231,10 @@ class Applier:
         if stopped:
             grace = action.grace_seconds
             self._memory.pods.expect_end(action.uid)
-            logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
+            why = f"preempted by {action.preempted_by}" if action.preempted_by else action.why
+            logger.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
             self._count(role_of(run.name, action.name), "evicted")
-            message = f"pod {action.name} is stopped within {grace} s: {action.why}"
-            run.told.append(EmitEvent("Normal", "Preempting", message, action.name))
+            run.told.append(eviction_event(action))
 
     async def _ask_budgets(self, run: _Pass, action: EvictPod) -> bool:
         body = {

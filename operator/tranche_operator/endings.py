@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tranche.kube import names
-from tranche.kube.resources import PlannedWindow, TrainingJob
-from tranche_operator.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
+from tranche.kube.resources import PlannedStaging, PlannedWindow, TrainingJob
+from tranche_operator.actions import Action, DeleteJob, DeletePod, EmitEvent, EvictPod, ReleasePod, RequeueAfter
 from tranche_operator.observations import PodView, Rejection
 from tranche_operator.plans import Entry, is_current, is_newer, is_open
 from tranche_operator.settings import Settings
@@ -35,8 +35,24 @@ def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entr
     )
     inspectable = [pod for pod in counted if not pod.terminating]
     surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
-    return [action for pod in counted for action in _release(pod)] + [
-        action for pod in surplus for action in _delete(pod)
+    return [
+        *_foreign_preemptions(job, counted),
+        *(action for pod in counted for action in _release(pod)),
+        *(action for pod in surplus for action in _delete(pod)),
+    ]
+
+
+def _foreign_preemptions(job: TrainingJob, counted: Iterable[PodView]) -> list[Action]:
+    """Events about pods that kube-scheduler evicted for a foreign pod; of others, the eviction was the event.
+
+    An event belongs to a pod that is about to be released, so that it is not repeated for as long as the pod is kept.
+    """
+    progress = job.status.progress
+    by = {one.attempt: one.preempted_by for one in progress.attempts} if progress is not None else {}
+    return [
+        EmitEvent("Normal", "Preempted", f"Preempted by {preemptor}: kube-scheduler evicted pod {pod.name}.", pod.name)
+        for pod in counted
+        if names.FINALIZER_LEDGER in pod.finalizers and (preemptor := by.get(pod.attempt) or "").startswith("pod/")
     ]
 
 
@@ -58,9 +74,11 @@ def evict(
         if refusal is not None and now < refusal.until:
             actions.append(RequeueAfter((refusal.until - now).total_seconds()))
         else:
-            closing = "its window is closing" if pod.role == names.ROLE_WORKER else "nothing needs it for now"
-            why = closing if pod.name in entries else "it is no longer planned"
-            actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why))
+            entry = entries.get(pod.name)
+            closing = "its window is closing" if pod.role == names.ROLE_WORKER else "no worker needs it now"
+            why = closing if entry is not None else "it is no longer in the plan"
+            by = "" if entry is None or isinstance(entry, PlannedStaging) else entry.preempted_by or ""
+            actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why, by))
     return actions
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -61,11 +61,14 @@ def merged(events: Iterable[EmitEvent]) -> list[EmitEvent]:
     for event in events:
         groups.setdefault((event.type, event.reason), []).append(event)
     return [
-        group[0]
-        if len(group) == 1
-        else replace(group[0], message=f"{len(group)} pods: {'; '.join(event.message for event in group)}")
+        group[0] if len(group) == 1 else replace(group[0], message=_joined([event.message for event in group]))
         for group in groups.values()
     ]
+
+
+def _joined(messages: Sequence[str]) -> str:
+    end = "." if messages[-1].endswith(".") else ""
+    return f"{len(messages)} pods: {'; '.join(message.removesuffix('.') for message in messages)}{end}"
 
 
 def _name(job: TrainingJob, event: EmitEvent) -> str:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from tranche.kube.resources import TrainingJob
 from tranche.model import without_moments
-from tranche_operator.actions import EmitEvent, RequeueAfter, TellWait
+from tranche_operator.actions import EmitEvent, EvictPod, RequeueAfter, TellWait
 from tranche_operator.observations import TemplateVerdict, Wait
 from tranche_operator.plans import is_current, is_open
 from tranche_operator.statuses import Judgement
@@ -53,3 +53,11 @@ def verdict_events(verdict: TemplateVerdict) -> list[EmitEvent]:
     if verdict.finding.status != "True":
         return []
     return [EmitEvent("Warning", "TemplateRejected", verdict.finding.message)]
+
+
+def eviction_event(action: EvictPod) -> EmitEvent:
+    """The event about a pod that stops: reason Preempting if it makes way for another job, else Stopping."""
+    stops = f"{action.name} stops within {action.grace_seconds} s (grace period)"
+    if action.preempted_by:
+        return EmitEvent("Normal", "Preempting", f"Preempted by {action.preempted_by}: pod {stops}.", action.name)
+    return EmitEvent("Normal", "Stopping", f"Pod {stops}: {action.why}.", action.name)

@@ -4,11 +4,14 @@ The bounds are far above what is written; they keep an object within etcd's size
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
 from tranche.kube.fields import ATOMIC, MAX_CHUNKS, MAX_SITES, ChunkSet, NodeName, Resource, SiteName, by_key, rules
+
+Preemptor = Annotated[str, Field(max_length=321)]
+"""``namespace/name`` of a TrainingJob, or ``pod/namespace/name`` of a foreign pod."""
 
 
 class PlannedWindow(Resource):
@@ -27,6 +30,8 @@ class PlannedWindow(Resource):
     """metadata.generation that its pod was made from."""
     renewed: int | None = None
     """Fencing token of the chunks, if the pod has trained others before."""
+    preempted_by: Preemptor | None = None
+    """Job for which the window closes, namespace/name; absent if it closes for another reason."""
 
 
 class PlannedParameterServer(Resource):
@@ -38,6 +43,8 @@ class PlannedParameterServer(Resource):
     node: NodeName | None = None
     fallbacks: list[NodeName] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
     state: Literal["Open", "Closing"] = "Open"
+    preempted_by: Preemptor | None = None
+    """Job for which the pod stops, namespace/name; absent if it stops for another reason."""
 
 
 class PlannedChief(PlannedParameterServer):
@@ -123,6 +130,8 @@ class EndedAttempt(Resource):
     node: str = Field(max_length=253)
     reason: str = Field(max_length=1024)
     exit_code: int | None = None
+    preempted_by: Preemptor | None = None
+    """Job that preempted the pod, namespace/name, or a pod of no TrainingJob, pod/namespace/name."""
 
 
 class SiteProgress(Resource):

@@ -199,7 +199,7 @@ def _ended(planner: Planner, state: JobState, run: Run, event: WorkerEnded, now:
     count(planner, state, run, event, now)
     planner.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
     if job.rigid and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
-        gangs.start_again(planner, state)
+        gangs.start_again(planner, state, event.preempted_by)
     if job.rigid and job.chief is None and not (state.runs or state.finished):
         ledgers.level_gang(state)
     if state.failures > failures:

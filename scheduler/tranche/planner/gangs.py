@@ -77,7 +77,8 @@ def helper_ended(planner: Planner, state: JobState, server: Server, event: relea
     """
     planned = server.planned
     if planned.is_chief:
-        record = AttemptRecord(0, planned.attempt, planned.node or planned.site, event.outcome, event.exit_code)
+        by = ledgers.preemptor_of(planned, event)
+        record = AttemptRecord(0, planned.attempt, planned.node or planned.site, event.outcome, event.exit_code, by)
         ledgers.note(state, record)
     if event.outcome == "Succeeded":
         if planned.is_chief:
@@ -89,23 +90,28 @@ def helper_ended(planner: Planner, state: JobState, server: Server, event: relea
         what = "its chief" if planned.is_chief else f"parameter server {planned.index}"
         state.failures += 1
         refusals.failed(planner, state, f"{what} failed with exit code {event.exit_code}", now)
-    start_again(planner, state)
+    start_again(planner, state, event.preempted_by)
     if state.failed:
         changes.stop(planner, state)
 
 
-def start_again(planner: Planner, state: JobState) -> None:
+def start_again(planner: Planner, state: JobState, preempted_by: str = "") -> None:
     """A gang has lost a pod: all others stop, and none of them is done.
 
     Without a chief, what those have saved that were done is settled when the last one has ended.
+
+    Args:
+        planner: Closes the windows.
+        state: Of the gang.
+        preempted_by: Foreign pod that preempted the lost pod, and so all of them; empty if none did.
     """
     if state.job.chief is not None:
         state.done.clear()
         state.ledger_changed()
         state.windows_changed()
     for run in list(state.runs.values()):
-        planner.close(state, run)
-    releases.close(planner, state)
+        planner.close(state, run, preempted_by)
+    releases.close(planner, state, preempted_by)
 
 
 def found_no_place(planner: Planner, state: JobState, server: Server, message: str, now: float) -> None:

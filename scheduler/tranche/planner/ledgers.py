@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tranche.model import AttemptRecord, JobProgress
+from tranche.model import AttemptRecord, JobProgress, PlannedServer, Window
 from tranche.planner import site_uses
-from tranche.planner.events import WorkerEnded
+from tranche.planner.events import ChiefEnded, ParameterServerLost, WorkerEnded
 from tranche.policies import JobState, Run
 
 KEPT_RECORDS = 5
@@ -88,8 +88,14 @@ def count_end(state: JobState, run: Run, event: WorkerEnded) -> float:
     if event.outcome != "Succeeded" and state.checkpoint is None:
         state.lost_batches += lost
     node = run.window.node or run.window.site
-    note(state, AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code))
+    by = preemptor_of(run.window, event)
+    note(state, AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code, by))
     return trained
+
+
+def preemptor_of(planned: Window | PlannedServer, event: WorkerEnded | ChiefEnded | ParameterServerLost) -> str:
+    """The job or foreign pod that preempted a pod that has ended; empty if it ended by itself."""
+    return (event.preempted_by or planned.preempted_by) if event.outcome in ("Preempted", "Lost") else ""
 
 
 def note(state: JobState, record: AttemptRecord) -> None:

@@ -277,16 +277,23 @@ class Planner:
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)
 
-    def close(self, state: JobState, run: Run) -> None:
-        """Have a window's pod stopped, with the rest of its gang; what it reserves is free for planning at once."""
+    def close(self, state: JobState, run: Run, preempted_by: str = "") -> None:
+        """Have a window's pod stopped, with the rest of its gang; what it reserves is free for planning at once.
+
+        Args:
+            state: The window's job.
+            run: The window.
+            preempted_by: Job for which it makes way, or a foreign pod, as in `Window`; empty for another reason.
+        """
         for one in list(state.runs.values()) if state.job.rigid else (run,):
             if not one.closing:
-                self._close(state, one)
+                self._close(state, one, preempted_by)
         if state.job.rigid:
-            releases.close(self, state)
+            releases.close(self, state, preempted_by)
 
-    def _close(self, state: JobState, run: Run) -> None:
-        run.window, run.closed = replace(run.window, state=WindowState.CLOSING), self._now
+    def _close(self, state: JobState, run: Run, preempted_by: str) -> None:
+        run.window = replace(run.window, state=WindowState.CLOSING, preempted_by=preempted_by)
+        run.closed = self._now
         node = self.cluster.nodes.get(run.home.node or "")
         if node is not None:
             node.leaving[(state.job.key, run.window.attempt)] = run

@@ -58,7 +58,7 @@ def make_quota(planner: Planner, challenge: Challenge, nodes: list[NodeState], b
         return False
     for victim in chosen:
         for run in victim.runs:
-            planner.close(victim.state, run)
+            planner.close(victim.state, run, preempted_by=job.key)
         if planner.queue is not None:
             planner.queue.note_running(victim.state, now)
     return bool(chosen)

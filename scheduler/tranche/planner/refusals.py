@@ -154,7 +154,7 @@ def _unbound(node: NodeState) -> list[tuple[JobState, Run]]:
 
 
 def _reopen(planner: Planner, state: JobState, run: Run) -> None:
-    run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
+    run.window, run.closed = replace(run.window, state=WindowState.OPEN, preempted_by=""), None
     node = planner.cluster.nodes.get(run.home.node or "")
     if node is not None:
         node.leaving.pop((state.job.key, run.window.attempt), None)

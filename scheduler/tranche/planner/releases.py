@@ -57,15 +57,15 @@ def is_saved(state: JobState) -> bool:
     return state.checkpoint is not None and any(batches > 0 for batches in state.checkpoint.batches.values())
 
 
-def close(planner: Planner, state: JobState) -> None:
+def close(planner: Planner, state: JobState, preempted_by: str = "") -> None:
     """Have the job's parameter servers stopped; each end comes back as `ParameterServerLost`."""
     for server in state.servers:
         if not server.closing:
-            _close(planner, state, server)
+            _close(planner, state, server, preempted_by)
 
 
-def _close(planner: Planner, state: JobState, server: Server) -> None:
-    server.planned = replace(server.planned, state=WindowState.CLOSING)
+def _close(planner: Planner, state: JobState, server: Server, preempted_by: str = "") -> None:
+    server.planned = replace(server.planned, state=WindowState.CLOSING, preempted_by=preempted_by)
     planner.stop_server(state, server)
 
 
@@ -105,7 +105,7 @@ def keep(planner: Planner, state: JobState, attempts: Collection[int], now: floa
     """Closing parameter servers that a disruption budget does not let go work on, and are asked again when idle."""
     kept = [server for server in state.servers if server.closing and server.planned.attempt in attempts]
     for server in kept:
-        server.planned, server.since = replace(server.planned, state=WindowState.OPEN), now
+        server.planned, server.since = replace(server.planned, state=WindowState.OPEN, preempted_by=""), now
     if kept:
         watch(planner, state)
         planner.touch(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from tranche.model import Resources
 from tranche.planner import arrivals
 from tranche.planner.queues import preemptible
 from tranche.planner.servers import missing_requests
-from tranche.policies import NOBODY, BindingPolicy, Entry, JobState, Kind, NodeState, Policy, kind_of
+from tranche.policies import NOBODY, BindingPolicy, Entry, JobState, Kind, NodeState, Policy, Run, kind_of
 
 if TYPE_CHECKING:
     from tranche.planner.machines import Planner
@@ -49,13 +49,20 @@ def _serve_node(planner: Planner, node: NodeState, now: float) -> None:
     while reserved != (reserved := node.reserved):
         chosen = _choose(planner, node, now)  # again if parameter servers took room meanwhile
     wanted = {id(entry) for entry in chosen}
+    waiting = [entry for entry in chosen if not _is_open(entry)]
     for state, run in list(node.runs.values()):
         entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
         if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
-            planner.close(state, run)
+            planner.close(state, run, preempted_by=_preemptor(run, waiting))
     for entry in chosen:
         if entry.chunk not in entry.state.chunk_runs:
             planner.open(entry.state, entry.home, (entry.chunk,), now)
+
+
+def _preemptor(run: Run, waiting: Sequence[Entry]) -> str:
+    """The job whose waiting chunk takes a slot of the window, else one that takes its room; empty if none does."""
+    on_slots = [entry for entry in waiting if set(entry.home.slots) & set(run.home.slots)]
+    return next((entry.state.job.key for entry in (*on_slots, *waiting)), "")
 
 
 def _choose(planner: Planner, node: NodeState, now: float) -> list[Entry]:

@@ -191,7 +191,7 @@ def _preempt(
         for victim in found[1]:
             stopped[victim.state.job.key] = victim.state
             for run in victim.runs:
-                planner.close(victim.state, run)
+                planner.close(victim.state, run, preempted_by=job.key)
                 room -= victim.state.job.gpus
         gangs.seat(planner, state, trial.seats, now)
         _open(planner, state, site, found[0], now)
