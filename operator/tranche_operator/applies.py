@@ -104,7 +104,7 @@ class Applier:
         settings: Settings,
         clock: Callable[[], datetime],
         count: Callable[[str, str], None] = lambda role, result: None,
-        may_guard: Callable[[str], bool] = lambda namespace: True,
+        may_have_budget: Callable[[str], bool] = lambda namespace: True,
     ) -> None:
         """Nothing is done yet.
 
@@ -115,9 +115,9 @@ class Applier:
             settings: The operator's settings.
             clock: Time zone aware.
             count: Told of every pod: its role, and created, evicted, deleted or refused.
-            may_guard: Whether pods of a namespace may have a disruption budget.
+            may_have_budget: Whether pods of a namespace may have a disruption budget.
         """
-        self._may_guard = may_guard
+        self._may_have_budget = may_have_budget
         self._count = count
         self._client = client
         self._memory = memory
@@ -223,7 +223,7 @@ class Applier:
 
     async def _evict(self, run: _Pass, action: EvictPod) -> None:
         """Stop a pod; by the Eviction API, which takes much longer, where a disruption budget may have a say."""
-        if self._may_guard(run.namespace):
+        if self._may_have_budget(run.namespace):
             stopped = await self._ask_budgets(run, action)
         else:
             path = paths.pod(run.namespace, action.name)

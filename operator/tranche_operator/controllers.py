@@ -6,7 +6,7 @@ from datetime import datetime
 from tranche_operator import endings
 from tranche_operator.actions import WriteStatus
 from tranche_operator.applies import Applier
-from tranche_operator.leisures import Leisure, split
+from tranche_operator.leisures import DeferredActionQueue, split_deferrable
 from tranche_operator.memories import Memory
 from tranche_operator.plans import entries_of
 from tranche_operator.readings import Reader
@@ -21,14 +21,14 @@ class Controller:
         self,
         reader: Reader,
         applier: Applier,
-        leisure: Leisure,
+        deferred: DeferredActionQueue,
         memory: Memory,
         settings: Settings,
         clock: Callable[[], datetime],
     ) -> None:
         self._reader = reader
         self._applier = applier
-        self._leisure = leisure
+        self._deferred = deferred
         self._memory = memory
         self._settings = settings
         self._clock = clock
@@ -56,6 +56,6 @@ class Controller:
         actions = reconcile(observed, self._settings, self._clock())
         if not any(isinstance(action, WriteStatus) for action in actions):
             self._memory.unwritten.pop(key, None)
-        now, later = split(observed, actions)
-        self._leisure.put(observed, later)
+        now, later = split_deferrable(observed, actions)
+        self._deferred.put(observed, later)
         return await self._applier.apply(observed, now)

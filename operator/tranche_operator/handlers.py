@@ -14,7 +14,7 @@ import kopf
 
 from tranche.kube.credentials import Credentials
 from tranche.kube.resources import GROUP, VERSION
-from tranche_operator.sieves import Sieve
+from tranche_operator.sieves import JobEventFilter
 
 CONVENTION = f"operator.{GROUP}"
 """Prefix of what Kopf would write on objects; none of our handlers makes it do so."""
@@ -72,7 +72,7 @@ def make_registry(
         on_news: Called with the key of a job that has changed.
         on_listing: Called when a watch begins anew with a list: events may have been missed.
     """
-    registry, sieve = kopf.OperatorRegistry(), Sieve()
+    registry, job_filter = kopf.OperatorRegistry(), JobEventFilter()
 
     @kopf.on.login(registry=registry, backoff=LOGIN_RETRY_SECONDS)
     async def login(**_: Any) -> kopf.AiohttpSession:
@@ -81,9 +81,9 @@ def make_registry(
     @kopf.on.event(GROUP, VERSION, "trainingjobs", registry=registry)
     async def note_job(event: kopf.RawEvent, namespace: str | None, name: str, **_: Any) -> None:
         if event["type"] is None:
-            sieve.clear()
+            job_filter.clear()
             on_listing()
-        elif sieve.is_news(event["object"], gone=event["type"] == "DELETED"):
+        elif job_filter.is_relevant(event["object"], gone=event["type"] == "DELETED"):
             on_news(f"{namespace}/{name}")
 
     return registry

@@ -24,7 +24,7 @@ REMEMBERED_SECONDS = 10.0
 """So long what was done is not done again: who asks for it has looked before, or a moment after."""
 
 
-def split(observed: Observed, actions: Iterable[Action]) -> tuple[list[Action], list[Action]]:
+def split_deferrable(observed: Observed, actions: Iterable[Action]) -> tuple[list[Action], list[Action]]:
     """What is to be done now, and what has time: the pods of a job that goes on, which are over already.
 
     What a job that is gone leaves behind is removed at once: another one may have its name.
@@ -42,7 +42,7 @@ def _is_going(observed: Observed) -> bool:
     return observed.job is None or observed.job.metadata.deletion_timestamp is not None
 
 
-class Leisure:
+class DeferredActionQueue:
     """A queue of single actions; each is in it once."""
 
     def __init__(

@@ -8,14 +8,14 @@ from tranche.kube.resources import SiteSpec
 from tranche_operator.events import QUIET_SECONDS
 from tranche_operator.observations import Rejection, TemplateVerdict, Wait
 from tranche_operator.settings import Settings
-from tranche_operator.stores import KnownPods
+from tranche_operator.stores import PodCache
 
 
 @dataclass(slots=True)
 class Memory:
     """By job key, but for sites."""
 
-    pods: KnownPods = field(default_factory=KnownPods)
+    pods: PodCache = field(default_factory=PodCache)
     verdicts: dict[str, TemplateVerdict] = field(default_factory=dict)
     rejections: dict[str, Rejection] = field(default_factory=dict)
     staging_rejections: dict[str, Rejection] = field(default_factory=dict)

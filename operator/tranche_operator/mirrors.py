@@ -17,7 +17,7 @@ from tranche_operator import paths
 from tranche_operator.observations import PodView
 from tranche_operator.views import OwnedPod, job_key, view
 
-KnownPod = tuple[str, PodView]
+KeyedPod = tuple[str, PodView]
 """A pod with the key of its job."""
 
 
@@ -31,9 +31,9 @@ _POD = msgspec.json.Decoder(OwnedPod)
 _BUDGET = msgspec.json.Decoder(Budget)
 
 
-def mirror_pods(
+def pod_informer(
     client: ApiClient, namespace: str | None, on_pod: Callable[[str, PodView, bool], None]
-) -> Reflector[KnownPod]:
+) -> Reflector[KeyedPod]:
     """The pods of jobs.
 
     Args:
@@ -42,7 +42,7 @@ def mirror_pods(
         on_pod: Called with the key of a pod's job, what it looks like, and whether it is gone.
     """
 
-    def tell(_: str, before: KnownPod | None, after: KnownPod | None) -> None:
+    def tell(_: str, before: KeyedPod | None, after: KeyedPod | None) -> None:
         if after is not None:
             on_pod(*after, False)
         elif before is not None:
@@ -58,12 +58,12 @@ class Budgets:
     """In which namespaces there are disruption budgets."""
 
     def __init__(self, client: ApiClient, namespace: str | None) -> None:
-        """Nothing is read before `reflector` runs; arguments as for `mirror_pods`."""
+        """Nothing is read before `reflector` runs; arguments as for `pod_informer`."""
         self._by_namespace: Counter[str] = Counter()
         self.reflector = Reflector(client, paths.budgets(namespace), _BUDGET.decode)
         self.reflector.subscribe(self._count)
 
-    def may_guard(self, namespace: str) -> bool:
+    def may_have_budget(self, namespace: str) -> bool:
         """Whether some pod of a namespace may have a budget; True as long as nothing is known."""
         return not self.reflector.has_synced or self._by_namespace[namespace] > 0
 
@@ -73,6 +73,6 @@ class Budgets:
                 self._by_namespace[budget.metadata.namespace] += change
 
 
-def _known(raw: bytes) -> KnownPod:
+def _known(raw: bytes) -> KeyedPod:
     pod = _POD.decode(raw)
     return job_key(pod.metadata), view(pod)

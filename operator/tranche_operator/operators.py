@@ -11,10 +11,10 @@ from tranche_operator import paths
 from tranche_operator.applies import Applier
 from tranche_operator.controllers import Controller
 from tranche_operator.events import EventRecorder
-from tranche_operator.leisures import Leisure
+from tranche_operator.leisures import DeferredActionQueue
 from tranche_operator.memories import Memory
 from tranche_operator.metrics import OperatorMetrics
-from tranche_operator.mirrors import Budgets, mirror_pods
+from tranche_operator.mirrors import Budgets, pod_informer
 from tranche_operator.observations import PodView
 from tranche_operator.queues import Runner
 from tranche_operator.readings import Reader
@@ -56,7 +56,7 @@ class Operator:
         self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
         client.observe = self.metrics.observe_api_request
         self._budgets = Budgets(client, namespace)
-        self._pods = mirror_pods(client, namespace, self._note_pod)
+        self._pods = pod_informer(client, namespace, self._note_pod)
         applier = Applier(
             client,
             memory,
@@ -64,12 +64,12 @@ class Operator:
             settings,
             _now,
             self.metrics.count_pod,
-            self._budgets.may_guard,
+            self._budgets.may_have_budget,
         )
-        self._leisure = Leisure(
+        self._deferred = DeferredActionQueue(
             applier.apply, self._look_again, settings.leisure, time.monotonic, lambda: self._runner.busy
         )
-        controller = Controller(reader, applier, self._leisure, memory, settings, _now)
+        controller = Controller(reader, applier, self._deferred, memory, settings, _now)
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
@@ -88,7 +88,7 @@ class Operator:
 
     async def serve(self) -> None:
         """Run until cancelled; waits, as long as it takes, for the API server and for the CRD."""
-        await run_for_ever(queue=self._runner.serve(), leisure=self._leisure.serve(), watches=self._follow())
+        await run_for_ever(queue=self._runner.serve(), deferred_actions=self._deferred.serve(), watches=self._follow())
 
     def _look_again(self, key: str) -> None:
         self._runner.add(key, RETRY_SECONDS)

@@ -11,7 +11,7 @@ _MOMENTS = ("phase", "startTime", "completionTime")
 """Fields of the status that are the operator's own and that its timers go by."""
 
 
-class Sieve:
+class JobEventFilter:
     """Remembers of each job what reconcile would see of it."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Sieve:
         """A watch begins anew: objects may have gone in between."""
         self._seen.clear()
 
-    def is_news(self, job: Mapping[str, Any], *, gone: bool) -> bool:
+    def is_relevant(self, job: Mapping[str, Any], *, gone: bool) -> bool:
         """Whether a TrainingJob has another spec or plan, is another one or is going, or has entered another phase."""
         meta, status = job["metadata"], job.get("status", {})
         plan = status.get("plan", {})

@@ -24,7 +24,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class KnownPods:
+class PodCache:
     """Pods by the key of their job."""
 
     clock: Callable[[], float] = time.monotonic
