@@ -34,7 +34,7 @@ from tranche_operator.actions import (
 )
 from tranche_operator.creations import Refusal, check_template, create_pods
 from tranche_operator.events import EventRecorder, merged
-from tranche_operator.memories import Memory
+from tranche_operator.memories import ReconcilerCache
 from tranche_operator.metrics import role_of
 from tranche_operator.observations import Observed, PodView
 from tranche_operator.openings import ungate
@@ -99,7 +99,7 @@ class Applier:
     def __init__(
         self,
         client: ApiClient,
-        memory: Memory,
+        cache: ReconcilerCache,
         recorder: EventRecorder,
         settings: Settings,
         clock: Callable[[], datetime],
@@ -110,7 +110,7 @@ class Applier:
 
         Args:
             client: Of the API server.
-            memory: What is to be remembered of jobs.
+            cache: What is to be remembered of jobs.
             recorder: Of events.
             settings: The operator's settings.
             clock: Time zone aware.
@@ -120,7 +120,7 @@ class Applier:
         self._may_have_budget = may_have_budget
         self._count = count
         self._client = client
-        self._memory = memory
+        self._cache = cache
         self._recorder = recorder
         self._settings = settings
         self._clock = clock
@@ -171,7 +171,7 @@ class Applier:
             case UngatePod():
                 await self._ungate(run, action)
             case CheckTemplate():
-                self._memory.verdicts[run.key] = await check_template(self._client, run.job, action)
+                self._cache.verdicts[run.key] = await check_template(self._client, run.job, action)
                 run.wish(0.0)
             case WriteStatus():
                 await self._write_status(run, action)
@@ -186,11 +186,11 @@ class Applier:
 
     async def _tell_wait(self, run: _Pass, action: TellWait) -> None:
         now = self._clock()
-        pause = self._memory.turn_of(run.key, self._settings, now)
+        pause = self._cache.event_slot(run.key, self._settings, now)
         if pause:
             run.wish(pause)
         else:
-            self._memory.told(run.key, action.sentence, now)
+            self._cache.record_event(run.key, action.sentence, now)
             run.told.append(EmitEvent("Normal", "Pending", action.sentence))
 
     async def _release(self, run: _Pass, action: ReleasePod) -> None:
@@ -218,7 +218,7 @@ class Applier:
         answer = await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
         if answer is None:
             return False
-        self._memory.pods.note(*read_pod(answer))
+        self._cache.pods.note(*read_pod(answer))
         return True
 
     async def _evict(self, run: _Pass, action: EvictPod) -> None:
@@ -230,7 +230,7 @@ class Applier:
             stopped = await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
         if stopped:
             grace = action.grace_seconds
-            self._memory.pods.expect_end(action.uid)
+            self._cache.pods.expect_end(action.uid)
             why = f"preempted by {action.preempted_by}" if action.preempted_by else action.why
             logger.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
             self._count(role_of(run.name, action.name), "evicted")
@@ -251,7 +251,7 @@ class Applier:
             message = error.causes["DisruptionBudget"] or error.message
             if error.retry_after:  # the budget is new, and has not been counted yet
                 raise
-            self._memory.refuse(run.key, action.name, message, self._settings, self._clock())
+            self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
             self._count(role_of(run.name, action.name), "refused")
             text = f"pod {action.name} cannot be stopped: {message}"
             run.told.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
@@ -261,7 +261,7 @@ class Applier:
 
     async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
         if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
-            self._memory.pods.expect_end(action.uid)
+            self._cache.pods.expect_end(action.uid)
             logger.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")
 
@@ -280,13 +280,13 @@ class Applier:
             await self._client.request("POST", path, body=action.manifest, params=params)
         except ApiError as error:
             if error.status == 409:
-                self._memory.services[run.key] = run.job.metadata.uid, float("-inf")
+                self._cache.services[run.key] = run.job.metadata.uid, float("-inf")
                 run.wish(0.0)
                 return
             if error.status in (403, 422):
                 run.told.append(EmitEvent("Warning", "ServiceRejected", error.message))
             raise
-        self._memory.services[run.key] = run.job.metadata.uid, time.monotonic()
+        self._cache.services[run.key] = run.job.metadata.uid, time.monotonic()
         logger.info("%s: created service %s", run.key, run.name)
 
     async def _create_pods(self, run: _Pass, actions: list[CreatePod], *, staging: bool) -> None:
@@ -294,7 +294,7 @@ class Applier:
             return
         creation = await create_pods(self._client, run.job, actions)
         for pod in creation.pods:
-            self._memory.pods.note(run.key, pod)
+            self._cache.pods.note(run.key, pod)
         if creation.pods:
             run.wish(CREATED_SECONDS)
         if not staging:
@@ -309,8 +309,8 @@ class Applier:
         if creation.refusal is not None:
             await self._note_refusal(run, creation.refusal, staging=staging)
         elif creation.error is None:
-            self._memory.forbidden.pop(run.key, None)
-            self._memory.rejections_of(staging=staging).pop(run.key, None)
+            self._cache.forbidden.pop(run.key, None)
+            self._cache.rejections_of(staging=staging).pop(run.key, None)
 
     async def _start_gang(self, run: _Pass, created: list[PodView]) -> None:
         """Ungate a gang that is complete now, as the next look would: it would first have to read all of this."""
@@ -322,18 +322,18 @@ class Applier:
         pod, reason, message = refusal.pod, refusal.reason, refusal.message
         self._count(role_of(run.name, pod), "refused")
         now = self._clock()
-        if refusal.passing and self._memory.bears(run.key, self._settings, now):
+        if refusal.passing and self._cache.is_transient(run.key, self._settings, now):
             logger.info("%s: pod %s refused (%s), again in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message)
             run.wish(PASSING_SECONDS)
             return
-        rejection = self._memory.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
+        rejection = self._cache.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
         pause = (rejection.until - self._clock()).total_seconds()
         logger.warning("%s: pod %s refused (%s), again in %.0f s: %s", run.key, pod, reason, pause, message)
         run.told.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
         run.wish(0.0)
 
     async def _write_status(self, run: _Pass, action: WriteStatus) -> None:
-        if action.in_time and (pause := self._memory.pause_of(run.key, self._settings, self._clock())):
+        if action.in_time and (pause := self._cache.pause_of(run.key, self._settings, self._clock())):
             run.wish(pause)
             return
         document = {
@@ -353,11 +353,11 @@ class Applier:
                 raise
             run.wish(CHANGED_SECONDS)
             return
-        self._memory.unwritten.pop(run.key, None)
+        self._cache.unwritten.pop(run.key, None)
         run.told += action.news
         before, phase = run.job.status.phase, action.status["phase"]
         if phase != "Waiting":
-            self._memory.has_workers(run.key)
+            self._cache.has_workers(run.key)
         if before != phase:
             logger.info("%s: phase %s", run.key, f"{before} -> {phase}" if before else phase)
 

@@ -7,7 +7,7 @@ from tranche_operator import endings
 from tranche_operator.actions import WriteStatus
 from tranche_operator.applies import Applier
 from tranche_operator.leisures import DeferredActionQueue, split_deferrable
-from tranche_operator.memories import Memory
+from tranche_operator.memories import ReconcilerCache
 from tranche_operator.plans import entries_of
 from tranche_operator.readings import Reader
 from tranche_operator.reconciles import reconcile
@@ -22,14 +22,14 @@ class Controller:
         reader: Reader,
         applier: Applier,
         deferred: DeferredActionQueue,
-        memory: Memory,
+        cache: ReconcilerCache,
         settings: Settings,
         clock: Callable[[], datetime],
     ) -> None:
         self._reader = reader
         self._applier = applier
         self._deferred = deferred
-        self._memory = memory
+        self._cache = cache
         self._settings = settings
         self._clock = clock
 
@@ -48,14 +48,14 @@ class Controller:
         """
         observed = await self._reader.observe(key)
         if observed.job is None and not observed.pods:
-            self._memory.forget(key)
+            self._cache.forget(key)
             return None
         if observed.job is not None:
             unwanted = endings.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
-            self._memory.keep_refusals(key, {pod.name for pod in unwanted})
+            self._cache.keep_refusals(key, {pod.name for pod in unwanted})
         actions = reconcile(observed, self._settings, self._clock())
         if not any(isinstance(action, WriteStatus) for action in actions):
-            self._memory.unwritten.pop(key, None)
+            self._cache.unwritten.pop(key, None)
         now, later = split_deferrable(observed, actions)
         self._deferred.put(observed, later)
         return await self._applier.apply(observed, now)

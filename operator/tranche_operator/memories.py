@@ -12,7 +12,7 @@ from tranche_operator.stores import PodCache
 
 
 @dataclass(slots=True)
-class Memory:
+class ReconcilerCache:
     """By job key, but for sites."""
 
     pods: PodCache = field(default_factory=PodCache)
@@ -30,7 +30,7 @@ class Memory:
     waits: dict[str, Wait] = field(default_factory=dict)
     unwritten: dict[str, datetime] = field(default_factory=dict)
     """Until when a status that need not be written at once may wait."""
-    next_turn: datetime | None = None
+    next_event_slot: datetime | None = None
     """When the next event of a waiting job has its place."""
 
     def rejections_of(self, *, staging: bool) -> dict[str, Rejection]:
@@ -47,7 +47,7 @@ class Memory:
         rejection = rejections[key] = _again(known, pod, reason, message, settings, now)
         return rejection
 
-    def bears(self, key: str, settings: Settings, now: datetime) -> bool:
+    def is_transient(self, key: str, settings: Settings, now: datetime) -> bool:
         """Whether a refusal that may pass by itself is not yet to be told."""
         since = self.forbidden.setdefault(key, now)
         return now - since < timedelta(seconds=settings.forbidden_patience)
@@ -68,17 +68,17 @@ class Memory:
         if kept:
             self.refusals[key] = kept
 
-    def turn_of(self, key: str, settings: Settings, now: datetime) -> float:
+    def event_slot(self, key: str, settings: Settings, now: datetime) -> float:
         """Seconds until it is the turn of a job that waits to tell why; 0.0 if it is now."""
         wait = self.waits.get(key, Wait())
-        if not wait.has_turn:
-            free = max(now, self.next_turn or now)
-            self.next_turn = free + timedelta(seconds=1 / settings.wait_events_per_second)
+        if not wait.has_event_slot:
+            free = max(now, self.next_event_slot or now)
+            self.next_event_slot = free + timedelta(seconds=1 / settings.wait_events_per_second)
             turn = max(free, now + timedelta(seconds=settings.wait_settle))
-            wait = self.waits[key] = replace(wait, not_before=turn, has_turn=True)
+            wait = self.waits[key] = replace(wait, not_before=turn, has_event_slot=True)
         return max(0.0, (wait.not_before - now).total_seconds()) if wait.not_before is not None else 0.0
 
-    def told(self, key: str, sentence: str, now: datetime) -> None:
+    def record_event(self, key: str, sentence: str, now: datetime) -> None:
         """The job's users have been told."""
         self.waits[key] = Wait(sentence, now + timedelta(seconds=QUIET_SECONDS))
 
@@ -86,7 +86,7 @@ class Memory:
         """The job does not wait: when it does again, that is news."""
         wait = self.waits.get(key)
         if wait is not None:
-            self.waits[key] = replace(wait, told="", has_turn=False)
+            self.waits[key] = replace(wait, last_message="", has_event_slot=False)
 
     def forget(self, key: str) -> None:
         """The job is gone."""

@@ -71,11 +71,11 @@ class TemplateVerdict:
 class Wait:
     """What the users of a job that waits have been told, and when they may be told more."""
 
-    told: str = ""
+    last_message: str = ""
     """The sentence of the last event; "" if there was none since the job last had workers."""
     not_before: datetime | None = None
     """Of the next event."""
-    has_turn: bool = False
+    has_event_slot: bool = False
     """The next event has its place among those of all jobs, at that time."""
 
 

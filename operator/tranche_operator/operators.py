@@ -12,7 +12,7 @@ from tranche_operator.applies import Applier
 from tranche_operator.controllers import Controller
 from tranche_operator.events import EventRecorder
 from tranche_operator.leisures import DeferredActionQueue
-from tranche_operator.memories import Memory
+from tranche_operator.memories import ReconcilerCache
 from tranche_operator.metrics import OperatorMetrics
 from tranche_operator.mirrors import Budgets, pod_informer
 from tranche_operator.observations import PodView
@@ -51,15 +51,15 @@ class Operator:
         """
         self._client = client
         self._namespace = namespace
-        self._memory = memory = Memory()
-        reader = Reader(client, memory)
+        self._cache = cache = ReconcilerCache()
+        reader = Reader(client, cache)
         self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
         client.observe = self.metrics.observe_api_request
         self._budgets = Budgets(client, namespace)
         self._pods = pod_informer(client, namespace, self._note_pod)
         applier = Applier(
             client,
-            memory,
+            cache,
             EventRecorder(client, _now),
             settings,
             _now,
@@ -69,7 +69,7 @@ class Operator:
         self._deferred = DeferredActionQueue(
             applier.apply, self._look_again, settings.leisure, time.monotonic, lambda: self._runner.busy
         )
-        controller = Controller(reader, applier, self._deferred, memory, settings, _now)
+        controller = Controller(reader, applier, self._deferred, cache, settings, _now)
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
@@ -77,7 +77,7 @@ class Operator:
             settle=settings.settle,
             expected=(ApiError, ValueError),
         )
-        self._resync = Resync(reader, memory, self._runner.add, settings, _now, namespace)
+        self._resync = Resync(reader, cache, self._runner.add, settings, _now, namespace)
         self._watches = Watches(kubeconfig, namespace, self._runner.add, self._resync.request)
         self._obstacle = "starting"
 
@@ -94,7 +94,7 @@ class Operator:
         self._runner.add(key, RETRY_SECONDS)
 
     def _note_pod(self, key: str, pod: PodView, gone: bool) -> None:
-        known = self._memory.pods
+        known = self._cache.pods
         if known.drop(pod.uid) if gone else known.note(key, pod, watched=True):
             self._runner.add(key)
 

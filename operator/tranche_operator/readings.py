@@ -13,7 +13,7 @@ from tranche.kube.names import LABEL_JOB
 from tranche.kube.resources import SiteObject, SiteSpec, TrainingJob
 from tranche.kube.structs import Metadata
 from tranche_operator import paths
-from tranche_operator.memories import Memory
+from tranche_operator.memories import ReconcilerCache
 from tranche_operator.observations import Observed, PodView, ServiceState, Wait
 from tranche_operator.openings import missing_pods, needs_site
 from tranche_operator.plans import entries_of
@@ -33,9 +33,9 @@ NO_SITE_SECONDS = 3.0
 class Reader:
     """Reads jobs and their pods."""
 
-    def __init__(self, client: ApiClient, memory: Memory) -> None:
+    def __init__(self, client: ApiClient, cache: ReconcilerCache) -> None:
         self._client = client
-        self._memory = memory
+        self._cache = cache
 
     async def observe(self, key: str) -> Observed:
         """Everything that reconcile needs to know of a job.
@@ -45,7 +45,7 @@ class Reader:
             ValueError: if what it answers is not what it should be.
         """
         namespace, _, name = key.partition("/")
-        known = self._memory.pods
+        known = self._cache.pods
         # In this order: what has left a plan may be gone from the pods, and not the other way round.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
         job = await self._job(namespace, name)
@@ -76,16 +76,16 @@ class Reader:
 
     def recall(self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...]) -> Observed:
         """A job and pods that were read already, with what is remembered of them."""
-        memory = self._memory
+        cache = self._cache
         return Observed(
             key,
             job,
             pods,
-            verdict=memory.verdicts.get(key),
-            rejection=memory.rejections.get(key),
-            staging_rejection=memory.staging_rejections.get(key),
-            refusals=dict(memory.refusals.get(key, {})),
-            wait=memory.waits.get(key, Wait()),
+            verdict=cache.verdicts.get(key),
+            rejection=cache.rejections.get(key),
+            staging_rejection=cache.staging_rejections.get(key),
+            refusals=dict(cache.refusals.get(key, {})),
+            wait=cache.waits.get(key, Wait()),
         )
 
     async def all_jobs(self, namespace: str | None) -> AsyncIterator[dict[str, Any]]:
@@ -136,14 +136,14 @@ class Reader:
 
     async def _service(self, job: TrainingJob) -> ServiceState:
         """The job's Service: absent as long as none was met, and one that was seen is not asked for for a while."""
-        uid, at = self._memory.services.get(job.key, ("", 0.0))
+        uid, at = self._cache.services.get(job.key, ("", 0.0))
         if uid != job.metadata.uid:
             return ServiceState.ABSENT
         if time.monotonic() - at < SERVICE_SECONDS:
             return ServiceState.OWN
         found = await self._read_service(job)
         if found is ServiceState.OWN:
-            self._memory.services[job.key] = (job.metadata.uid, time.monotonic())
+            self._cache.services[job.key] = (job.metadata.uid, time.monotonic())
         return found
 
     async def _read_service(self, job: TrainingJob) -> ServiceState:
@@ -161,7 +161,7 @@ class Reader:
 
     async def _site(self, name: str, *, needed: bool) -> SiteSpec | None:
         """A site; one that was read is not asked for again for a while."""
-        known, until = self._memory.sites.get(name, (None, float("-inf")))
+        known, until = self._cache.sites.get(name, (None, float("-inf")))
         if time.monotonic() < until and not (known is None and needed):
             return known
         found = None
@@ -171,5 +171,5 @@ class Reader:
             if error.status != 404:
                 raise
         believed = NO_SITE_SECONDS if found is None else SITE_SECONDS
-        self._memory.sites[name] = (found, time.monotonic() + believed)
+        self._cache.sites[name] = (found, time.monotonic() + believed)
         return found

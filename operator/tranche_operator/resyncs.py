@@ -15,7 +15,7 @@ from typing import Any
 from tranche.kube.clients import ApiError
 from tranche.kube.resources import TrainingJob
 from tranche_operator.actions import Action, RequeueAfter, TellWait
-from tranche_operator.memories import Memory
+from tranche_operator.memories import ReconcilerCache
 from tranche_operator.observations import Observed, PodView
 from tranche_operator.readings import Reader
 from tranche_operator.reconciles import reconcile
@@ -38,14 +38,14 @@ class Resync:
     def __init__(
         self,
         reader: Reader,
-        memory: Memory,
+        cache: ReconcilerCache,
         add: Callable[[str, float], None],
         settings: Settings,
         clock: Callable[[], datetime],
         namespace: str | None,
     ) -> None:
         self._reader = reader
-        self._memory = memory
+        self._cache = cache
         self._add = add
         self._settings = settings
         self._clock = clock
@@ -83,7 +83,7 @@ class Resync:
             ApiError: if the API server refuses or cannot be reached.
             ValueError: if what it answers is not what it should be.
         """
-        known = self._memory.pods
+        known = self._cache.pods
         began = known.clock()
         listed = [(job_key(pod.metadata), view(pod)) async for pod in self._reader.all_pods(self._namespace)]
         known.sync(listed, began)
@@ -126,5 +126,5 @@ class Resync:
             case RequeueAfter():
                 return action.seconds
             case TellWait():
-                return self._memory.turn_of(key, self._settings, self._clock())
+                return self._cache.event_slot(key, self._settings, self._clock())
         return 0.0

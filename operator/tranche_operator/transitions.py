@@ -41,7 +41,7 @@ def wait_events(job: TrainingJob, judgement: Judgement, wait: Wait, now: datetim
     plan = job.status.plan
     if judgement.phase != "Waiting" or plan is None or not is_current(job) or any(map(is_open, plan.workers)):
         return []
-    if not plan.explanation or without_moments(plan.explanation) == without_moments(wait.told):
+    if not plan.explanation or without_moments(plan.explanation) == without_moments(wait.last_message):
         return []
     if wait.not_before is not None and wait.not_before > now:
         return [RequeueAfter((wait.not_before - now).total_seconds())]
