@@ -99,7 +99,7 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class TellWait:
+class EmitPendingEvent:
     """Tell the job's users what it waits for, when it is this job's turn."""
 
     sentence: str
@@ -129,7 +129,7 @@ Action = (
     | CheckTemplate
     | WriteStatus
     | EmitEvent
-    | TellWait
+    | EmitPendingEvent
     | DeleteJob
     | RequeueAfter
 )
@@ -143,7 +143,7 @@ ORDER: tuple[type[Action], ...] = (
     WriteStatus,
     ReleasePod,
     EmitEvent,
-    TellWait,
+    EmitPendingEvent,
     DeleteJob,
     RequeueAfter,
 )

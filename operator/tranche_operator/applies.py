@@ -25,10 +25,10 @@ from tranche_operator.actions import (
     DeleteJob,
     DeletePod,
     EmitEvent,
+    EmitPendingEvent,
     EvictPod,
     ReleasePod,
     RequeueAfter,
-    TellWait,
     UngatePod,
     WriteStatus,
 )
@@ -177,14 +177,14 @@ class Applier:
                 await self._write_status(run, action)
             case EmitEvent():
                 run.told.append(action)
-            case TellWait():
-                await self._tell_wait(run, action)
+            case EmitPendingEvent():
+                await self._emit_pending_event(run, action)
             case DeleteJob():
                 await self._delete_job(run, action)
             case RequeueAfter():
                 run.wish(action.seconds)
 
-    async def _tell_wait(self, run: _Pass, action: TellWait) -> None:
+    async def _emit_pending_event(self, run: _Pass, action: EmitPendingEvent) -> None:
         now = self._clock()
         pause = self._cache.event_slot(run.key, self._settings, now)
         if pause:

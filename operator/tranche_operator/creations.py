@@ -16,7 +16,7 @@ from tranche.kube.structs import Metadata
 from tranche_operator import paths
 from tranche_operator.actions import CheckTemplate, CreatePod, Manifest
 from tranche_operator.observations import PodView, TemplateVerdict
-from tranche_operator.statuses import Finding, Truth
+from tranche_operator.statuses import ConditionUpdate, Truth
 from tranche_operator.views import read_pod
 
 FIRST_BATCH, LARGEST_BATCH = 16, 32
@@ -92,7 +92,7 @@ async def check_template(client: ApiClient, job: TrainingJob, action: CheckTempl
 
 
 def _verdict(action: CheckTemplate, status: Truth, reason: str, message: str) -> TemplateVerdict:
-    return TemplateVerdict(action.generation, Finding(CONDITION_INVALID_TEMPLATE, status, reason, message))
+    return TemplateVerdict(action.generation, ConditionUpdate(CONDITION_INVALID_TEMPLATE, status, reason, message))
 
 
 async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creation: Creation) -> None:

@@ -9,7 +9,7 @@ from tranche_operator.actions import Action, DeleteJob, DeletePod, EmitEvent, Ev
 from tranche_operator.observations import PodView, Rejection
 from tranche_operator.plans import Entry, is_current, is_newer, is_open
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import Finding, condition_of
+from tranche_operator.statuses import ConditionUpdate, condition_of
 
 
 def abandon(pods: Iterable[PodView]) -> list[Action]:
@@ -82,17 +82,17 @@ def evict(
     return actions
 
 
-def refusal_findings(
+def eviction_updates(
     job: TrainingJob, unwanted: Collection[PodView], refusals: Mapping[str, Rejection]
-) -> list[Finding]:
+) -> list[ConditionUpdate]:
     """Condition EvictionsRefused: True while a budget keeps a pod that is to be stopped, False when none is left."""
     refused = [refusals[pod.name] for pod in unwanted if pod.name in refusals]
     if refused:
         message = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in refused)
-        return [Finding(names.CONDITION_EVICTIONS_REFUSED, "True", "DisruptionBudget", message)]
+        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "True", "DisruptionBudget", message)]
     before = condition_of(job, names.CONDITION_EVICTIONS_REFUSED)
     if before is not None and before.status == "True" and not unwanted:
-        return [Finding(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is held up")]
+        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is held up")]
     return []
 
 

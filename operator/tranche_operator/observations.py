@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from tranche.kube.resources import SiteSpec, TrainingJob
-from tranche_operator.statuses import Finding
+from tranche_operator.statuses import ConditionUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TemplateVerdict:
     """What the dry run of one generation's pods came to."""
 
     generation: int
-    finding: Finding
+    update: ConditionUpdate
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tranche_operator.actions import Action, CreatePod, CreateService, EmitEvent
 from tranche_operator.observations import Observed, PodView, Rejection, ServiceState
 from tranche_operator.plans import Entry, is_current, is_open
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import Finding, condition_of
+from tranche_operator.statuses import ConditionUpdate, condition_of
 
 STALE_SERVICE_SECONDS = 5.0
 """Pause for the garbage collector to remove the Service of an earlier job of the same name."""
@@ -83,14 +83,16 @@ def pause(rejection: Rejection | None, now: datetime) -> list[Action]:
     return [RequeueAfter((rejection.until - now).total_seconds())]
 
 
-def rejection_findings(job: TrainingJob, rejection: Rejection | None, missing: Mapping[str, Entry]) -> list[Finding]:
+def rejection_updates(
+    job: TrainingJob, rejection: Rejection | None, missing: Mapping[str, Entry]
+) -> list[ConditionUpdate]:
     """Condition PodsRejected: True while a planned pod is refused, False once no planned pod is missing."""
     if rejection is not None:
         message = f"{rejection.pod}: {rejection.message}"
-        return [Finding(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
+        return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
     before = condition_of(job, names.CONDITION_PODS_REJECTED)
     if before is not None and before.status == "True" and not missing:
-        return [Finding(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "no planned pod is missing")]
+        return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "no planned pod is missing")]
     return []
 
 

@@ -18,12 +18,12 @@ from tranche_operator.pods import checked_pods
 from tranche_operator.settings import Settings
 from tranche_operator.statuses import (
     TERMINAL,
-    Finding,
-    Judgement,
-    Tally,
+    ConditionUpdate,
+    JobPhase,
+    PodCounts,
+    compute_phase,
     condition_of,
     deadline_of,
-    judge,
     may_wait,
     new_status,
     own_status,
@@ -50,17 +50,17 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     own = tuple(pod for pod in observed.pods if pod.owner == job.metadata.uid)
     strangers = [pod for pod in observed.pods if pod.owner != job.metadata.uid]
     entries = entries_of(job)
-    tally = _tally(own, entries)
-    judgement = judge(job, tally, now)
+    counts = _count_pods(own, entries)
+    job_phase = compute_phase(job, counts, now)
     actions = endings.abandon(strangers)
-    findings: list[Finding] = []
-    if judgement.phase in TERMINAL:
-        actions += endings.finish(job, judgement.phase, own, entries, settings, now)
+    updates: list[ConditionUpdate] = []
+    if job_phase.phase in TERMINAL:
+        actions += endings.finish(job, job_phase.phase, own, entries, settings, now)
     else:
-        more, findings = _steer(observed, job, own, entries, settings, now)
+        more, updates = _steer(observed, job, own, entries, settings, now)
         actions += more
-    actions += _report(job, tally, judgement, findings, now)
-    actions += transitions.wait_events(job, judgement, observed.wait, now)
+    actions += _report(job, counts, job_phase, updates, now)
+    actions += transitions.wait_events(job, job_phase, observed.wait, now)
     return _with_one_requeue(in_order(actions))
 
 
@@ -71,7 +71,7 @@ def _steer(
     entries: Mapping[str, Entry],
     settings: Settings,
     now: datetime,
-) -> tuple[list[Action], list[Finding]]:
+) -> tuple[list[Action], list[ConditionUpdate]]:
     """Follow the plan of a job that is not over."""
     missing = openings.missing_pods(observed, job, entries)
     bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
@@ -87,31 +87,31 @@ def _steer(
         *(openings.pause(refused, now) or openings.open_pods(observed, job, bringing, settings)),
         *openings.ungate(job, own, entries),
     ]
-    findings = openings.rejection_findings(job, rejection, training)
-    findings += stagings.findings(job, refused)
-    actions += stagings.events(job, findings)
-    findings += endings.refusal_findings(job, unwanted, observed.refusals)
+    updates = openings.rejection_updates(job, rejection, training)
+    updates += stagings.updates(job, refused)
+    actions += stagings.events(job, updates)
+    updates += endings.eviction_updates(job, unwanted, observed.refusals)
     verdict = observed.verdict
     if not _is_checked(job):
         if verdict is None or verdict.generation != job.metadata.generation:
             actions.append(CheckTemplate(job.metadata.generation, checked_pods(job, settings)))
         else:
-            findings.append(verdict.finding)
+            updates.append(verdict.update)
             actions += transitions.verdict_events(verdict)
     deadline = deadline_of(job)
     if deadline is not None:
         actions.append(RequeueAfter((deadline - now).total_seconds()))
-    return actions, findings
+    return actions, updates
 
 
 def _report(
-    job: TrainingJob, tally: Tally, judgement: Judgement, findings: list[Finding], now: datetime
+    job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: list[ConditionUpdate], now: datetime
 ) -> list[Action]:
     """Write the status if it changes, and tell of the change."""
-    status, before = new_status(job, tally, judgement, findings, now), own_status(job.status)
+    status, before = new_status(job, counts, job_phase, updates, now), own_status(job.status)
     if status == before:
         return []
-    news = tuple(transitions.phase_events(job, judgement))
+    news = tuple(transitions.phase_events(job, job_phase))
     return [WriteStatus(job.metadata.resource_version, status, news, in_time=may_wait(status, before))]
 
 
@@ -121,10 +121,10 @@ def _is_checked(job: TrainingJob) -> bool:
     return condition is not None and condition.observed_generation == job.metadata.generation
 
 
-def _tally(own: Iterable[PodView], entries: Mapping[str, Entry]) -> Tally:
+def _count_pods(own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCounts:
     workers = [pod for pod in own if pod.role == names.ROLE_WORKER]
     active = [pod for pod in own if not pod.over]
-    return Tally(
+    return PodCounts(
         active_workers=sum(not pod.over for pod in workers),
         running_workers=sum(not pod.over and pod.phase == "Running" for pod in workers),
         active_servers=sum(pod.role == names.ROLE_SERVER for pod in active),

@@ -14,7 +14,7 @@ from typing import Any
 
 from tranche.kube.clients import ApiError
 from tranche.kube.resources import TrainingJob
-from tranche_operator.actions import Action, RequeueAfter, TellWait
+from tranche_operator.actions import Action, EmitPendingEvent, RequeueAfter
 from tranche_operator.memories import ReconcilerCache
 from tranche_operator.observations import Observed, PodView
 from tranche_operator.readings import Reader
@@ -92,27 +92,27 @@ class Resync:
             pods[key].append(pod)
         seen = added = 0
         async for item in self._reader.all_jobs(self._namespace):
-            added += self._judge_listed(item, pods)
+            added += self._check_listed(item, pods)
             seen += 1
             if seen % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         for key, orphans in pods.items():
-            added += self._judge(Observed(key, None, tuple(orphans)))
+            added += self._check(Observed(key, None, tuple(orphans)))
         self.last = self._clock()
         logger.debug("looked at %d jobs and %d keys without a job, %d to be reconciled", seen, len(pods), added)
         return added
 
-    def _judge_listed(self, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
+    def _check_listed(self, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
         metadata = item["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
         own = tuple(pods.pop(key, ()))
         try:
-            return self._judge(self._reader.recall(key, TrainingJob.model_validate(item), own))
+            return self._check(self._reader.recall(key, TrainingJob.model_validate(item), own))
         except ValueError as error:
             logger.warning("%s: the job cannot be read: %s", key, " ".join(str(error).split()))
             return False
 
-    def _judge(self, observed: Observed) -> bool:
+    def _check(self, observed: Observed) -> bool:
         """Add the key if the listed state asks for anything."""
         actions = reconcile(observed, self._settings, self._clock())
         if not actions:
@@ -125,6 +125,6 @@ class Resync:
         match action:
             case RequeueAfter():
                 return action.seconds
-            case TellWait():
+            case EmitPendingEvent():
                 return self._cache.event_slot(key, self._settings, self._clock())
         return 0.0

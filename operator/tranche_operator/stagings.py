@@ -6,10 +6,10 @@ from tranche.kube import names
 from tranche.kube.resources import PlannedStaging, TrainingJob
 from tranche_operator.actions import EmitEvent
 from tranche_operator.observations import Rejection
-from tranche_operator.statuses import Finding, condition_of
+from tranche_operator.statuses import ConditionUpdate, condition_of
 
 
-def findings(job: TrainingJob, rejection: Rejection | None) -> list[Finding]:
+def updates(job: TrainingJob, rejection: Rejection | None) -> list[ConditionUpdate]:
     """Condition StagingFailed: True while a site gets no data because pods fail or are refused, False after that."""
     plan = job.status.plan
     failing = [staging for staging in plan.staging if staging.failures] if plan is not None else []
@@ -18,14 +18,18 @@ def findings(job: TrainingJob, rejection: Rejection | None) -> list[Finding]:
         told.append(f"{rejection.pod} is refused: {rejection.message}")
     if told:
         given_up = any(staging.given_up for staging in failing)
-        return [Finding(names.CONDITION_STAGING_FAILED, "True", "GivenUp" if given_up else "Retrying", "; ".join(told))]
+        return [
+            ConditionUpdate(
+                names.CONDITION_STAGING_FAILED, "True", "GivenUp" if given_up else "Retrying", "; ".join(told)
+            )
+        ]
     before = condition_of(job, names.CONDITION_STAGING_FAILED)
     if before is not None and before.status == "True":
-        return [Finding(names.CONDITION_STAGING_FAILED, "False", "NoneFailing", "no staging pod fails now")]
+        return [ConditionUpdate(names.CONDITION_STAGING_FAILED, "False", "NoneFailing", "no staging pod fails now")]
     return []
 
 
-def events(job: TrainingJob, found: Iterable[Finding]) -> list[EmitEvent]:
+def events(job: TrainingJob, found: Iterable[ConditionUpdate]) -> list[EmitEvent]:
     """Tell of what is new in condition StagingFailed."""
     before = condition_of(job, names.CONDITION_STAGING_FAILED)
     known = before.message if before is not None and before.status == "True" else ""

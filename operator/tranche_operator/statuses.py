@@ -33,7 +33,7 @@ OWN_CONDITIONS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PodCounts:
     """The job's pods, counted; a pod is active until it is over."""
 
     active_workers: int = 0
@@ -48,7 +48,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JobPhase:
     """A phase and why."""
 
     phase: Phase
@@ -57,7 +57,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConditionUpdate:
     """A condition's content, without its times."""
 
     type: str
@@ -66,7 +66,7 @@ class Finding:
     message: str = ""
 
 
-def judge(job: TrainingJob, tally: Tally, now: datetime) -> Judgement:
+def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhase:
     """The phase that the job is in now; a terminal phase that its status holds stays."""
     if job.status.phase in TERMINAL:
         return _as_before(job.status)
@@ -76,22 +76,22 @@ def judge(job: TrainingJob, tally: Tally, now: datetime) -> Judgement:
     progress = job.status.progress
     chief_goes_on = job.status.plan is not None and job.status.plan.chief is not None
     if progress is not None and not chief_goes_on and parse_chunks(progress.done).issuperset(range(members)):
-        return Judgement("Succeeded", "AllDone", f"all {members} {kind} are done")
+        return JobPhase("Succeeded", "AllDone", f"all {members} {kind} are done")
     limit = job.spec.run_policy.backoff_limit
     if progress is not None and progress.failures > limit:
         message = f"{progress.failures} pods failed, more than runPolicy.backoffLimit ({limit}) allows"
-        return Judgement("Failed", "BackoffLimitExceeded", message)
+        return JobPhase("Failed", "BackoffLimitExceeded", message)
     deadline = deadline_of(job)
     if deadline is not None and now >= deadline:
         seconds = job.spec.run_policy.active_deadline_seconds
-        return Judgement("Failed", "DeadlineExceeded", f"not done {seconds} s after its first pod started")
-    if job.spec.suspend and not (tally.active_workers or tally.active_servers or tally.active_chiefs):
-        return Judgement("Suspended", "Suspended", "spec.suspend is true")
-    if tally.running_workers or tally.running_chiefs:
-        return Judgement("Running", "WorkersRun", "")
-    if tally.active_workers or tally.active_chiefs:
-        return Judgement("Starting", "WorkersStart", "no worker runs yet")
-    return Judgement("Waiting", "NoWorkers", "no worker is planned now")
+        return JobPhase("Failed", "DeadlineExceeded", f"not done {seconds} s after its first pod started")
+    if job.spec.suspend and not (counts.active_workers or counts.active_servers or counts.active_chiefs):
+        return JobPhase("Suspended", "Suspended", "spec.suspend is true")
+    if counts.running_workers or counts.running_chiefs:
+        return JobPhase("Running", "WorkersRun", "")
+    if counts.active_workers or counts.active_chiefs:
+        return JobPhase("Starting", "WorkersStart", "no worker runs yet")
+    return JobPhase("Waiting", "NoWorkers", "no worker is planned now")
 
 
 def deadline_of(job: TrainingJob) -> datetime | None:
@@ -101,32 +101,32 @@ def deadline_of(job: TrainingJob) -> datetime | None:
 
 
 def new_status(
-    job: TrainingJob, tally: Tally, judgement: Judgement, findings: Iterable[Finding], now: datetime
+    job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: Iterable[ConditionUpdate], now: datetime
 ) -> dict[str, Any]:
     """The operator's part of the status as it should be, ready to be applied.
 
     Args:
         job: As read; times of conditions whose status stays are kept from it.
-        tally: Its pods.
-        judgement: Its phase.
-        findings: Conditions InvalidTemplate and PodsRejected, as far as there is something new to say of them.
+        counts: Its pods.
+        job_phase: Its phase.
+        updates: Conditions InvalidTemplate and PodsRejected, as far as there is something new to say of them.
         now: Time zone aware.
     """
     status, generation = job.status, job.metadata.generation
-    terminal = judgement.phase in TERMINAL
+    terminal = job_phase.phase in TERMINAL
     before = {condition.type: condition for condition in status.conditions if condition.type in OWN_CONDITIONS}
     conditions = {**before}
-    for finding in [*_phase_findings(job, judgement, before), *findings]:
-        conditions[finding.type] = _condition(finding, before.get(finding.type), generation, now)
+    for update in [*_phase_updates(job, job_phase, before), *updates]:
+        conditions[update.type] = _condition(update, before.get(update.type), generation, now)
     return _document(
         TrainingJobStatus(
-            phase=judgement.phase,
+            phase=job_phase.phase,
             conditions=[conditions[kind] for kind in sorted(conditions)],
             observed_generation=generation,
-            active_workers=tally.active_workers,
-            active_parameter_servers=tally.active_servers,
-            sites=", ".join(tally.sites)[:4096] or None,
-            start_time=status.start_time or (now if tally.started else None),
+            active_workers=counts.active_workers,
+            active_parameter_servers=counts.active_servers,
+            sites=", ".join(counts.sites)[:4096] or None,
+            start_time=status.start_time or (now if counts.started else None),
             completion_time=(status.completion_time or now) if terminal else None,
         )
     )
@@ -161,39 +161,41 @@ def condition_of(job: TrainingJob, kind: str) -> Condition | None:
     return next((condition for condition in job.status.conditions if condition.type == kind), None)
 
 
-def _as_before(status: TrainingJobStatus) -> Judgement:
+def _as_before(status: TrainingJobStatus) -> JobPhase:
     kind = names.CONDITION_COMPLETE if status.phase == "Succeeded" else names.CONDITION_FAILED
     phase: Phase = "Succeeded" if status.phase == "Succeeded" else "Failed"
     condition = next((condition for condition in status.conditions if condition.type == kind), None)
-    return Judgement(phase, condition.reason if condition else phase, condition.message if condition else "")
+    return JobPhase(phase, condition.reason if condition else phase, condition.message if condition else "")
 
 
-def _phase_findings(job: TrainingJob, judgement: Judgement, before: Mapping[str, Condition]) -> list[Finding]:
-    phase, reason, message = judgement.phase, judgement.reason, judgement.message
+def _phase_updates(job: TrainingJob, job_phase: JobPhase, before: Mapping[str, Condition]) -> list[ConditionUpdate]:
+    phase, reason, message = job_phase.phase, job_phase.reason, job_phase.message
     running: Truth = "True" if phase == "Running" else "False"
-    findings = [Finding(names.CONDITION_RUNNING, running, reason, message)]
+    updates = [ConditionUpdate(names.CONDITION_RUNNING, running, reason, message)]
     if phase == "Succeeded":
-        findings.append(Finding(names.CONDITION_COMPLETE, "True", reason, message))
+        updates.append(ConditionUpdate(names.CONDITION_COMPLETE, "True", reason, message))
     elif phase == "Failed":
-        findings.append(Finding(names.CONDITION_FAILED, "True", reason, message))
+        updates.append(ConditionUpdate(names.CONDITION_FAILED, "True", reason, message))
     elif phase == "Suspended":
-        findings.append(Finding(names.CONDITION_SUSPENDED, "True", reason, message))
+        updates.append(ConditionUpdate(names.CONDITION_SUSPENDED, "True", reason, message))
     elif job.spec.suspend:
-        findings.append(Finding(names.CONDITION_SUSPENDED, "False", "PodsStopping", "the job's pods are being stopped"))
+        updates.append(
+            ConditionUpdate(names.CONDITION_SUSPENDED, "False", "PodsStopping", "the job's pods are being stopped")
+        )
     if names.CONDITION_SUSPENDED in before and not job.spec.suspend:
-        findings.append(Finding(names.CONDITION_SUSPENDED, "False", "Resumed", "spec.suspend is false"))
-    return findings
+        updates.append(ConditionUpdate(names.CONDITION_SUSPENDED, "False", "Resumed", "spec.suspend is false"))
+    return updates
 
 
-def _condition(finding: Finding, before: Condition | None, generation: int, now: datetime) -> Condition:
-    unchanged = before is not None and before.status == finding.status
+def _condition(update: ConditionUpdate, before: Condition | None, generation: int, now: datetime) -> Condition:
+    unchanged = before is not None and before.status == update.status
     return Condition(
-        type=finding.type,
-        status=finding.status,
+        type=update.type,
+        status=update.status,
         observed_generation=generation,
         last_transition_time=before.last_transition_time if before is not None and unchanged else now,
-        reason=finding.reason,
-        message=finding.message[:32768],
+        reason=update.reason,
+        message=update.message[:32768],
     )
 
 

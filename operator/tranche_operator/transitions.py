@@ -4,22 +4,22 @@ from datetime import datetime
 
 from tranche.kube.resources import TrainingJob
 from tranche.model import without_moments
-from tranche_operator.actions import EmitEvent, EvictPod, RequeueAfter, TellWait
+from tranche_operator.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
 from tranche_operator.observations import TemplateVerdict, Wait
 from tranche_operator.plans import is_current, is_open
-from tranche_operator.statuses import Judgement
+from tranche_operator.statuses import JobPhase
 
 
-def phase_events(job: TrainingJob, judgement: Judgement) -> list[EmitEvent]:
+def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
     """What there is to tell when the phase in the status is about to become the judged one."""
-    before, phase = job.status.phase, judgement.phase
+    before, phase = job.status.phase, job_phase.phase
     if before == phase:
         return []
     match phase:
         case "Succeeded":
-            return [EmitEvent("Normal", "Completed", judgement.message)]
+            return [EmitEvent("Normal", "Completed", job_phase.message)]
         case "Failed":
-            return [EmitEvent("Warning", "Failed", judgement.message)]
+            return [EmitEvent("Warning", "Failed", job_phase.message)]
         case "Suspended":
             return [EmitEvent("Normal", "Suspended", "all pods are stopped; progress is kept")]
         case "Starting" | "Running" if before in (None, "Waiting", "Suspended"):
@@ -29,30 +29,32 @@ def phase_events(job: TrainingJob, judgement: Judgement) -> list[EmitEvent]:
     return []
 
 
-def wait_events(job: TrainingJob, judgement: Judgement, wait: Wait, now: datetime) -> list[TellWait | RequeueAfter]:
+def wait_events(
+    job: TrainingJob, job_phase: JobPhase, wait: Wait, now: datetime
+) -> list[EmitPendingEvent | RequeueAfter]:
     """What there is to tell of a job that waits: its plan's sentence, if it differs by more than moments from the last.
 
     Args:
         job: As read.
-        judgement: Its phase.
+        job_phase: Its phase.
         wait: What has been told.
         now: Time zone aware.
     """
     plan = job.status.plan
-    if judgement.phase != "Waiting" or plan is None or not is_current(job) or any(map(is_open, plan.workers)):
+    if job_phase.phase != "Waiting" or plan is None or not is_current(job) or any(map(is_open, plan.workers)):
         return []
     if not plan.explanation or without_moments(plan.explanation) == without_moments(wait.last_message):
         return []
     if wait.not_before is not None and wait.not_before > now:
         return [RequeueAfter((wait.not_before - now).total_seconds())]
-    return [TellWait(plan.explanation)]
+    return [EmitPendingEvent(plan.explanation)]
 
 
 def verdict_events(verdict: TemplateVerdict) -> list[EmitEvent]:
     """What there is to tell of a dry run."""
-    if verdict.finding.status != "True":
+    if verdict.update.status != "True":
         return []
-    return [EmitEvent("Warning", "TemplateRejected", verdict.finding.message)]
+    return [EmitEvent("Warning", "TemplateRejected", verdict.update.message)]
 
 
 def eviction_event(action: EvictPod) -> EmitEvent:

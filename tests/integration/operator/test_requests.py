@@ -30,7 +30,7 @@ from tranche_operator.memories import ReconcilerCache
 from tranche_operator.observations import Observed, PodView, ServiceState
 from tranche_operator.readings import Reader
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import Tally, judge, new_status
+from tranche_operator.statuses import PodCounts, compute_phase, new_status
 
 SETTINGS = Settings()
 WRONG = "00000000-0000-0000-0000-000000000000"
@@ -177,7 +177,7 @@ class TestPods:
 
 class TestJobs:
     def status(self, job: TrainingJob) -> dict[str, Any]:
-        return new_status(job, Tally(), judge(job, Tally(), now()), (), now())
+        return new_status(job, PodCounts(), compute_phase(job, PodCounts(), now()), (), now())
 
     def test_a_status_for_an_earlier_job_of_the_name_is_not_written(self, lab: Lab) -> None:
         lab.create()
@@ -354,8 +354,8 @@ def test_the_api_server_accepts_our_pods(lab: Lab, gang: bool, template: dict[st
     pods += [manifests.server_pod(job, entry, SETTINGS, site) for entry in job.status.plan.parameter_servers]
     cache = ReconcilerCache()
     apply(lab, CheckTemplate(1, (*pods, *manifests.checked_pods(job, SETTINGS))), seen=seen, cache=cache)
-    finding = cache.verdicts[seen.key].finding
-    assert (finding.status, finding.message) == ("False", "")
+    update = cache.verdicts[seen.key].update
+    assert (update.status, update.message) == ("False", "")
     apply(lab, *(CreatePod(pod, "R", "w") for pod in pods), seen=seen, cache=cache)
     assert len(lab.pods()) == len(pods)
     terms = lab.pods()["cats-worker-0-1"]["spec"]["affinity"]["nodeAffinity"][

@@ -24,7 +24,7 @@ from tranche_operator.actions import (
     WriteStatus,
 )
 from tranche_operator.observations import Observed, Rejection, ServiceState, TemplateVerdict
-from tranche_operator.statuses import Finding
+from tranche_operator.statuses import ConditionUpdate
 from tranche_operator.transitions import eviction_event
 
 
@@ -241,7 +241,7 @@ class TestTemplates:
         assert of_type(CheckTemplate, decide(observed(job)))
 
     def test_a_verdict_is_written_and_told(self) -> None:
-        verdict = TemplateVerdict(1, Finding("InvalidTemplate", "True", "TemplateRejected", "no image"))
+        verdict = TemplateVerdict(1, ConditionUpdate("InvalidTemplate", "True", "TemplateRejected", "no image"))
         actions = decide(observed(training_job(checked=False), verdict=verdict))
         (write,) = of_type(WriteStatus, actions)
         assert [c["message"] for c in write.status["conditions"] if c["type"] == "InvalidTemplate"] == ["no image"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from operator_objects import NOW, observed, plan, pod, training_job, window
-from tranche_operator.actions import Action, RequeueAfter, TellWait
+from tranche_operator.actions import Action, EmitPendingEvent, RequeueAfter
 from tranche_operator.events import QUIET_SECONDS
 from tranche_operator.memories import ReconcilerCache
 from tranche_operator.observations import Observed, Wait
@@ -24,7 +24,7 @@ def waiting(sentence: str, *windows: dict[str, Any], wait: Wait | None = None, *
 
 
 def decide(seen: Observed) -> list[Action]:
-    return [action for action in reconcile(seen, SETTINGS, NOW) if isinstance(action, TellWait | RequeueAfter)]
+    return [action for action in reconcile(seen, SETTINGS, NOW) if isinstance(action, EmitPendingEvent | RequeueAfter)]
 
 
 def after(seconds: float) -> datetime:
@@ -33,10 +33,10 @@ def after(seconds: float) -> datetime:
 
 class TestWhatIsTold:
     def test_a_job_that_waits_tells_the_sentence_of_its_plan(self) -> None:
-        assert decide(waiting(BEHIND)) == [TellWait(BEHIND)]
+        assert decide(waiting(BEHIND)) == [EmitPendingEvent(BEHIND)]
 
     def test_another_constraint_is_news(self) -> None:
-        assert decide(waiting(QUOTA, wait=Wait(last_message=BEHIND))) == [TellWait(QUOTA)]
+        assert decide(waiting(QUOTA, wait=Wait(last_message=BEHIND))) == [EmitPendingEvent(QUOTA)]
 
     @pytest.mark.parametrize("moment", [" until 15:00:01Z", " until 2027-01-01 00:00:00Z", ""])
     def test_a_moment_that_moves_is_no_news(self, moment: str) -> None:
@@ -88,7 +88,7 @@ class TestTurns:
         wait = cache.waits["lab/cats"]
         assert decide(waiting(BEHIND, wait=wait)) == [RequeueAfter(QUIET_SECONDS)], "not counted only"
         later = reconcile(waiting(BEHIND, wait=wait), SETTINGS, after(QUIET_SECONDS))
-        assert TellWait(BEHIND) in later
+        assert EmitPendingEvent(BEHIND) in later
 
     def test_a_job_that_is_gone_is_forgotten(self) -> None:
         cache = ReconcilerCache()
