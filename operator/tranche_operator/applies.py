@@ -60,15 +60,15 @@ _CHANGED = frozenset({409, 422})
 
 
 @dataclass(slots=True)
-class _Pass:
+class _ActionRun:
     """One execution of a job's actions."""
 
     observed: Observed
     limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL))
     failures: list[ApiError] = field(default_factory=list)
-    told: list[EmitEvent] = field(default_factory=list)
+    events: list[EmitEvent] = field(default_factory=list)
     """Events, written when everything else is done: no pod waits for the telling of another."""
-    again_in: float | None = None
+    delay_seconds: float | None = None
 
     @property
     def key(self) -> str:
@@ -88,12 +88,12 @@ class _Pass:
             raise ValueError(f"{self.key}: this action needs the job, which is gone")
         return self.observed.job
 
-    def wish(self, seconds: float) -> None:
+    def requeue_after(self, seconds: float) -> None:
         """Look again after so many seconds at the latest."""
-        self.again_in = seconds if self.again_in is None else min(self.again_in, seconds)
+        self.delay_seconds = seconds if self.delay_seconds is None else min(self.delay_seconds, seconds)
 
 
-class Applier:
+class ActionExecutor:
     """Executes actions."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Applier:
         self._settings = settings
         self._clock = clock
 
-    async def apply(self, observed: Observed, actions: list[Action]) -> float | None:
+    async def execute(self, observed: Observed, actions: list[Action]) -> float | None:
         """Execute actions of one job in the given order, those of one kind side by side.
 
         Returns:
@@ -134,7 +134,7 @@ class Applier:
         Raises:
             ApiError: the first failure, when everything has been tried; at once if the API server cannot be reached.
         """
-        run = _Pass(observed)
+        run = _ActionRun(observed)
         for kind, group in itertools.groupby(actions, key=type):
             if kind is CreatePod:
                 created = [action for action in group if isinstance(action, CreatePod)]
@@ -145,20 +145,20 @@ class Applier:
             for failure in run.failures:
                 if isinstance(failure, Unreachable):
                     raise failure
-        if run.told and observed.job is not None:
-            await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.told)))
+        if run.events and observed.job is not None:
+            await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.events)))
         if run.failures:
             raise run.failures[0]
-        return run.again_in
+        return run.delay_seconds
 
-    async def _try(self, run: _Pass, action: Action) -> None:
+    async def _try(self, run: _ActionRun, action: Action) -> None:
         async with run.limit:
             try:
                 await self._one(run, action)
             except ApiError as error:
                 run.failures.append(error)
 
-    async def _one(self, run: _Pass, action: Action) -> None:
+    async def _one(self, run: _ActionRun, action: Action) -> None:
         match action:
             case ReleasePod():
                 await self._release(run, action)
@@ -172,28 +172,28 @@ class Applier:
                 await self._ungate(run, action)
             case CheckTemplate():
                 self._cache.verdicts[run.key] = await check_template(self._client, run.job, action)
-                run.wish(0.0)
+                run.requeue_after(0.0)
             case WriteStatus():
                 await self._write_status(run, action)
             case EmitEvent():
-                run.told.append(action)
+                run.events.append(action)
             case EmitPendingEvent():
                 await self._emit_pending_event(run, action)
             case DeleteJob():
                 await self._delete_job(run, action)
             case RequeueAfter():
-                run.wish(action.seconds)
+                run.requeue_after(action.seconds)
 
-    async def _emit_pending_event(self, run: _Pass, action: EmitPendingEvent) -> None:
+    async def _emit_pending_event(self, run: _ActionRun, action: EmitPendingEvent) -> None:
         now = self._clock()
         pause = self._cache.event_slot(run.key, self._settings, now)
         if pause:
-            run.wish(pause)
+            run.requeue_after(pause)
         else:
             self._cache.record_event(run.key, action.sentence, now)
-            run.told.append(EmitEvent("Normal", "Pending", action.sentence))
+            run.events.append(EmitEvent("Normal", "Pending", action.sentence))
 
-    async def _release(self, run: _Pass, action: ReleasePod) -> None:
+    async def _release(self, run: _ActionRun, action: ReleasePod) -> None:
         left = [finalizer for finalizer in action.finalizers if finalizer != FINALIZER_LEDGER]
         patch: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": action.uid},
@@ -203,7 +203,7 @@ class Applier:
         if await self._patch_pod(run, action.name, patch):
             logger.info("%s: released pod %s", run.key, action.name)
 
-    async def _ungate(self, run: _Pass, action: UngatePod) -> None:
+    async def _ungate(self, run: _ActionRun, action: UngatePod) -> None:
         gate = f"/spec/schedulingGates/{action.gate}"
         patch: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": action.uid},
@@ -213,7 +213,7 @@ class Applier:
         if await self._patch_pod(run, action.name, patch):
             logger.info("%s: pod %s may be scheduled, the gang is complete", run.key, action.name)
 
-    async def _patch_pod(self, run: _Pass, name: str, patch: list[dict[str, Any]]) -> bool:
+    async def _patch_pod(self, run: _ActionRun, name: str, patch: list[dict[str, Any]]) -> bool:
         path = paths.pod(run.namespace, name)
         answer = await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
         if answer is None:
@@ -221,7 +221,7 @@ class Applier:
         self._cache.pods.note(*read_pod(answer))
         return True
 
-    async def _evict(self, run: _Pass, action: EvictPod) -> None:
+    async def _evict(self, run: _ActionRun, action: EvictPod) -> None:
         """Stop a pod; by the Eviction API, which takes much longer, where a disruption budget may have a say."""
         if self._may_have_budget(run.namespace):
             stopped = await self._ask_budgets(run, action)
@@ -234,9 +234,9 @@ class Applier:
             why = f"preempted by {action.preempted_by}" if action.preempted_by else action.why
             logger.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
             self._count(role_of(run.name, action.name), "evicted")
-            run.told.append(eviction_event(action))
+            run.events.append(eviction_event(action))
 
-    async def _ask_budgets(self, run: _Pass, action: EvictPod) -> bool:
+    async def _ask_budgets(self, run: _ActionRun, action: EvictPod) -> bool:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -254,26 +254,26 @@ class Applier:
             self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
             self._count(role_of(run.name, action.name), "refused")
             text = f"pod {action.name} cannot be stopped: {message}"
-            run.told.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
-            run.wish(0.0)
+            run.events.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
+            run.requeue_after(0.0)
             return False
         return answer is not None
 
-    async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
+    async def _delete_pod(self, run: _ActionRun, action: DeletePod) -> None:
         if await self._delete(run, paths.pod(run.namespace, action.name), action.uid):
             self._cache.pods.expect_end(action.uid)
             logger.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")
 
-    async def _delete_job(self, run: _Pass, action: DeleteJob) -> None:
+    async def _delete_job(self, run: _ActionRun, action: DeleteJob) -> None:
         if await self._delete(run, paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
             logger.info("%s: deleted the job, ttlSecondsAfterFinished has passed", run.key)
 
-    async def _delete(self, run: _Pass, path: str, uid: str, **options: str | int) -> bool:
+    async def _delete(self, run: _ActionRun, path: str, uid: str, **options: str | int) -> bool:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, **options}
         return await self._send(run, "DELETE", path, body) is not None
 
-    async def _create_service(self, run: _Pass, action: CreateService) -> None:
+    async def _create_service(self, run: _ActionRun, action: CreateService) -> None:
         try:
             params = {"fieldManager": OPERATOR_MANAGER}
             path = paths.services(run.namespace)
@@ -281,29 +281,29 @@ class Applier:
         except ApiError as error:
             if error.status == 409:
                 self._cache.services[run.key] = run.job.metadata.uid, float("-inf")
-                run.wish(0.0)
+                run.requeue_after(0.0)
                 return
             if error.status in (403, 422):
-                run.told.append(EmitEvent("Warning", "ServiceRejected", error.message))
+                run.events.append(EmitEvent("Warning", "ServiceRejected", error.message))
             raise
         self._cache.services[run.key] = run.job.metadata.uid, time.monotonic()
         logger.info("%s: created service %s", run.key, run.name)
 
-    async def _create_pods(self, run: _Pass, actions: list[CreatePod], *, staging: bool) -> None:
+    async def _create_pods(self, run: _ActionRun, actions: list[CreatePod], *, staging: bool) -> None:
         if not actions:
             return
         creation = await create_pods(self._client, run.job, actions)
         for pod in creation.pods:
             self._cache.pods.note(run.key, pod)
         if creation.pods:
-            run.wish(CREATED_SECONDS)
+            run.requeue_after(CREATED_SECONDS)
         if not staging:
             await self._start_gang(run, creation.pods)
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
             logger.info("%s: created pod %s (%s)", run.key, name, action.what)
             self._count(role_of(run.name, name), "created")
-            run.told.append(EmitEvent("Normal", action.reason, action.what, name))
+            run.events.append(EmitEvent("Normal", action.reason, action.what, name))
         if creation.error is not None:
             run.failures.append(creation.error)
         if creation.refusal is not None:
@@ -312,29 +312,29 @@ class Applier:
             self._cache.forbidden.pop(run.key, None)
             self._cache.rejections_of(staging=staging).pop(run.key, None)
 
-    async def _start_gang(self, run: _Pass, created: list[PodView]) -> None:
+    async def _start_gang(self, run: _ActionRun, created: list[PodView]) -> None:
         """Ungate a gang that is complete now, as the next look would: it would first have to read all of this."""
         own = [pod for pod in run.observed.pods if pod.owner == run.job.metadata.uid]
         ungated = ungate(run.job, (*own, *created), entries_of(run.job))
         await asyncio.gather(*(self._try(run, action) for action in ungated))
 
-    async def _note_refusal(self, run: _Pass, refusal: Refusal, *, staging: bool) -> None:
+    async def _note_refusal(self, run: _ActionRun, refusal: Refusal, *, staging: bool) -> None:
         pod, reason, message = refusal.pod, refusal.reason, refusal.message
         self._count(role_of(run.name, pod), "refused")
         now = self._clock()
         if refusal.passing and self._cache.is_transient(run.key, self._settings, now):
             logger.info("%s: pod %s refused (%s), again in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message)
-            run.wish(PASSING_SECONDS)
+            run.requeue_after(PASSING_SECONDS)
             return
         rejection = self._cache.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
         pause = (rejection.until - self._clock()).total_seconds()
         logger.warning("%s: pod %s refused (%s), again in %.0f s: %s", run.key, pod, reason, pause, message)
-        run.told.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
-        run.wish(0.0)
+        run.events.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
+        run.requeue_after(0.0)
 
-    async def _write_status(self, run: _Pass, action: WriteStatus) -> None:
+    async def _write_status(self, run: _ActionRun, action: WriteStatus) -> None:
         if action.in_time and (pause := self._cache.pause_of(run.key, self._settings, self._clock())):
-            run.wish(pause)
+            run.requeue_after(pause)
             return
         document = {
             "apiVersion": API_VERSION,
@@ -351,10 +351,10 @@ class Applier:
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
-            run.wish(CHANGED_SECONDS)
+            run.requeue_after(CHANGED_SECONDS)
             return
         self._cache.unwritten.pop(run.key, None)
-        run.told += action.news
+        run.events += action.news
         before, phase = run.job.status.phase, action.status["phase"]
         if phase != "Waiting":
             self._cache.has_workers(run.key)
@@ -362,7 +362,7 @@ class Applier:
             logger.info("%s: phase %s", run.key, f"{before} -> {phase}" if before else phase)
 
     async def _send(
-        self, run: _Pass, method: str, path: str, body: object, content_type: str = "application/json"
+        self, run: _ActionRun, method: str, path: str, body: object, content_type: str = "application/json"
     ) -> dict[str, Any] | None:
         """The answer; None if the object is gone, or another one than was read.
 
@@ -373,7 +373,7 @@ class Applier:
             return await self._client.request(method, path, body=body, content_type=content_type)
         except ApiError as error:
             if error.status in _CHANGED:
-                run.wish(CHANGED_SECONDS)
+                run.requeue_after(CHANGED_SECONDS)
             elif error.status != 404:
                 raise
             return None

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from tranche_operator import endings
 from tranche_operator.actions import WriteStatus
-from tranche_operator.applies import Applier
+from tranche_operator.applies import ActionExecutor
 from tranche_operator.leisures import DeferredActionQueue, split_deferrable
 from tranche_operator.memories import ReconcilerCache
 from tranche_operator.plans import entries_of
@@ -20,14 +20,14 @@ class Controller:
     def __init__(
         self,
         reader: Reader,
-        applier: Applier,
+        executor: ActionExecutor,
         deferred: DeferredActionQueue,
         cache: ReconcilerCache,
         settings: Settings,
         clock: Callable[[], datetime],
     ) -> None:
         self._reader = reader
-        self._applier = applier
+        self._executor = executor
         self._deferred = deferred
         self._cache = cache
         self._settings = settings
@@ -58,4 +58,4 @@ class Controller:
             self._cache.unwritten.pop(key, None)
         now, later = split_deferrable(observed, actions)
         self._deferred.put(observed, later)
-        return await self._applier.apply(observed, now)
+        return await self._executor.execute(observed, now)

@@ -58,7 +58,7 @@ class DeferredActionQueue:
         Args:
             apply: Executes actions of a job.
             again: Called with the key of a job that is to be looked at anew, because an action failed.
-            delay: Seconds between wish and action.
+            delay: Seconds between `put` and the execution.
             clock: Monotonic seconds, the same that the event loop sleeps by.
             busy: Whether something is done that cannot wait.
         """
@@ -102,8 +102,8 @@ class DeferredActionQueue:
 
     async def _do(self, observed: Observed, action: Action) -> None:
         try:
-            wish = await self._apply(observed, [action])
-            if wish is None:
+            delay_seconds = await self._apply(observed, [action])
+            if delay_seconds is None:
                 return
         except ApiError as error:
             logger.warning("%s: not done, the job is looked at again: %s", observed.key, error)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.tasks import run_for_ever
 from tranche_operator import paths
-from tranche_operator.applies import Applier
+from tranche_operator.applies import ActionExecutor
 from tranche_operator.controllers import Controller
 from tranche_operator.events import EventRecorder
 from tranche_operator.leisures import DeferredActionQueue
@@ -57,7 +57,7 @@ class Operator:
         client.observe = self.metrics.observe_api_request
         self._budgets = Budgets(client, namespace)
         self._pods = pod_informer(client, namespace, self._note_pod)
-        applier = Applier(
+        executor = ActionExecutor(
             client,
             cache,
             EventRecorder(client, _now),
@@ -67,9 +67,9 @@ class Operator:
             self._budgets.may_have_budget,
         )
         self._deferred = DeferredActionQueue(
-            applier.apply, self._look_again, settings.leisure, time.monotonic, lambda: self._runner.busy
+            executor.execute, self._look_again, settings.leisure, time.monotonic, lambda: self._runner.busy
         )
-        controller = Controller(reader, applier, self._deferred, cache, settings, _now)
+        controller = Controller(reader, executor, self._deferred, cache, settings, _now)
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,

@@ -44,7 +44,7 @@ class KeyedQueue:
     def add(self, key: str, now: float, delay: float = 0.0) -> None:
         """News of a key: run it soon, or after so many seconds, and once more if it is running."""
         entry = self._entries.setdefault(key, _Entry())
-        self._wish(key, entry, now + max(delay, EVENT_DELAY_AFTER_FAILURE if entry.failures else self.settle))
+        self._schedule(key, entry, now + max(delay, EVENT_DELAY_AFTER_FAILURE if entry.failures else self.settle))
 
     def take(self, now: float) -> str | None:
         """A key that is due and not running, the longest due first; it counts as running until `done` or `failed`."""
@@ -88,7 +88,7 @@ class KeyedQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _wish(self, key: str, entry: _Entry, due: float) -> None:
+    def _schedule(self, key: str, entry: _Entry, due: float) -> None:
         if entry.due is not None and entry.due <= due:
             return
         entry.due = due

@@ -136,9 +136,9 @@ def _count_pods(own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCoun
 
 
 def _with_one_requeue(actions: list[Action]) -> list[Action]:
-    """The earliest of several wishes to look again."""
-    wishes = [action.seconds for action in actions if isinstance(action, RequeueAfter)]
+    """Merge all RequeueAfter actions into the earliest."""
+    delays = [action.seconds for action in actions if isinstance(action, RequeueAfter)]
     once: list[Action] = [action for action in actions if not isinstance(action, RequeueAfter)]
-    if wishes:
-        once.append(RequeueAfter(max(0.0, min(wishes))))
+    if delays:
+        once.append(RequeueAfter(max(0.0, min(delays))))
     return once

@@ -24,7 +24,7 @@ from tranche_operator.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.applies import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, Applier
+from tranche_operator.applies import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, ActionExecutor
 from tranche_operator.events import EventRecorder
 from tranche_operator.memories import ReconcilerCache
 from tranche_operator.observations import Observed, PodView, ServiceState
@@ -62,10 +62,10 @@ def apply(
     seen, cache = seen or observe(lab), cache or ReconcilerCache()
 
     def use(client: ApiClient) -> Awaitable[float | None]:
-        return Applier(client, cache, EventRecorder(client, now), SETTINGS, now).apply(seen, list(actions))
+        return ActionExecutor(client, cache, EventRecorder(client, now), SETTINGS, now).execute(seen, list(actions))
 
-    wish: float | None = with_client(lab, use)
-    return wish
+    delay_seconds: float | None = with_client(lab, use)
+    return delay_seconds
 
 
 def creations(lab: Lab) -> list[CreatePod]:
@@ -102,8 +102,8 @@ class TestPods:
         def tried(at: datetime) -> float | None:
             async def main() -> float | None:
                 async with ApiClient.connect(str(stranger)) as client:
-                    applier = Applier(client, cache, EventRecorder(client, lambda: at), SETTINGS, lambda: at)
-                    return await applier.apply(seen, [action])
+                    executor = ActionExecutor(client, cache, EventRecorder(client, lambda: at), SETTINGS, lambda: at)
+                    return await executor.execute(seen, [action])
 
             return asyncio.run(main())
 

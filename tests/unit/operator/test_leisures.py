@@ -7,7 +7,7 @@ from jumping_loops import JumpingLoop, run
 from operator_objects import NOW, observed, pod, training_job
 from tranche.kube.clients import ApiError
 from tranche_operator.actions import Action, DeletePod, EvictPod, ReleasePod, RequeueAfter
-from tranche_operator.applies import Applier
+from tranche_operator.applies import ActionExecutor
 from tranche_operator.leisures import DeferredActionQueue, split_deferrable
 from tranche_operator.memories import ReconcilerCache
 from tranche_operator.observations import Observed
@@ -115,6 +115,6 @@ def test_much_of_it_is_done_side_by_side() -> None:
 def test_what_is_done_at_leisure_does_not_put_off_a_status_that_waits() -> None:
     cache, settings, seen = ReconcilerCache(), Settings(), observed(training_job())
     assert cache.pause_of(seen.key, settings, NOW) == settings.status_settle
-    applier = Applier(None, cache, None, settings, lambda: NOW)  # type: ignore[arg-type]
-    asyncio.run(applier.apply(seen, [RequeueAfter(9.0)]))
+    executor = ActionExecutor(None, cache, None, settings, lambda: NOW)  # type: ignore[arg-type]
+    asyncio.run(executor.execute(seen, [RequeueAfter(9.0)]))
     assert cache.pause_of(seen.key, settings, NOW + timedelta(seconds=settings.status_settle)) == 0.0
