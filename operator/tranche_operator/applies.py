@@ -85,7 +85,7 @@ class _ActionRun:
     @property
     def job(self) -> TrainingJob:
         if self.observed.job is None:
-            raise ValueError(f"{self.key}: this action needs the job, which is gone")
+            raise ValueError(f"{self.key}: this action needs the TrainingJob, which no longer exists")
         return self.observed.job
 
     def requeue_after(self, seconds: float) -> None:
@@ -201,7 +201,7 @@ class ActionExecutor:
             {"op": "replace", "path": "/metadata/finalizers", "value": left},
         ]
         if await self._patch_pod(run, action.name, patch):
-            logger.info("%s: released pod %s", run.key, action.name)
+            logger.info("%s: removed the ledger finalizer from pod %s", run.key, action.name)
 
     async def _ungate(self, run: _ActionRun, action: UngatePod) -> None:
         gate = f"/spec/schedulingGates/{action.gate}"
@@ -211,7 +211,7 @@ class ActionExecutor:
             {"op": "remove", "path": gate},
         ]
         if await self._patch_pod(run, action.name, patch):
-            logger.info("%s: pod %s may be scheduled, the gang is complete", run.key, action.name)
+            logger.info("%s: removed the scheduling gate from pod %s: the gang is complete", run.key, action.name)
 
     async def _patch_pod(self, run: _ActionRun, name: str, patch: list[dict[str, Any]]) -> bool:
         path = paths.pod(run.namespace, name)
@@ -253,7 +253,7 @@ class ActionExecutor:
                 raise
             self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
             self._count(role_of(run.name, action.name), "refused")
-            text = f"pod {action.name} cannot be stopped: {message}"
+            text = f"the eviction of pod {action.name} was refused: {message}"
             run.events.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
             run.requeue_after(0.0)
             return False
@@ -267,7 +267,7 @@ class ActionExecutor:
 
     async def _delete_job(self, run: _ActionRun, action: DeleteJob) -> None:
         if await self._delete(run, paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
-            logger.info("%s: deleted the job, ttlSecondsAfterFinished has passed", run.key)
+            logger.info("%s: deleted the job: runPolicy.ttlSecondsAfterFinished has passed", run.key)
 
     async def _delete(self, run: _ActionRun, path: str, uid: str, **options: str | int) -> bool:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, **options}
@@ -323,12 +323,14 @@ class ActionExecutor:
         self._count(role_of(run.name, pod), "refused")
         now = self._clock()
         if refusal.passing and self._cache.is_transient(run.key, self._settings, now):
-            logger.info("%s: pod %s refused (%s), again in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message)
+            logger.info(
+                "%s: pod %s rejected (%s), retrying in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message
+            )
             run.requeue_after(PASSING_SECONDS)
             return
         rejection = self._cache.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
         pause = (rejection.until - self._clock()).total_seconds()
-        logger.warning("%s: pod %s refused (%s), again in %.0f s: %s", run.key, pod, reason, pause, message)
+        logger.warning("%s: pod %s rejected (%s), retrying in %.0f s: %s", run.key, pod, reason, pause, message)
         run.events.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
         run.requeue_after(0.0)
 

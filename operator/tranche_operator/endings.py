@@ -92,7 +92,7 @@ def eviction_updates(
         return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "True", "DisruptionBudget", message)]
     before = condition_of(job, names.CONDITION_EVICTIONS_REFUSED)
     if before is not None and before.status == "True" and not unwanted:
-        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is held up")]
+        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is refused")]
     return []
 
 
@@ -104,18 +104,18 @@ def finish(
     settings: Settings,
     now: datetime,
 ) -> list[Action]:
-    """Clean up after a job that is over, as runPolicy says.
+    """Clean up after a finished job, as runPolicy says.
 
-    For `Settings.ledger_patience` seconds the planner may still count the last pods, workers of a job that succeeded
-    may end by themselves, and its parameter servers outlive them. After that nothing is waited for. Of a job whose
-    status says Failed the planner counts nothing any more.
+    During `Settings.ledger_patience_seconds` the planner may still count the last pods, workers of a job that
+    succeeded may end by themselves, and parameter servers run until these workers have ended. After that, pods are
+    released and deleted without waiting. The planner counts no pods of a job whose status says Failed.
     """
     policy = job.spec.run_policy
     since = now - (job.status.completion_time or now)
-    patient = since < timedelta(seconds=settings.ledger_patience)
+    patient = since < timedelta(seconds=settings.ledger_patience_seconds)
     actions: list[Action] = []
     if patient:
-        actions.append(RequeueAfter(settings.ledger_patience - since.total_seconds()))
+        actions.append(RequeueAfter(settings.ledger_patience_seconds - since.total_seconds()))
     training = job.spec.chief is None and any(pod.role == names.ROLE_WORKER and not pod.over for pod in pods)
     for pod in pods:
         entry = entries.get(pod.name)

@@ -52,7 +52,7 @@ class EventRecorder:
         try:
             await self._client.apply(path, _document(job, event, name, series, now), OPERATOR_MANAGER)
         except ApiError as error:
-            logger.warning("%s: event %s could not be written: %s", job.key, event.reason, error)
+            logger.warning("%s: cannot write event %s: %s", job.key, event.reason, error)
 
 
 def merged(events: Iterable[EmitEvent]) -> list[EmitEvent]:

@@ -106,6 +106,6 @@ class DeferredActionQueue:
             if delay_seconds is None:
                 return
         except ApiError as error:
-            logger.warning("%s: not done, the job is looked at again: %s", observed.key, error)
+            logger.warning("%s: a deferred action failed, reconciling the job again: %s", observed.key, error)
         self._done.pop((observed.key, action), None)
         self._again(observed.key)

@@ -50,7 +50,7 @@ class ReconcilerCache:
     def is_transient(self, key: str, settings: Settings, now: datetime) -> bool:
         """Whether a refusal that may pass by itself is not yet to be told."""
         since = self.forbidden.setdefault(key, now)
-        return now - since < timedelta(seconds=settings.forbidden_patience)
+        return now - since < timedelta(seconds=settings.forbidden_patience_seconds)
 
     def refuse(self, key: str, pod: str, message: str, settings: Settings, now: datetime) -> None:
         """Note that a pod could not be evicted; the pause doubles with each time."""
@@ -59,7 +59,7 @@ class ReconcilerCache:
 
     def pause_of(self, key: str, settings: Settings, now: datetime) -> float:
         """Seconds until a status that may change again soon is written; 0.0 if it is time."""
-        due = self.unwritten.setdefault(key, now + timedelta(seconds=settings.status_settle))
+        due = self.unwritten.setdefault(key, now + timedelta(seconds=settings.status_settle_seconds))
         return max(0.0, (due - now).total_seconds())
 
     def keep_refusals(self, key: str, pods: Collection[str]) -> None:
@@ -74,7 +74,7 @@ class ReconcilerCache:
         if not wait.has_event_slot:
             free = max(now, self.next_event_slot or now)
             self.next_event_slot = free + timedelta(seconds=1 / settings.wait_events_per_second)
-            turn = max(free, now + timedelta(seconds=settings.wait_settle))
+            turn = max(free, now + timedelta(seconds=settings.wait_settle_seconds))
             wait = self.waits[key] = replace(wait, not_before=turn, has_event_slot=True)
         return max(0.0, (wait.not_before - now).total_seconds()) if wait.not_before is not None else 0.0
 
@@ -104,5 +104,7 @@ def _again(
     before: Rejection | None, pod: str, reason: str, message: str, settings: Settings, now: datetime
 ) -> Rejection:
     count = before.count + 1 if before is not None else 1
-    pause = min(settings.rejection_backoff * 2.0 ** min(count - 1, 32), settings.rejection_backoff_limit)
+    pause = min(
+        settings.rejection_backoff_seconds * 2.0 ** min(count - 1, 32), settings.longest_rejection_backoff_seconds
+    )
     return Rejection(pod, reason, message, now + timedelta(seconds=pause), count)

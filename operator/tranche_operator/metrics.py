@@ -24,16 +24,16 @@ class OperatorMetrics(ProcessMetrics):
         """
         super().__init__()
         self._reconcile = self.histogram(
-            "tranche_operator_reconcile_seconds", "Time of one reconcile of one job.", (), RECONCILE_BUCKETS
+            "tranche_operator_reconcile_seconds", "Duration of one reconcile of one job.", (), RECONCILE_BUCKETS
         )
         self._errors = self.counter(
-            "tranche_operator_reconcile_errors_total", "Reconciles that failed and are tried again."
+            "tranche_operator_reconcile_errors_total", "Reconciles that failed and are retried."
         )
-        text = "Pods of jobs, by what the operator did or was refused to do."
+        text = "Pods that the operator created, evicted or deleted, and requests for pods that were refused."
         self._pods = self.counter("tranche_operator_pods_total", text, ("role", "result"), ROLES, RESULTS)
-        text = "Jobs that are reconciled now or are to be."
+        text = "Jobs that are being reconciled or are queued."
         self.computed("gauge", "tranche_operator_queue_jobs", text, (), lambda: [((), waiting())])
-        text = "Whether plans are followed: 0 while the API server or the CRD is waited for."
+        text = "1 if the operator follows plans, 0 while it waits for the API server or the CRD."
         self.computed("gauge", "tranche_operator_ready", text, (), lambda: [((), ready())])
 
     def count_pod(self, role: str, result: str) -> None:

@@ -37,7 +37,10 @@ def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
         case ServiceState.STALE:
             return [RequeueAfter(STALE_SERVICE_SECONDS)]
         case ServiceState.FOREIGN:
-            message = f"Service {job.metadata.name} belongs to something else: the job's pods cannot find each other"
+            message = (
+                f"Service {job.metadata.name} does not belong to this job, so its pods cannot "
+                "resolve each other's names: delete that Service"
+            )
             return [EmitEvent("Warning", "ServiceNameTaken", message)]
         case ServiceState.OWN:
             return []
@@ -54,7 +57,7 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
     for name, entry in missing.items():
         site = observed.sites.get(entry.site)
         if site is None and needs_site(entry):
-            message = f"pod {name} waits: it is planned at site {entry.site}, and there is no such Site"
+            message = f"pod {name} cannot be created: Site {entry.site} does not exist"
             actions.append(EmitEvent("Warning", "SiteMissing", message))
         elif isinstance(entry, PlannedWindow):
             pod = manifests.worker_pod(job, entry, settings, site)
@@ -92,7 +95,7 @@ def rejection_updates(
         return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
     before = condition_of(job, names.CONDITION_PODS_REJECTED)
     if before is not None and before.status == "True" and not missing:
-        return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "no planned pod is missing")]
+        return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "all planned pods exist")]
     return []
 
 
@@ -130,4 +133,4 @@ def _describe(entry: Entry) -> str:
 
 def _chunks(chunks: list[int]) -> str:
     shown = ",".join(map(str, chunks[:20]))
-    return f"{shown}, … ({len(chunks)} in all)" if len(chunks) > 20 else shown
+    return f"{shown}, … ({len(chunks)} in total)" if len(chunks) > 20 else shown

@@ -67,14 +67,14 @@ class Operator:
             self._budgets.may_have_budget,
         )
         self._deferred = DeferredActionQueue(
-            executor.execute, self._look_again, settings.leisure, time.monotonic, lambda: self._runner.busy
+            executor.execute, self._look_again, settings.deferral_seconds, time.monotonic, lambda: self._runner.busy
         )
         controller = Controller(reader, executor, self._deferred, cache, settings, _now)
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
-            parallel=settings.workers,
-            settle=settings.settle,
+            parallel=settings.parallel_jobs,
+            settle_seconds=settings.settle_seconds,
             expected=(ApiError, ValueError),
         )
         self._resync = Resync(reader, cache, self._runner.add, settings, _now, namespace)
@@ -84,7 +84,7 @@ class Operator:
     @property
     def obstacle(self) -> str:
         """What is waited for before plans can be followed; empty if nothing."""
-        return self._obstacle or ("" if self._resync.last else "the first look at all jobs is not done")
+        return self._obstacle or ("" if self._resync.last else "the first resync has not completed")
 
     async def serve(self) -> None:
         """Run until cancelled; waits, as long as it takes, for the API server and for the CRD."""
@@ -110,8 +110,8 @@ class Operator:
                 )
             except* Exception as group:
                 reasons = "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions)
-                logger.warning("the watches have failed and start again: %s", reasons)
-            self._obstacle = "the watches start again"
+                logger.warning("the watches failed and are restarting: %s", reasons)
+            self._obstacle = "the watches are restarting"
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _wait_until_served(self) -> None:
@@ -130,7 +130,7 @@ class Operator:
         try:
             answer = await self._client.request("GET", paths.RESOURCES, timeout=10.0)
         except ApiError as error:
-            return NO_CRD if error.status == 404 else f"the API server does not answer as it should: {error}"
+            return NO_CRD if error.status == 404 else f"the API server returned an error: {error}"
         served = any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ()))
         return "" if served else NO_CRD
 

@@ -58,7 +58,7 @@ def server_pod(
         ValueError: if the job has no parameter servers.
     """
     if job.spec.parameter_servers is None:
-        raise ValueError(f"{job.key} is planned with parameter servers and has none")
+        raise ValueError(f"{job.key}: the plan has a parameter server, and the job has no spec.parameterServers")
     variables = environments.server_environment(job, server, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_SERVER, server, job.spec.parameter_servers.template, variables, settings)
     _place(pod["spec"], server, site)
@@ -72,7 +72,7 @@ def chief_pod(job: TrainingJob, chief: PlannedChief, settings: Settings, site: S
         ValueError: if the job has no chief.
     """
     if job.spec.chief is None:
-        raise ValueError(f"{job.key} is planned with a chief and has none")
+        raise ValueError(f"{job.key}: the plan has a chief, and the job has no spec.chief")
     variables = environments.chief_environment(job, chief, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_CHIEF, chief, job.spec.chief.template, variables, settings)
     _place(pod["spec"], chief, site)
@@ -89,7 +89,7 @@ def staging_pod(
     """
     data, attempt = job.spec.data, staging.attempt or 0
     if data is None or data.staging is None:
-        raise ValueError(f"{job.key} is planned with staging and has no spec.data.staging")
+        raise ValueError(f"{job.key}: the plan has a staging pod, and the job has no spec.data.staging")
     variables = environments.staging_environment(job, staging, settings.checkpoint_directory)
     anywhere = PlannedWindow(index=0, attempt=attempt, site=staging.site, chunks=[])
     pod = _pod(job, names.ROLE_STAGING, anywhere, data.staging.template, variables, settings)

@@ -15,10 +15,10 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-FIRST_BACKOFF = 0.5
+FIRST_BACKOFF_SECONDS = 0.5
 """Seconds after the first failure; doubles with each further one."""
-LONGEST_BACKOFF = 60.0
-EVENT_DELAY_AFTER_FAILURE = 1.0
+LONGEST_BACKOFF_SECONDS = 60.0
+EVENT_DELAY_AFTER_FAILURE_SECONDS = 1.0
 """News of a key that failed shorten its back-off to this many seconds, not to nothing: a failure that causes events
 must not become a hot loop."""
 
@@ -36,7 +36,7 @@ class KeyedQueue:
     """Which key is to run when. All times are seconds of one monotonic clock."""
 
     random: Random = field(default_factory=Random)
-    settle: float = 0.0
+    settle_seconds: float = 0.0
     """Delay of every wish: a burst becomes one run."""
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _heap: list[tuple[float, str]] = field(default_factory=list)
@@ -44,7 +44,9 @@ class KeyedQueue:
     def add(self, key: str, now: float, delay: float = 0.0) -> None:
         """News of a key: run it soon, or after so many seconds, and once more if it is running."""
         entry = self._entries.setdefault(key, _Entry())
-        self._schedule(key, entry, now + max(delay, EVENT_DELAY_AFTER_FAILURE if entry.failures else self.settle))
+        self._schedule(
+            key, entry, now + max(delay, EVENT_DELAY_AFTER_FAILURE_SECONDS if entry.failures else self.settle_seconds)
+        )
 
     def take(self, now: float) -> str | None:
         """A key that is due and not running, the longest due first; it counts as running until `done` or `failed`."""
@@ -61,16 +63,16 @@ class KeyedQueue:
         """A run has succeeded; it asks to be run again after so many seconds, if at all."""
         entry = self._entries[key]
         entry.failures = 0
-        self._finish(key, entry, None if again_in is None else now + max(again_in, self.settle))
+        self._finish(key, entry, None if again_in is None else now + max(again_in, self.settle_seconds))
 
     def failed(self, key: str, now: float) -> float:
         """A run has failed; returns the seconds until it is tried again."""
         entry = self._entries[key]
-        longest = min(FIRST_BACKOFF * 2.0**entry.failures, LONGEST_BACKOFF)
+        longest = min(FIRST_BACKOFF_SECONDS * 2.0**entry.failures, LONGEST_BACKOFF_SECONDS)
         entry.failures = min(entry.failures + 1, 32)
         delay = longest * self.random.uniform(0.5, 1.0)
         if entry.due is not None:
-            delay = min(delay, EVENT_DELAY_AFTER_FAILURE)
+            delay = min(delay, EVENT_DELAY_AFTER_FAILURE_SECONDS)
             entry.due = None
         self._finish(key, entry, now + delay)
         return delay
@@ -114,7 +116,7 @@ class Runner:
         *,
         clock: Callable[[], float],
         parallel: int,
-        settle: float = 0.0,
+        settle_seconds: float = 0.0,
         expected: tuple[type[Exception], ...] = (),
         random: Random | None = None,
     ) -> None:
@@ -124,7 +126,7 @@ class Runner:
             run: Called with a key; returns the seconds after which it wants to run again, or None.
             clock: Monotonic seconds, the same that the event loop sleeps by.
             parallel: Most keys at a time.
-            settle: Seconds between news and run.
+            settle_seconds: Seconds between news and run.
             expected: Errors that need no traceback in the log.
             random: Source of the jitter.
         """
@@ -132,7 +134,7 @@ class Runner:
         self._clock = clock
         self._parallel = parallel
         self._expected = expected
-        self._queue = KeyedQueue(random or Random(), settle)  # noqa: S311 (jitter, not a secret)
+        self._queue = KeyedQueue(random or Random(), settle_seconds)  # noqa: S311 (jitter, not a secret)
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -186,6 +188,6 @@ class Runner:
             delay = self._queue.failed(key, self._clock())
             unforeseen = not isinstance(error, self._expected)
             text = " ".join(str(error).split()) or type(error).__name__
-            logger.warning("%s: reconcile failed, again in %.1f s: %s", key, delay, text, exc_info=unforeseen)
+            logger.warning("%s: reconcile failed, retrying in %.1f s: %s", key, delay, text, exc_info=unforeseen)
         else:
             self._queue.done(key, self._clock(), again_in)

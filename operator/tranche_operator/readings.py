@@ -128,7 +128,9 @@ class Reader:
             # Without the CRD the answer is another 404. To take that for a deleted job would delete its pods.
             if f'"{name}" not found' in error.message:
                 return None
-            raise ApiError(error.status, "NotServed", f"TrainingJobs are not served: {error.message}") from error
+            raise ApiError(
+                error.status, "NotServed", f"the API server does not serve TrainingJobs: {error.message}"
+            ) from error
 
     async def _pods(self, namespace: str, name: str) -> tuple[PodView, ...]:
         raw = await self._client.get(paths.pods(namespace), labelSelector=f"{LABEL_JOB}={name}")

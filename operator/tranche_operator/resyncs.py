@@ -64,11 +64,11 @@ class Resync:
             try:
                 await self.look()
             except (ApiError, ValueError) as error:
-                logger.warning("cannot list jobs and pods, again in %.0f s: %s", RETRY_SECONDS, error)
+                logger.warning("cannot list jobs and pods, retrying in %.0f s: %s", RETRY_SECONDS, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.resync_interval):
+                async with asyncio.timeout(self._settings.resync_interval_seconds):
                     await self._wanted.wait()
                     await asyncio.sleep(REQUEST_DELAY_SECONDS)
             self._wanted.clear()
@@ -99,7 +99,7 @@ class Resync:
         for key, orphans in pods.items():
             added += self._check(Observed(key, None, tuple(orphans)))
         self.last = self._clock()
-        logger.debug("looked at %d jobs and %d keys without a job, %d to be reconciled", seen, len(pods), added)
+        logger.debug("resync: %d jobs, %d keys without a job, %d enqueued", seen, len(pods), added)
         return added
 
     def _check_listed(self, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
@@ -109,7 +109,7 @@ class Resync:
         try:
             return self._check(self._reader.recall(key, TrainingJob.model_validate(item), own))
         except ValueError as error:
-            logger.warning("%s: the job cannot be read: %s", key, " ".join(str(error).split()))
+            logger.warning("%s: invalid TrainingJob: %s", key, " ".join(str(error).split()))
             return False
 
     def _check(self, observed: Observed) -> bool:

@@ -15,7 +15,7 @@ def updates(job: TrainingJob, rejection: Rejection | None) -> list[ConditionUpda
     failing = [staging for staging in plan.staging if staging.failures] if plan is not None else []
     told = [_describe(staging) for staging in failing]
     if rejection is not None:
-        told.append(f"{rejection.pod} is refused: {rejection.message}")
+        told.append(f"the API server rejected pod {rejection.pod}: {rejection.message}")
     if told:
         given_up = any(staging.given_up for staging in failing)
         return [
@@ -25,7 +25,7 @@ def updates(job: TrainingJob, rejection: Rejection | None) -> list[ConditionUpda
         ]
     before = condition_of(job, names.CONDITION_STAGING_FAILED)
     if before is not None and before.status == "True":
-        return [ConditionUpdate(names.CONDITION_STAGING_FAILED, "False", "NoneFailing", "no staging pod fails now")]
+        return [ConditionUpdate(names.CONDITION_STAGING_FAILED, "False", "NoneFailing", "no staging pod is failing")]
     return []
 
 
@@ -41,6 +41,6 @@ def events(job: TrainingJob, found: Iterable[ConditionUpdate]) -> list[EmitEvent
 
 
 def _describe(staging: PlannedStaging) -> str:
-    pods = "pod" if staging.failures == 1 else "pods"
-    so = "none is tried any more: chunks train where their data are" if staging.given_up else "another follows"
-    return f"{staging.failures} {pods} to site {staging.site} failed, {so}"
+    pods = "staging pod" if staging.failures == 1 else "staging pods"
+    so = "no more are created, so chunks train where their data is" if staging.given_up else "another one is created"
+    return f"{staging.failures} {pods} for site {staging.site} failed; {so}"

@@ -84,7 +84,11 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhas
     deadline = deadline_of(job)
     if deadline is not None and now >= deadline:
         seconds = job.spec.run_policy.active_deadline_seconds
-        return JobPhase("Failed", "DeadlineExceeded", f"not done {seconds} s after its first pod started")
+        return JobPhase(
+            "Failed",
+            "DeadlineExceeded",
+            f"not done {seconds} s after its first pod started (runPolicy.activeDeadlineSeconds)",
+        )
     if job.spec.suspend and not (counts.active_workers or counts.active_servers or counts.active_chiefs):
         return JobPhase("Suspended", "Suspended", "spec.suspend is true")
     if counts.running_workers or counts.running_chiefs:
@@ -180,7 +184,7 @@ def _phase_updates(job: TrainingJob, job_phase: JobPhase, before: Mapping[str, C
         updates.append(ConditionUpdate(names.CONDITION_SUSPENDED, "True", reason, message))
     elif job.spec.suspend:
         updates.append(
-            ConditionUpdate(names.CONDITION_SUSPENDED, "False", "PodsStopping", "the job's pods are being stopped")
+            ConditionUpdate(names.CONDITION_SUSPENDED, "False", "PodsStopping", "the job's pods are stopping")
         )
     if names.CONDITION_SUSPENDED in before and not job.spec.suspend:
         updates.append(ConditionUpdate(names.CONDITION_SUSPENDED, "False", "Resumed", "spec.suspend is false"))

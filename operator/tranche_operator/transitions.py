@@ -21,11 +21,11 @@ def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
         case "Failed":
             return [EmitEvent("Warning", "Failed", job_phase.message)]
         case "Suspended":
-            return [EmitEvent("Normal", "Suspended", "all pods are stopped; progress is kept")]
+            return [EmitEvent("Normal", "Suspended", "all pods have stopped; checkpointed progress is kept")]
         case "Starting" | "Running" if before in (None, "Waiting", "Suspended"):
             if job.status.start_time is None:
-                return [EmitEvent("Normal", "Started", "the first workers start")]
-            return [EmitEvent("Normal", "Resumed", "workers start again; durable progress is kept")]
+                return [EmitEvent("Normal", "Started", "the first workers are starting")]
+            return [EmitEvent("Normal", "Resumed", "workers are starting again from checkpointed progress")]
     return []
 
 

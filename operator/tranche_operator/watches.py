@@ -47,7 +47,7 @@ class Watches:
         thread = _LoopThread(lambda stop: self._watch(home, stop))
         try:
             await asyncio.wait([thread.ended])
-            raise thread.ended.result() or RuntimeError("Kopf has stopped without saying why")
+            raise thread.ended.result() or RuntimeError("Kopf stopped without an error")
         finally:
             thread.stop()
             await asyncio.wait([thread.ended], timeout=STOP_SECONDS)

@@ -110,7 +110,7 @@ class TestPods:
         begin = now()
         assert tried(begin) == PASSING_SECONDS
         assert not cache.rejections
-        assert tried(begin + timedelta(seconds=SETTINGS.forbidden_patience)) == 0.0
+        assert tried(begin + timedelta(seconds=SETTINGS.forbidden_patience_seconds)) == 0.0
         assert cache.rejections[seen.key].reason == "Forbidden"
         assert apply(lab, action, cache=cache) == CREATED_SECONDS
         assert not cache.rejections

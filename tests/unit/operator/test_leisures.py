@@ -114,7 +114,7 @@ def test_much_of_it_is_done_side_by_side() -> None:
 
 def test_what_is_done_at_leisure_does_not_put_off_a_status_that_waits() -> None:
     cache, settings, seen = ReconcilerCache(), Settings(), observed(training_job())
-    assert cache.pause_of(seen.key, settings, NOW) == settings.status_settle
+    assert cache.pause_of(seen.key, settings, NOW) == settings.status_settle_seconds
     executor = ActionExecutor(None, cache, None, settings, lambda: NOW)  # type: ignore[arg-type]
     asyncio.run(executor.execute(seen, [RequeueAfter(9.0)]))
-    assert cache.pause_of(seen.key, settings, NOW + timedelta(seconds=settings.status_settle)) == 0.0
+    assert cache.pause_of(seen.key, settings, NOW + timedelta(seconds=settings.status_settle_seconds)) == 0.0

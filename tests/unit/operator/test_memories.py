@@ -6,7 +6,7 @@ from operator_objects import NOW
 from tranche_operator.memories import ReconcilerCache
 from tranche_operator.settings import Settings
 
-SETTINGS = Settings(rejection_backoff=5.0, rejection_backoff_limit=60.0)
+SETTINGS = Settings(rejection_backoff_seconds=5.0, longest_rejection_backoff_seconds=60.0)
 
 
 def test_the_pause_doubles_for_the_same_pod_up_to_the_limit() -> None:
@@ -26,7 +26,7 @@ def test_another_pod_begins_anew() -> None:
 
 
 def test_a_refusal_that_may_pass_is_borne_for_a_while() -> None:
-    cache, later = ReconcilerCache(), NOW + timedelta(seconds=SETTINGS.forbidden_patience)
+    cache, later = ReconcilerCache(), NOW + timedelta(seconds=SETTINGS.forbidden_patience_seconds)
     assert cache.is_transient("lab/cats", SETTINGS, NOW)
     assert cache.is_transient("lab/dogs", SETTINGS, later)
     assert not cache.is_transient("lab/cats", SETTINGS, later)

@@ -13,7 +13,7 @@ from tranche_operator.observations import Observed, Wait
 from tranche_operator.reconciles import reconcile
 from tranche_operator.settings import Settings
 
-SETTINGS = Settings(wait_events_per_second=10.0, wait_settle=2.0)
+SETTINGS = Settings(wait_events_per_second=10.0, wait_settle_seconds=2.0)
 BEHIND = "waits for 1 GPU at edge-a until 14:20:00Z, behind team-b/vgg16, which has less work left"
 QUOTA = "waits for the quota lab/small: 4 of 4 gpu in use, and 1 needed"
 
