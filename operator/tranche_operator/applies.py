@@ -1,7 +1,8 @@
-"""Executes the actions of reconcile through the API server. Every step is idempotent and may be the last one.
+"""Execution of the actions of `reconcile` through the API server.
 
-What is gone already is no error (404, or 409 for another UID); what the API server refuses for good becomes a condition
-and an event; any other failure is raised when all other actions have been tried, so that the queue backs off.
+Every request is idempotent, so the process may stop after any of them. An object that is already gone is not an error
+(404, or 409 for another UID). A permanent rejection becomes a condition and an event. Any other failure is raised after
+all other actions have been tried, so that the queue backs off.
 """
 
 import asyncio
@@ -47,27 +48,27 @@ from tranche_operator.views import read_pod
 logger = logging.getLogger(__name__)
 
 PARALLEL = 16
-"""Requests under way for one job."""
+"""Number of parallel requests for one job."""
 CHANGED_SECONDS = 0.5
-"""Pause before another look when an object is not what it was when it was read."""
+"""Delay of the next reconcile after an object has changed since it was read."""
 CREATED_SECONDS = 0.5
-"""Pause before the look at what was created, for the status: the watch's word of it is no news any more."""
+"""Delay of the reconcile after a creation, which updates the status: the watch event of a known pod is not relevant."""
 PASSING_SECONDS = 1.0
-"""Pause after a refusal that may be over by itself."""
+"""Delay of the next reconcile after a transient rejection."""
 _JSON_PATCH = "application/json-patch+json"
 _CHANGED = frozenset({409, 422})
-"""A UID or the value of a JSON patch's ``test`` is another meanwhile."""
+"""Status codes of a request whose precondition, a UID or a JSON patch ``test``, no longer holds."""
 
 
 @dataclass(slots=True)
 class _ActionRun:
-    """One execution of a job's actions."""
+    """State of one execution of a job's actions."""
 
     observed: Observed
     limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL))
     failures: list[ApiError] = field(default_factory=list)
     events: list[EmitEvent] = field(default_factory=list)
-    """Events, written when everything else is done: no pod waits for the telling of another."""
+    """Events, written after all other actions, so that they delay no pod."""
     delay_seconds: float | None = None
 
     @property
@@ -89,12 +90,12 @@ class _ActionRun:
         return self.observed.job
 
     def requeue_after(self, seconds: float) -> None:
-        """Look again after so many seconds at the latest."""
+        """Reconcile the job again after at most this many seconds."""
         self.delay_seconds = seconds if self.delay_seconds is None else min(self.delay_seconds, seconds)
 
 
 class ActionExecutor:
-    """Executes actions."""
+    """Executor of actions through the API server."""
 
     def __init__(
         self,
@@ -106,16 +107,16 @@ class ActionExecutor:
         count: Callable[[str, str], None] = lambda role, result: None,
         may_have_budget: Callable[[str], bool] = lambda namespace: True,
     ) -> None:
-        """Nothing is done yet.
+        """Store the arguments.
 
         Args:
-            client: Of the API server.
-            cache: What is to be remembered of jobs.
-            recorder: Of events.
+            client: Client of the API server.
+            cache: Results of requests that later reconciles need.
+            recorder: Writes events.
             settings: The operator's settings.
-            clock: Time zone aware.
-            count: Told of every pod: its role, and created, evicted, deleted or refused.
-            may_have_budget: Whether pods of a namespace may have a disruption budget.
+            clock: Returns the current time, with a time zone.
+            count: Called for every pod with its role and the result: created, evicted, deleted or refused.
+            may_have_budget: Returns whether pods of a namespace may have a disruption budget.
         """
         self._may_have_budget = may_have_budget
         self._count = count
@@ -126,13 +127,13 @@ class ActionExecutor:
         self._clock = clock
 
     async def execute(self, observed: Observed, actions: list[Action]) -> float | None:
-        """Execute actions of one job in the given order, those of one kind side by side.
+        """Execute the actions of one job in the given order, those of one kind in parallel.
 
         Returns:
-            Seconds after which the job wants to be looked at again, or None.
+            Seconds after which the job is to be reconciled again, or None.
 
         Raises:
-            ApiError: the first failure, when everything has been tried; at once if the API server cannot be reached.
+            ApiError: the first failure, after all actions have been tried; at once if the API server is unreachable.
         """
         run = _ActionRun(observed)
         for kind, group in itertools.groupby(actions, key=type):
@@ -222,7 +223,7 @@ class ActionExecutor:
         return True
 
     async def _evict(self, run: _ActionRun, action: EvictPod) -> None:
-        """Stop a pod; by the Eviction API, which takes much longer, where a disruption budget may have a say."""
+        """Stop a pod: by the Eviction API, which is slow, if a disruption budget may cover it, else by a delete."""
         if self._may_have_budget(run.namespace):
             stopped = await self._ask_budgets(run, action)
         else:
@@ -249,7 +250,7 @@ class ActionExecutor:
             if error.status != 429 or "DisruptionBudget" not in error.causes:
                 raise
             message = error.causes["DisruptionBudget"] or error.message
-            if error.retry_after:  # the budget is new, and has not been counted yet
+            if error.retry_after:  # the status of a new budget is not computed yet
                 raise
             self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
             self._count(role_of(run.name, action.name), "refused")
@@ -313,7 +314,7 @@ class ActionExecutor:
             self._cache.rejections_of(staging=staging).pop(run.key, None)
 
     async def _start_gang(self, run: _ActionRun, created: list[PodView]) -> None:
-        """Ungate a gang that is complete now, as the next look would: it would first have to read all of this."""
+        """Remove the gates of a gang that is complete, without waiting for the next reconcile."""
         own = [pod for pod in run.observed.pods if pod.owner == run.job.metadata.uid]
         ungated = ungate(run.job, (*own, *created), entries_of(run.job))
         await asyncio.gather(*(self._try(run, action) for action in ungated))
@@ -366,10 +367,10 @@ class ActionExecutor:
     async def _send(
         self, run: _ActionRun, method: str, path: str, body: object, content_type: str = "application/json"
     ) -> dict[str, Any] | None:
-        """The answer; None if the object is gone, or another one than was read.
+        """Send a request; return the response, or None if the object is gone or has changed since it was read.
 
         Raises:
-            ApiError: if it failed for any other reason.
+            ApiError: if the request fails for another reason.
         """
         try:
             return await self._client.request(method, path, body=body, content_type=content_type)

@@ -1,4 +1,4 @@
-"""One reconcile of one job: read, decide, execute."""
+"""Controller: read a job, decide, execute."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -15,7 +15,7 @@ from tranche_operator.settings import Settings
 
 
 class Controller:
-    """Brings jobs to what their plans say."""
+    """Reconciler of single jobs."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Controller:
         """Reconcile a job once.
 
         Args:
-            key: ``namespace/name``; there need not be such a job.
+            key: ``namespace/name``; the job need not exist.
 
         Returns:
-            Seconds after which it wants to be reconciled again, or None.
+            Seconds after which the job is to be reconciled again, or None.
 
         Raises:
-            ApiError: if the API server refuses a request that should succeed, or cannot be reached.
-            ValueError: if an object cannot be read.
+            ApiError: if a request fails that should succeed, or the API server is unreachable.
+            ValueError: if an object cannot be decoded.
         """
         observed = await self._reader.observe(key)
         if observed.job is None and not observed.pods:

@@ -1,4 +1,4 @@
-"""When pods are stopped, released from the ledger's finalizer, and deleted. Pure."""
+"""Rules for evicting pods, removing the ledger finalizer and deleting pods. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -13,19 +13,19 @@ from tranche_operator.statuses import ConditionUpdate, condition_of
 
 
 def abandon(pods: Iterable[PodView]) -> list[Action]:
-    """Let go of pods whose job is gone or going: nobody counts them any more.
+    """Release and delete the pods of a job that is deleted or being deleted: the planner no longer counts them.
 
-    A pod that no TrainingJob controls (``kubectl delete --cascade=orphan`` leaves such ones) is not ours to delete, but
-    our finalizer on it is ours to remove.
+    A pod that no TrainingJob controls (``kubectl delete --cascade=orphan`` leaves such pods) is released, since the
+    finalizer is ours, but not deleted.
     """
     return [action for pod in pods for action in (*_release(pod), *(_delete(pod) if pod.owner is not None else ()))]
 
 
 def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry], settings: Settings) -> list[Action]:
-    """Release the pods whose end is counted, and delete them but for the last few.
+    """Release pods whose end is counted, and delete all of them except the last `Settings.kept_pods`.
 
-    A plan for another generation counts as well: the planner wrote it together with the ledger. Without any plan
-    nothing is known to be counted.
+    A pod is counted when the plan no longer has an entry for it. A plan for another generation is valid here as well,
+    since the planner writes it together with the ledger. Without a plan, no pod is known to be counted.
     """
     if job.status.plan is None:
         return []
@@ -43,9 +43,9 @@ def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entr
 
 
 def _foreign_preemptions(job: TrainingJob, counted: Iterable[PodView]) -> list[Action]:
-    """Events about pods that kube-scheduler evicted for a foreign pod; of others, the eviction was the event.
+    """Report pods that kube-scheduler evicted for a foreign pod; evictions by the operator have an event already.
 
-    An event belongs to a pod that is about to be released, so that it is not repeated for as long as the pod is kept.
+    Only pods that are about to be released are reported, so that the event is not repeated while a pod is kept.
     """
     progress = job.status.progress
     by = {one.attempt: one.preempted_by for one in progress.attempts} if progress is not None else {}
@@ -57,7 +57,7 @@ def _foreign_preemptions(job: TrainingJob, counted: Iterable[PodView]) -> list[A
 
 
 def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
-    """Pods that are to be stopped: those that are closing or that the plan does not know (any more)."""
+    """Return the running pods whose window is closing or which are not in the plan."""
     if not is_current(job):
         return []
     running = (pod for pod in pods if not (pod.over or pod.terminating or is_newer(pod, job)))
@@ -67,7 +67,7 @@ def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[st
 def evict(
     unwanted: Iterable[PodView], entries: Mapping[str, Entry], refusals: Mapping[str, Rejection], now: datetime
 ) -> list[Action]:
-    """Stop them; after a refusal not before its pause is over."""
+    """Evict unwanted pods, those whose eviction was refused only after the pause."""
     actions: list[Action] = []
     for pod in unwanted:
         refusal = refusals.get(pod.name)
@@ -85,7 +85,7 @@ def evict(
 def eviction_updates(
     job: TrainingJob, unwanted: Collection[PodView], refusals: Mapping[str, Rejection]
 ) -> list[ConditionUpdate]:
-    """Condition EvictionsRefused: True while a budget keeps a pod that is to be stopped, False when none is left."""
+    """Update condition EvictionsRefused: True while a budget protects an unwanted pod, False when none is left."""
     refused = [refusals[pod.name] for pod in unwanted if pod.name in refusals]
     if refused:
         message = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in refused)

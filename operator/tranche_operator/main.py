@@ -57,11 +57,11 @@ def main(
 
 
 async def run(kubeconfig: str | None, namespace: str | None, health_port: int | None, settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Run the operator until SIGTERM or SIGINT.
 
     Raises:
         Unreachable: if there are no usable credentials.
-        OSError: if the health port is taken.
+        OSError: if the health port is in use.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,20 +81,20 @@ async def run(kubeconfig: str | None, namespace: str | None, health_port: int | 
 
 
 def configure_logging(level: str) -> None:
-    """One line a fact, to stderr; Kopf's own lines only from warnings on, unless everything is asked for."""
+    """Log one line per record to stderr, and Kopf's records only from severity warning, except at level debug."""
     form = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form, force=True)
     if level == "debug":
         return
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
-    # It warns that signals do not reach it: they reach us, and we stop it.
+    # It warns that it receives no signals: this process handles them and stops it.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     for handler in logging.getLogger().handlers:
         handler.addFilter(_without_kopfs_traceback)
 
 
 def _without_kopfs_traceback(record: logging.LogRecord) -> bool:
-    """Keep Kopf's lines to lines: when its watches fail, they start again, and we say why."""
+    """Remove tracebacks from Kopf's records: failed watches restart, and our own record has the reason."""
     if record.name.startswith("kopf."):
         record.exc_info = record.exc_text = None
     return True

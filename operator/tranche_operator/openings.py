@@ -1,4 +1,4 @@
-"""Which pods are to be created now, and when a gang's pods may be scheduled. Pure."""
+"""Rules for creating pods and the Service, and for removing a gang's scheduling gates. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,13 +13,14 @@ from tranche_operator.settings import Settings
 from tranche_operator.statuses import ConditionUpdate, condition_of
 
 STALE_SERVICE_SECONDS = 5.0
-"""Pause for the garbage collector to remove the Service of an earlier job of the same name."""
+"""Delay in which the garbage collector removes the Service of a deleted job of the same name."""
 
 
 def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Planned pods that should exist and do not, by name.
+    """Return planned pods that should exist and do not, by name.
 
-    A name that another object holds (a pod of a deleted job of the same name) is not missing yet: its end is an event.
+    A pod whose name is taken, by a pod of a deleted job of the same name, is not missing yet: the end of that pod
+    causes another reconcile.
     """
     if not is_current(job) or job.spec.suspend or _is_invalid(job):
         return {}
@@ -47,7 +48,7 @@ def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
 
 
 def needs_site(entry: Entry) -> bool:
-    """Whether its pod cannot be made without knowing the Site: no node of it is named."""
+    """Return whether the pod's manifest needs the Site, because the entry names no node."""
     return isinstance(entry, PlannedStaging) or entry.node is None
 
 
@@ -75,12 +76,12 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
 
 
 def standing_rejection(rejection: Rejection | None, missing: Mapping[str, Entry]) -> Rejection | None:
-    """The last refusal, as long as it is about a pod that is still to be created."""
+    """Return the last refusal if it concerns a pod that is still missing, else None."""
     return rejection if rejection is not None and rejection.pod in missing else None
 
 
 def pause(rejection: Rejection | None, now: datetime) -> list[Action]:
-    """How long creations rest after a refusal."""
+    """Requeue the job until the pause after a refusal ends."""
     if rejection is None or now >= rejection.until:
         return []
     return [RequeueAfter((rejection.until - now).total_seconds())]
@@ -89,7 +90,7 @@ def pause(rejection: Rejection | None, now: datetime) -> list[Action]:
 def rejection_updates(
     job: TrainingJob, rejection: Rejection | None, missing: Mapping[str, Entry]
 ) -> list[ConditionUpdate]:
-    """Condition PodsRejected: True while a planned pod is refused, False once no planned pod is missing."""
+    """Update condition PodsRejected: True while a planned pod is rejected, False once all planned pods exist."""
     if rejection is not None:
         message = f"{rejection.pod}: {rejection.message}"
         return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
@@ -100,7 +101,7 @@ def rejection_updates(
 
 
 def ungate(job: TrainingJob, own: tuple[PodView, ...], entries: Mapping[str, Entry]) -> list[Action]:
-    """Let a gang start: as soon as the pods of all open entries exist, and not before."""
+    """Remove the scheduling gates of a gang once the pods of all open entries exist."""
     gated = [pod for pod in own if manifests.GANG_GATE in pod.gates and not pod.terminating]
     if not gated or not is_current(job) or job.spec.suspend:
         return []

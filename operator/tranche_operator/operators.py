@@ -1,4 +1,4 @@
-"""The whole operator, put together: watches, queue, reconcile, resync, probes."""
+"""The operator, composed of watches, queue, controller, resync and metrics."""
 
 import asyncio
 import logging
@@ -25,29 +25,29 @@ from tranche_operator.watches import Watches
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
-"""Between two looks whether TrainingJobs are served."""
+"""Interval of checks whether the API server serves TrainingJobs."""
 REMIND_SECONDS = 30.0
-"""Between two log lines about the same obstacle."""
+"""Interval of log lines about the same obstacle."""
 RETRY_SECONDS = 1.0
-"""Before a job is looked at again of which something failed that had time."""
+"""Delay of the reconcile after a deferred action has failed."""
 RESTART_SECONDS = 2.0
-"""Pause before the watches start again after they failed."""
+"""Delay before failed watches restart."""
 NO_CRD = "the CRD trainingjobs.tranche.dev is not installed (kubectl apply -f manifests/crds)"
 
 
 class Operator:
-    """Follows the plans of all TrainingJobs, or of one namespace's."""
+    """Operator for the TrainingJobs of all namespaces, or of one."""
 
     def __init__(
         self, client: ApiClient, settings: Settings, kubeconfig: str | None = None, namespace: str | None = None
     ) -> None:
-        """Put together; nothing runs before `serve`.
+        """Create the components; nothing runs before `serve`.
 
         Args:
-            client: For everything but the watches.
+            client: Client for everything except Kopf's watch.
             settings: The operator's settings.
-            kubeconfig: For the watches; as for `Credentials.load`.
-            namespace: The only one to serve; None: all.
+            kubeconfig: Credentials of Kopf's watch; as for `Credentials.load`.
+            namespace: Namespace to serve; None for all.
         """
         self._client = client
         self._namespace = namespace
@@ -83,11 +83,11 @@ class Operator:
 
     @property
     def obstacle(self) -> str:
-        """What is waited for before plans can be followed; empty if nothing."""
+        """Reason why the operator is not ready; empty if it is."""
         return self._obstacle or ("" if self._resync.last else "the first resync has not completed")
 
     async def serve(self) -> None:
-        """Run until cancelled; waits, as long as it takes, for the API server and for the CRD."""
+        """Run until cancelled; wait without limit for the API server and the CRD."""
         await run_for_ever(queue=self._runner.serve(), deferred_actions=self._deferred.serve(), watches=self._follow())
 
     def _look_again(self, key: str) -> None:
@@ -115,11 +115,11 @@ class Operator:
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _wait_until_served(self) -> None:
-        told_at = float("-inf")
+        logged_at = float("-inf")
         while True:
             obstacle = await self._find_obstacle()
-            if obstacle != self._obstacle or (obstacle and time.monotonic() - told_at >= REMIND_SECONDS):
-                told_at = time.monotonic()
+            if obstacle != self._obstacle or (obstacle and time.monotonic() - logged_at >= REMIND_SECONDS):
+                logged_at = time.monotonic()
                 logger.info("waiting: %s" if obstacle else "following the plans of %s", obstacle or self._scope)
             self._obstacle = obstacle
             if not obstacle:

@@ -1,8 +1,8 @@
-"""The operator's decision: what is observed of one job in, a list of actions out. Pure: no I/O, no clock, no state.
+"""Reconciliation of one job: from the observed state to a list of actions. Pure: no I/O, no clock, no state.
 
-Rules (docs/architecture.md, "The path of a job"): pods of open windows and of parameter servers exist; what is closing
-or no longer planned is evicted; a pod that is over keeps its finalizer until the planner has counted it, that is until
-the plan has no entry for it any more. A plan for another generation of the spec creates and evicts nothing.
+Rules (docs/architecture.md, "The path of a job"): the pods of open windows and servers exist; pods that are closing or
+not in the plan are evicted; a pod that has ended keeps the ledger finalizer until the planner has counted it, that is,
+until the plan has no entry for it. A plan for another generation of the spec creates and evicts nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,18 +31,18 @@ from tranche_operator.statuses import (
 
 
 def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Action]:
-    """What is to be done so that the cluster follows the plan.
+    """Return the actions that bring the cluster to the state that the plan requires.
 
     Args:
-        observed: The job, its pods and what is remembered.
+        observed: The job, its pods and cached results.
         settings: The operator's settings.
-        now: Time zone aware.
+        now: Current time, with a time zone.
 
     Returns:
-        Actions in the order in which they are to be executed; at most one RequeueAfter, at the end.
+        Actions in the order of execution; at most one RequeueAfter, at the end.
 
     Raises:
-        ValueError: if the planner's part of the status cannot be read.
+        ValueError: if the planner's part of the status cannot be decoded.
     """
     job = observed.job
     if job is None or job.metadata.deletion_timestamp is not None:
@@ -72,7 +72,7 @@ def _steer(
     settings: Settings,
     now: datetime,
 ) -> tuple[list[Action], list[ConditionUpdate]]:
-    """Follow the plan of a job that is not over."""
+    """Return actions and condition updates for a job that has not ended."""
     missing = openings.missing_pods(observed, job, entries)
     bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
     training = {name: entry for name, entry in missing.items() if name not in bringing}
@@ -107,7 +107,7 @@ def _steer(
 def _report(
     job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: list[ConditionUpdate], now: datetime
 ) -> list[Action]:
-    """Write the status if it changes, and tell of the change."""
+    """Write the status if it changes, with the events about the change."""
     status, before = new_status(job, counts, job_phase, updates, now), own_status(job.status)
     if status == before:
         return []
@@ -116,7 +116,7 @@ def _report(
 
 
 def _is_checked(job: TrainingJob) -> bool:
-    """Whether the status holds a verdict on the template of this generation."""
+    """Return whether the status has a dry-run result for this generation."""
     condition = condition_of(job, names.CONDITION_INVALID_TEMPLATE)
     return condition is not None and condition.observed_generation == job.metadata.generation
 
@@ -136,7 +136,7 @@ def _count_pods(own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCoun
 
 
 def _with_one_requeue(actions: list[Action]) -> list[Action]:
-    """Merge all RequeueAfter actions into the earliest."""
+    """Replace all RequeueAfter actions by the earliest."""
     delays = [action.seconds for action in actions if isinstance(action, RequeueAfter)]
     once: list[Action] = [action for action in actions if not isinstance(action, RequeueAfter)]
     if delays:

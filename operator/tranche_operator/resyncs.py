@@ -1,7 +1,7 @@
-"""A look at everything, at the start, every minute and on request: finds what no event told of.
+"""Resync: list all jobs and pods at the start, every minute and on request, and enqueue jobs that need a reconcile.
 
-That are events lost between two watches, timers lost in a restart, and pods whose job was deleted while nobody watched.
-Jobs and pods are listed once; only the keys for which the listed state asks for an action are reconciled.
+It catches events lost between two watches, timers lost in a restart, and orphaned pods. Jobs and pods are listed once;
+only keys whose listed state requires an action are enqueued.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from tranche_operator.views import job_key, view
 logger = logging.getLogger(__name__)
 
 REQUEST_DELAY_SECONDS = 1.0
-"""Pause between a request and the look: the listings of both watches come together."""
+"""Delay between a request and the resync, so that the restarts of both watches cause one resync."""
 RETRY_SECONDS = 5.0
-"""Pause after a failed look."""
+"""Delay after a failed resync."""
 _YIELD_EVERY = 50
-"""Jobs between two moments in which the event loop may do something else."""
+"""Number of jobs after which other tasks of the event loop may run."""
 
 
 class Resync:
-    """Looks at everything from time to time and adds the keys that need a reconcile."""
+    """Periodic comparison of all listed jobs with the desired state."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class Resync:
         self._namespace = namespace
         self._wanted = asyncio.Event()
         self.last: datetime | None = None
-        """When everything was last looked at successfully."""
+        """Time of the last successful resync; None before the first."""
 
     def request(self) -> None:
-        """Look soon; in the event loop's own thread."""
+        """Request a resync soon. Call it in the thread of the event loop."""
         self._wanted.set()
 
     async def serve(self) -> None:
-        """Look now and then until cancelled."""
+        """Resync periodically until cancelled."""
         while True:
             try:
                 await self.look()
@@ -74,14 +74,14 @@ class Resync:
             self._wanted.clear()
 
     async def look(self) -> int:
-        """List everything and add the keys that need a reconcile.
+        """List all jobs and pods and enqueue the keys that need a reconcile.
 
         Returns:
-            How many were added.
+            Number of enqueued keys.
 
         Raises:
-            ApiError: if the API server refuses or cannot be reached.
-            ValueError: if what it answers is not what it should be.
+            ApiError: if a list request fails.
+            ValueError: if a response cannot be decoded.
         """
         known = self._cache.pods
         began = known.clock()
@@ -113,7 +113,7 @@ class Resync:
             return False
 
     def _check(self, observed: Observed) -> bool:
-        """Add the key if the listed state asks for anything."""
+        """Enqueue the key if the listed state requires an action."""
         actions = reconcile(observed, self._settings, self._clock())
         if not actions:
             return False
@@ -121,7 +121,7 @@ class Resync:
         return True
 
     def _delay(self, key: str, action: Action) -> float:
-        """Seconds until this is to be done."""
+        """Return the seconds until the action is due."""
         match action:
             case RequeueAfter():
                 return action.seconds

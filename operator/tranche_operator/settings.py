@@ -37,7 +37,7 @@ class Settings:
     status_settle_seconds: float = 0.5
     """Time that the phase Waiting or Starting, or the pod counts, must last before the status is written again."""
     deferral_seconds: float = 1.0
-    """Delay before finished and counted pods are released and deleted; creating the pods that replace them comes first."""
+    """Delay before finished and counted pods are released and deleted, so that their successors are created first."""
     parallel_jobs: int = 16
     """Jobs reconciled at the same time. Each has at most one request in flight, except while it creates pods."""
     settle_seconds: float = 0.02

@@ -1,4 +1,4 @@
-"""What there is to tell of pods that bring data to sites. Pure."""
+"""Condition StagingFailed and its events. Pure."""
 
 from collections.abc import Iterable
 
@@ -10,17 +10,17 @@ from tranche_operator.statuses import ConditionUpdate, condition_of
 
 
 def updates(job: TrainingJob, rejection: Rejection | None) -> list[ConditionUpdate]:
-    """Condition StagingFailed: True while a site gets no data because pods fail or are refused, False after that."""
+    """Update condition StagingFailed: True while staging pods fail or are rejected, False after that."""
     plan = job.status.plan
     failing = [staging for staging in plan.staging if staging.failures] if plan is not None else []
-    told = [_describe(staging) for staging in failing]
+    messages = [_describe(staging) for staging in failing]
     if rejection is not None:
-        told.append(f"the API server rejected pod {rejection.pod}: {rejection.message}")
-    if told:
+        messages.append(f"the API server rejected pod {rejection.pod}: {rejection.message}")
+    if messages:
         given_up = any(staging.given_up for staging in failing)
         return [
             ConditionUpdate(
-                names.CONDITION_STAGING_FAILED, "True", "GivenUp" if given_up else "Retrying", "; ".join(told)
+                names.CONDITION_STAGING_FAILED, "True", "GivenUp" if given_up else "Retrying", "; ".join(messages)
             )
         ]
     before = condition_of(job, names.CONDITION_STAGING_FAILED)
@@ -30,7 +30,7 @@ def updates(job: TrainingJob, rejection: Rejection | None) -> list[ConditionUpda
 
 
 def events(job: TrainingJob, found: Iterable[ConditionUpdate]) -> list[EmitEvent]:
-    """Tell of what is new in condition StagingFailed."""
+    """Return the events about a new message of condition StagingFailed."""
     before = condition_of(job, names.CONDITION_STAGING_FAILED)
     known = before.message if before is not None and before.status == "True" else ""
     return [

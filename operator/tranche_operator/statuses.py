@@ -1,7 +1,7 @@
-"""What the operator says of a job in its status: phase, conditions, counts, times. Pure.
+"""The operator's part of a job's status: phase, conditions, counts and times. Pure.
 
-The phases Succeeded and Failed are final. Only the operator's own fields and conditions are made here; status.plan,
-status.progress and condition Planned belong to the planner and stay untouched by server-side apply.
+The phases Succeeded and Failed are final. This module computes only the fields and conditions that the operator owns;
+status.plan, status.progress and condition Planned belong to the planner, and server-side apply leaves them unchanged.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ Phase = Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Fai
 Truth = Literal["True", "False", "Unknown"]
 TERMINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
 _PASSING = frozenset({"Waiting", "Starting"})
-"""A job that is preempted, or that starts, is in one of these for a moment."""
+"""Phases that a job passes through for a short time when it starts or is preempted."""
 OWN_CONDITIONS = frozenset(
     {
         names.CONDITION_COMPLETE,
@@ -34,7 +34,7 @@ OWN_CONDITIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The job's pods, counted; a pod is active until it is over."""
+    """Counts of a job's pods; a pod is active until it has ended."""
 
     active_workers: int = 0
     running_workers: int = 0
@@ -42,14 +42,14 @@ class PodCounts:
     active_chiefs: int = 0
     running_chiefs: int = 0
     started: bool = False
-    """Whether a worker has ever run, as far as its pods tell."""
+    """Whether any of the existing worker pods has ever run."""
     sites: tuple[str, ...] = ()
-    """Where active pods are."""
+    """Sites of the active pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobPhase:
-    """A phase and why."""
+    """A phase, with reason and message."""
 
     phase: Phase
     reason: str
@@ -58,7 +58,7 @@ class JobPhase:
 
 @dataclass(frozen=True, slots=True)
 class ConditionUpdate:
-    """A condition's content, without its times."""
+    """The content of a condition, without its times."""
 
     type: str
     status: Truth
@@ -67,7 +67,7 @@ class ConditionUpdate:
 
 
 def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhase:
-    """The phase that the job is in now; a terminal phase that its status holds stays."""
+    """Compute the job's phase; a terminal phase in its status is kept."""
     if job.status.phase in TERMINAL:
         return _as_before(job.status)
     members, kind = (
@@ -99,7 +99,7 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhas
 
 
 def deadline_of(job: TrainingJob) -> datetime | None:
-    """When the job fails if it is not done, as far as it has started and has such a limit."""
+    """Return the time at which an unfinished job fails; None if it has not started or has no deadline."""
     seconds, start = job.spec.run_policy.active_deadline_seconds, job.status.start_time
     return None if seconds is None or start is None else start + timedelta(seconds=seconds)
 
@@ -107,14 +107,14 @@ def deadline_of(job: TrainingJob) -> datetime | None:
 def new_status(
     job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: Iterable[ConditionUpdate], now: datetime
 ) -> dict[str, Any]:
-    """The operator's part of the status as it should be, ready to be applied.
+    """Compute the operator's part of the status, ready for server-side apply.
 
     Args:
-        job: As read; times of conditions whose status stays are kept from it.
-        counts: Its pods.
+        job: The job as read. The transition time of a condition whose status does not change is kept.
+        counts: Counts of its pods.
         job_phase: Its phase.
-        updates: Conditions InvalidTemplate and PodsRejected, as far as there is something new to say of them.
-        now: Time zone aware.
+        updates: Conditions that change, besides those that follow from the phase.
+        now: Current time, with a time zone.
     """
     status, generation = job.status, job.metadata.generation
     terminal = job_phase.phase in TERMINAL
@@ -137,17 +137,17 @@ def new_status(
 
 
 def own_status(status: TrainingJobStatus) -> dict[str, Any]:
-    """The operator's part of a status as it was read, in the form of `new_status`, to see whether it differs."""
+    """Return the operator's part of a status that was read, in the form of `new_status`, for comparison."""
     own = [condition for condition in status.conditions if condition.type in OWN_CONDITIONS]
     return _document(status.model_copy(update={"conditions": sorted(own, key=lambda condition: condition.type)}))
 
 
 def may_wait(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a status differs from what is written only by what a starting or stopping gang changes with every pod.
+    """Return whether a status differs only in fields that every pod of a starting or stopping gang changes.
 
     Args:
-        status: As from `new_status`.
-        before: As from `own_status`.
+        status: Result of `new_status`.
+        before: Result of `own_status` for the status that is written.
     """
     passing = before.get("phase") is not None and status["phase"] in _PASSING
     ignored = {"activeWorkers", "activeParameterServers", "sites", *(("phase",) if passing else ())}
@@ -161,7 +161,7 @@ def _without(status: Mapping[str, Any], fields: Collection[str], passing: bool) 
 
 
 def condition_of(job: TrainingJob, kind: str) -> Condition | None:
-    """The condition of this type, if the status has one."""
+    """Return the condition of this type, or None."""
     return next((condition for condition in job.status.conditions if condition.type == kind), None)
 
 
@@ -204,7 +204,7 @@ def _condition(update: ConditionUpdate, before: Condition | None, generation: in
 
 
 def _document(status: TrainingJobStatus) -> dict[str, Any]:
-    """JSON of the operator's fields; absent ones are left out. Condition times have whole seconds, as metav1.Time."""
+    """Serialize the operator's fields, without absent ones. Condition times have whole seconds, as metav1.Time."""
     document: dict[str, Any] = {
         "phase": status.phase,
         "conditions": [_condition_document(condition) for condition in status.conditions],

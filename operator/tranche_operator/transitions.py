@@ -1,4 +1,4 @@
-"""Events that tell a job's users of its phases, and what it waits for. Pure."""
+"""Rules for events about phases, waiting, preemption and templates. Pure."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from tranche_operator.statuses import JobPhase
 
 
 def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
-    """What there is to tell when the phase in the status is about to become the judged one."""
+    """Return the events about a change from the phase in the status to the computed one."""
     before, phase = job.status.phase, job_phase.phase
     if before == phase:
         return []
@@ -32,13 +32,13 @@ def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
 def wait_events(
     job: TrainingJob, job_phase: JobPhase, wait: Wait, now: datetime
 ) -> list[EmitPendingEvent | RequeueAfter]:
-    """What there is to tell of a job that waits: its plan's sentence, if it differs by more than moments from the last.
+    """Return a Pending event with the plan's explanation, if it differs from the last one in more than times.
 
     Args:
-        job: As read.
-        job_phase: Its phase.
-        wait: What has been told.
-        now: Time zone aware.
+        job: The job as read.
+        job_phase: Its computed phase.
+        wait: The last Pending event.
+        now: Current time, with a time zone.
     """
     plan = job.status.plan
     if job_phase.phase != "Waiting" or plan is None or not is_current(job) or any(map(is_open, plan.workers)):
@@ -51,14 +51,14 @@ def wait_events(
 
 
 def verdict_events(verdict: TemplateVerdict) -> list[EmitEvent]:
-    """What there is to tell of a dry run."""
+    """Return the event about a dry run that rejected the template."""
     if verdict.update.status != "True":
         return []
     return [EmitEvent("Warning", "TemplateRejected", verdict.update.message)]
 
 
 def eviction_event(action: EvictPod) -> EmitEvent:
-    """The event about a pod that stops: reason Preempting if it makes way for another job, else Stopping."""
+    """Return the event about an evicted pod: Preempting if it makes way for another job, else Stopping."""
     stops = f"{action.name} stops within {action.grace_seconds} s (grace period)"
     if action.preempted_by:
         return EmitEvent("Normal", "Preempting", f"Preempted by {action.preempted_by}: pod {stops}.", action.name)
