@@ -1,4 +1,4 @@
-"""The dashboards."""
+"""Definitions of the dashboards."""
 
 from tranche_observability.panels import Dashboard, mean, panel, per_second, quantile
 
