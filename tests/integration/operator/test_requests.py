@@ -297,7 +297,7 @@ class TestReading:
     def test_an_api_that_does_not_serve_jobs_says_nothing_of_a_job(self, lab: Lab, monkeypatch: Any) -> None:
         monkeypatch.setattr("tranche_operator.paths.RESOURCES", "/apis/not.served/v1")
         key = f"{lab.namespace}/cats"
-        with pytest.raises(ApiError, match="not served"):
+        with pytest.raises(ApiError, match="does not serve TrainingJobs"):
             with_client(lab, lambda client: Reader(client, ReconcilerCache()).observe(key), admin=True)
 
     def test_everything_is_listed_page_by_page(self, lab: Lab, monkeypatch: Any) -> None:
