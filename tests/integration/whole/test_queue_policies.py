@@ -27,9 +27,9 @@ def test_least_remaining_work_runs_first_and_the_preempted_job_goes_on_where_it_
     whole.submit("small", chunks=2, seconds=1.0)
     whole.until_phase("small", "Succeeded")
     assert whole.status("large")["progress"]["preemptions"] == 2
+    assert preemptors(whole.status("large")) == ["default/small"] * 2
     status = whole.until_phase("large", "Succeeded")
     assert status["progress"]["chunks"] == "4/4"
-    assert preemptors(status) == ["default/small"] * 2
     whole.delete("large", "small")
 
 
