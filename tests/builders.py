@@ -35,7 +35,7 @@ def job(name: str, submitted: float = 0.0, *, chunks: int = 1, seconds: float = 
 
 def gang(name: str, submitted: float = 0.0, members: int = 2, **changes: Any) -> Job:
     """A job whose members, of one GPU each, train together."""
-    return job(name, submitted, **{"chunks": members, "rigid": True, "min_workers": members, **changes})
+    return job(name, submitted, **{"chunks": members, "is_gang": True, "min_workers": members, **changes})
 
 
 def planner(policy: str, nodes: list[Node], sites: list[Site] | None = None, **settings: Any) -> Planner:

@@ -18,6 +18,7 @@ TUTORIAL = "tests/integration/docs/test_tutorial.py"
 INSTALLING = "tests/integration/docs/test_installing.py"
 PAGES = "tests/integration/docs/test_pages.py"
 SIMULATIONS = "tests/unit/docs/test_simulations.py"
+ADD_A_POLICY = "tests/unit/docs/test_add_a_policy.py"
 _HOW_TO = (
     "README.md", "docs/sites.md", "docs/policies.md", "docs/kubectl-plugin.md", "docs/web-page.md",
     "docs/shadow-mode.md", "docs/runbook.md", "docs/recovering.md", "docs/reference/site.md",
@@ -25,6 +26,7 @@ _HOW_TO = (
 )  # fmt: skip
 TYPED = {
     "docs/tutorial.md": TUTORIAL, "docs/installing.md": INSTALLING, "docs/reference/presets.md": SIMULATIONS,
+    "docs/add-a-policy.md": ADD_A_POLICY,
     **dict.fromkeys(_HOW_TO, PAGES),
 }  # fmt: skip
 """By page below the top folder."""

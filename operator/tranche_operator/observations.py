@@ -1,4 +1,4 @@
-"""What one reconcile looks at: the job, its pods, its Service, and what this process remembers of it."""
+"""The input of one reconcile: the job, its pods, its Service and cached results of earlier requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,94 +7,94 @@ from enum import Enum
 from types import MappingProxyType
 
 from tranche.kube.resources import SiteSpec, TrainingJob
-from tranche_operator.statuses import Finding
+from tranche_operator.statuses import ConditionUpdate
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """What reconcile needs to know of a pod that carries the job's label."""
+    """The part of a pod with the job's label that reconcile reads."""
 
     name: str
     uid: str
     owner: str | None
-    """UID of the TrainingJob that controls it; None if no TrainingJob does: such a pod is not ours to stop."""
+    """UID of the TrainingJob that controls it. None if no TrainingJob does; the operator never stops such a pod."""
     role: str
     attempt: int
     phase: str
     over: bool
-    """It has ended, or it is being deleted and no kubelet runs it any more."""
+    """Whether it has ended, or is being deleted without a kubelet that runs it."""
     terminating: bool
     finalizers: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
-    """Scheduling gates."""
+    """Names of its scheduling gates."""
     grace_seconds: int = 30
     plan: tuple[int, int] = (0, 0)
-    """Term and revision of the plan that it was created from."""
+    """Term and revision of the plan from which it was created."""
     version: int = field(default=0, compare=False)
-    """Its resourceVersion: rises with each change."""
+    """resourceVersion; increases with each change."""
 
 
 class ServiceState(Enum):
-    """What is there under the name of the job's Service."""
+    """State of the Service with the job's name."""
 
     ABSENT = "absent"
     OWN = "own"
     STALE = "stale"
-    """Of a deleted job of the same name; garbage collection removes it."""
+    """The Service belongs to a deleted job of the same name; garbage collection removes it."""
     FOREIGN = "foreign"
-    """Somebody else's."""
+    """The Service does not belong to a TrainingJob."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The API server refused to create a pod, or to evict one."""
+    """A refusal by the API server to create or evict a pod."""
 
     pod: str
     reason: str
     """CamelCase."""
     message: str
     until: datetime
-    """Not to be tried again before."""
+    """Earliest time of the next try."""
     count: int = 1
-    """Refusals in a row."""
+    """Number of consecutive refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateVerdict:
-    """What the dry run of one generation's pods came to."""
+    """Result of the dry run of one generation's pods."""
 
     generation: int
-    finding: Finding
+    update: ConditionUpdate
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What the users of a job that waits have been told, and when they may be told more."""
+    """The last Pending event of a waiting job, and the time of the next one."""
 
-    told: str = ""
-    """The sentence of the last event; "" if there was none since the job last had workers."""
+    last_message: str = ""
+    """Message of the last event; empty if there was none since the job last had workers."""
     not_before: datetime | None = None
-    """Of the next event."""
-    has_turn: bool = False
-    """The next event has its place among those of all jobs, at that time."""
+    """Earliest time of the next event."""
+    has_event_slot: bool = False
+    """Whether the next event has a reserved slot at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that reconcile decides from."""
+    """Complete input of `reconcile`."""
 
     key: str
     """``namespace/name``."""
     job: TrainingJob | None
-    """None if there is no such job (any more)."""
+    """None if the job does not exist."""
     pods: tuple[PodView, ...] = ()
     service: ServiceState = ServiceState.OWN
     sites: Mapping[str, SiteSpec] = field(default_factory=lambda: MappingProxyType({}))
-    """Those where pods are to be created, as far as they are declared."""
+    """Declared sites where pods are to be created, by name."""
     verdict: TemplateVerdict | None = None
     rejection: Rejection | None = None
     staging_rejection: Rejection | None = None
-    """Of a pod that brings data: the others do not wait for it."""
+    """Last refusal of a staging pod; it does not delay other pods."""
     refusals: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
-    """Pods that a disruption budget kept from being evicted, by name."""
+    """Evictions that a disruption budget refused, by pod name."""
     wait: Wait = Wait()

@@ -1,4 +1,4 @@
-"""Reading status.plan: which pod belongs to which entry, and whether the plan counts."""
+"""Access to status.plan: entries by pod name, and whether the plan is current."""
 
 from tranche.kube import names
 from tranche.kube.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
@@ -8,7 +8,7 @@ Entry = PlannedWindow | PlannedParameterServer | PlannedStaging
 
 
 def entries_of(job: TrainingJob) -> dict[str, Entry]:
-    """All planned pods by name: chief and parameter servers first, then workers, by index and attempt, then staging."""
+    """Return all planned pods by name: chief, parameter servers, workers (by index and attempt), staging pods."""
     plan = job.status.plan
     if plan is None:
         return {}
@@ -27,19 +27,19 @@ def entries_of(job: TrainingJob) -> dict[str, Entry]:
 
 
 def is_open(entry: Entry) -> bool:
-    """Whether the entry's pod should exist and run."""
+    """Return whether the entry's pod should exist and run."""
     return isinstance(entry, PlannedStaging) or entry.state == "Open"
 
 
 def is_current(job: TrainingJob) -> bool:
-    """Whether there is a plan for the spec as it is now; another one creates and evicts nothing."""
+    """Return whether the plan is for the current generation of the spec; no other plan creates or evicts pods."""
     return job.status.plan is not None and job.status.plan.observed_generation == job.metadata.generation
 
 
 def is_newer(pod: PodView, job: TrainingJob) -> bool:
-    """Whether the pod was created from a later plan than the one that was read with the job.
+    """Return whether the pod was created from a later plan than the one that was read with the job.
 
-    Only another operator process can have done that; its pods are then judged when the later plan has been read.
+    Only another operator process can have created it. It is ignored until the later plan has been read.
     """
     plan = job.status.plan
     return plan is not None and pod.plan > (plan.term, plan.revision)

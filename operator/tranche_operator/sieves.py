@@ -1,28 +1,28 @@
-"""Which events of the jobs' watch are news: those that change something that reconcile looks at.
+"""Filter of the jobs' watch events: only those that change an input of `reconcile` are relevant.
 
-A job sends one for each write of its status, our own among them, and each costs a read of the job. What slips through
-is found by the next look at everything. (Which events of pods are news: `tranche_operator.stores`.)
+Every write to a job's status, also by the operator itself, causes an event, and each relevant event costs a read of the
+job. The next resync finds what the filter misses. (`tranche_operator.stores` filters the events of pods.)
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 _MOMENTS = ("phase", "startTime", "completionTime")
-"""Fields of the status that are the operator's own and that its timers go by."""
+"""Fields of the status that the operator writes and that its timers depend on."""
 
 
-class Sieve:
-    """Remembers of each job what reconcile would see of it."""
+class JobEventFilter:
+    """Event predicate that keeps, for each job, the fields that `reconcile` reads."""
 
     def __init__(self) -> None:
         self._seen: dict[str, object] = {}
 
     def clear(self) -> None:
-        """A watch begins anew: objects may have gone in between."""
+        """Forget all jobs: the watch restarts, and jobs may have been deleted in between."""
         self._seen.clear()
 
-    def is_news(self, job: Mapping[str, Any], *, gone: bool) -> bool:
-        """Whether a TrainingJob has another spec or plan, is another one or is going, or has entered another phase."""
+    def is_relevant(self, job: Mapping[str, Any], *, gone: bool) -> bool:
+        """Return whether a TrainingJob is new, being deleted or deleted, or has another spec, plan or phase."""
         meta, status = job["metadata"], job.get("status", {})
         plan = status.get("plan", {})
         stamp = (plan.get("term"), plan.get("revision"))

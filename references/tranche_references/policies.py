@@ -25,8 +25,8 @@ def policies_page() -> str:
     rows = (
         (
             f"[`{name}`](#{name})",
-            "yes" if POLICIES[name].preemptive else "no",
-            "live, simulated" if POLICIES[name].rebuilds else "simulated",
+            "yes" if POLICIES[name].traits.preemptive else "no",
+            "live, simulated" if POLICIES[name].traits.recoverable else "simulated",
             POLICIES[name].source,
         )
         for name in names

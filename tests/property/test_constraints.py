@@ -92,24 +92,24 @@ def drawn_node(draw: random.Random, name: str, site: str) -> Node:
 
 def drawn_job(draw: random.Random, number: int, submitted: float, sites: list[str]) -> Job:
     """A gang, or a chunked job with data or without."""
-    rigid, gpus = draw.random() < 0.3, draw.choice([1, 1, 1, 1, 2])
+    is_gang, gpus = draw.random() < 0.3, draw.choice([1, 1, 1, 1, 2])
     cpu = draw.choice([1, 2, 4, 8]) * 1000
     selector = (("zone", "a"),) if draw.random() < 0.005 else ()
     shape = PodShape(Resources(cpu, draw.choice([2, 8, 24]) * GIB, gpus, 1), Constraints(selector=selector))
     changes: dict[str, object] = {}
-    if not rigid and draw.random() < 0.6:
+    if not is_gang and draw.random() < 0.6:
         changes = {"data_site": draw.choice(sites), "chunk_bytes": draw.choice([5e7, 4e8])}
     if draw.random() < 0.2:
         changes |= {"servers": 1, "server": PodShape(Resources(draw.choice([1, 6]) * 1000, 2 * GIB, 0, 1))}
-    chunks = draw.randint(1, 2) if rigid else draw.randint(1, 6)
+    chunks = draw.randint(1, 2) if is_gang else draw.randint(1, 6)
     return job(
         f"j{number}",
         submitted,
         chunks=chunks,
         seconds=draw.lognormvariate(5.0, 1.0),
         worker=shape,
-        rigid=rigid,
-        max_workers=chunks if rigid else draw.randint(1, chunks),
+        is_gang=is_gang,
+        max_workers=chunks if is_gang else draw.randint(1, chunks),
         restart_seconds=RESTART_SECONDS,
         weight=draw.choice([1.0, 1.0, 3.0]),
         preemption=draw.choice([Preemption.IMMEDIATE] * 3 + [Preemption.NEVER]),
@@ -168,7 +168,7 @@ def remove(simulation: Simulation, world: World, key: str, constraint: Constrain
         case Limit.ROOM if constraint.node:
             node = simulation.planner.cluster.nodes[constraint.node].node
             requests = one.worker.requests
-            if one.rigid:
+            if one.is_gang:
                 amounts = {name: one.chunks * getattr(requests, name) for name in ("gpus", "cpu", "memory", "pods")}
                 happen(NodeChanged(replace(node, name="more", allocatable=Resources(**amounts))))
                 return "a node"

@@ -73,8 +73,15 @@ def test_without_arrivals_a_plan_with_gangs_and_copies_of_data_comes_true_to_the
     sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]
 ) -> None:
     jobs = [
-        job(f"j{i}", chunks=chunks, seconds=seconds, rigid=rigid, data_site=None if rigid else site, chunk_bytes=1e8)
-        for i, (chunks, seconds, rigid, site) in enumerate(sizes)
+        job(
+            f"j{i}",
+            chunks=chunks,
+            seconds=seconds,
+            is_gang=is_gang,
+            data_site=None if is_gang else site,
+            chunk_bytes=1e8,
+        )
+        for i, (chunks, seconds, is_gang, site) in enumerate(sizes)
     ]
     simulation, estimates = played("chunk", jobs, gpus)
     first = started(simulation)
@@ -92,8 +99,10 @@ def test_a_forecast_changes_nothing(sizes: list[tuple[int, float, bool, str | No
         simulation = Simulation(Planner(get_policy("chunk"), PlannerSettings(validate=True)))
         for i, count in enumerate(gpus):
             simulation.planner.handle(NodeChanged(node(f"n{i}", f"edge-{i % 2}", count)), 0.0)
-        for i, (chunks, seconds, rigid, site) in enumerate(sizes):
-            one = job(f"j{i}", 20.0 * i, chunks=chunks, seconds=seconds, rigid=rigid, data_site=None if rigid else site)
+        for i, (chunks, seconds, is_gang, site) in enumerate(sizes):
+            one = job(
+                f"j{i}", 20.0 * i, chunks=chunks, seconds=seconds, is_gang=is_gang, data_site=None if is_gang else site
+            )
             simulation.at(one.submitted, JobSubmitted(replace(one, chunk_bytes=1e8)))
         while simulation._heap or simulation.planner.next_wakeup() is not None:
             simulation.step()

@@ -59,22 +59,22 @@ class GangMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.jobs) < MOST_JOBS)
     @rule(
         members=st.integers(1, 4),
-        rigid=st.sampled_from([True, True, True, False]),
+        is_gang=st.sampled_from([True, True, True, False]),
         servers=st.integers(0, 2),
         chief=st.sampled_from([None, None, 0, 1]),
         seconds=st.sampled_from([10.0, 100.0, 1e4]),
     )
-    def submit(self, members: int, rigid: bool, servers: int, chief: int | None, seconds: float) -> None:
+    def submit(self, members: int, is_gang: bool, servers: int, chief: int | None, seconds: float) -> None:
         one = job(
             f"j{len(self.jobs)}",
             self.now,
             chunks=members,
-            min_workers=members if rigid else 1,
-            rigid=rigid,
+            min_workers=members if is_gang else 1,
+            is_gang=is_gang,
             seconds=seconds,
             servers=servers,
             server=worker(0) if servers else None,
-            chief=worker(chief) if rigid and chief is not None else None,
+            chief=worker(chief) if is_gang and chief is not None else None,
         )
         self.jobs[one.key] = one
         self.tell(JobSubmitted(one))

@@ -103,27 +103,27 @@ class PlannerMachine(RuleBasedStateMachine):
         priority: int,
         durable: bool | None,
     ) -> None:
-        rigid = gang and self.planner.policy.plans_gangs
+        is_gang = gang and self.planner.policy.traits.supports_gangs
         one = job(
             f"j{self.submitted}",
             self.now,
             chunks=chunks,
             seconds=seconds,
             worker=worker(gpus),
-            max_workers=chunks if rigid else min(limit, chunks),
-            min_workers=chunks if rigid else 1,
-            rigid=rigid,
+            max_workers=chunks if is_gang else min(limit, chunks),
+            min_workers=chunks if is_gang else 1,
+            is_gang=is_gang,
             owner=f"team-{chunks % 2}",
             data_site=f"edge-{gpus % 2}" if elsewhere else None,
             chunk_bytes=1e9 if elsewhere else 0.0,  # 80 s between two sites
             staged=staged
             and elsewhere
-            and not rigid
+            and not is_gang
             and self.planner.queue is not None
-            and self.planner.queue.policy.sited,
+            and self.planner.queue.policy.traits.needs_local_data,
             servers=servers,
             server=worker(0) if servers else None,
-            chief=worker(chief) if rigid and chief is not None else None,
+            chief=worker(chief) if is_gang and chief is not None else None,
             preemption=preemption,
             priority=priority,
             durable=durable,
@@ -360,7 +360,7 @@ class PlannerMachine(RuleBasedStateMachine):
         gpus = [n.allocatable.gpus for n in self.nodes.values()]
         chief = one.chief.requests.gpus if one.chief is not None else 0
         left = [[count - chief * (at == host) for at, count in enumerate(gpus)] for host in range(len(gpus))]
-        return any(min(rest) >= 0 and sum(n // one.gpus for n in rest) >= one.together for rest in left)
+        return any(min(rest) >= 0 and sum(n // one.gpus for n in rest) >= one.min_available for rest in left)
 
     def _assert_finished(self) -> None:
         for key, one in self.jobs.items():

@@ -17,7 +17,7 @@ from tranche.live.choices import PlannerChoice
 from tranche.live.memories import read_memory
 from tranche.live.views import Watches
 from tranche.model.sentences import without_moments
-from tranche.policies import Run
+from tranche.policies import TrackedWindow
 
 ARRIVALS = st.lists(
     st.tuples(st.sampled_from((30, 60, 120)), st.integers(1, 4), st.sampled_from((60, 120, 600, 1200))),
@@ -61,15 +61,15 @@ class Course:
             if due >= until:
                 return
 
-    def runs(self) -> list[tuple[str, Run]]:
+    def runs(self) -> list[tuple[str, TrackedWindow]]:
         jobs = self.controller.planner.cluster.jobs
         return [(key, run) for key, state in jobs.items() for run in state.runs.values()]
 
     @staticmethod
-    def trains(run: Run) -> bool:
+    def trains(run: TrackedWindow) -> bool:
         return run.started is not None and not run.closing
 
-    def go_on(self, key: str, run: Run) -> None:
+    def go_on(self, key: str, run: TrackedWindow) -> None:
         """A pod starts, or has ended."""
         job = key.partition("/")[2]
         name = f"{job}-worker-{run.window.index}-{run.window.attempt}"
@@ -83,7 +83,7 @@ class Course:
             self.report(name, job, run, "Succeeded")
             reported(self.controller, "pods", f"default/{name}", None)
 
-    def report(self, name: str, job: str, run: Run, phase: str) -> None:
+    def report(self, name: str, job: str, run: TrackedWindow, phase: str) -> None:
         began = timestamp(self.now if run.started is None else run.started)
         ended = {"exitCode": 0 if phase == "Succeeded" else 143, "startedAt": began, "finishedAt": timestamp(self.now)}
         state = {"running": {"startedAt": began}} if phase == "Running" else {"terminated": ended}

@@ -16,7 +16,7 @@ CLOUD = Site("cloud", Tier.CLOUD, unlimited=True)
 EDGE = [node("n1", "edge")]
 CHUNK_BYTES = 1000.0
 SEEDS = range(10)
-GANG_POLICIES = sorted(name for name, policy in POLICIES.items() if policy.plans_gangs)
+GANG_POLICIES = sorted(name for name, policy in POLICIES.items() if policy.traits.supports_gangs)
 
 
 def edge(upload_seconds: float) -> Site:
@@ -90,7 +90,7 @@ def test_cloud_never_raises_the_average_jct_of_an_edge(policy: str) -> None:
     """The seeds are the first ten. Policies that preempt by attained service have anomalies: about one seed in 60."""
     gains = []
     for seed in SEEDS:
-        jobs, nodes, site = scenario(seed, gangs=get_policy(policy).plans_gangs)
+        jobs, nodes, site = scenario(seed, gangs=get_policy(policy).traits.supports_gangs)
         without = simulate(jobs, nodes, [site], get_policy(policy))
         if without.unfinished:  # a gang that the edge can never hold
             run(policy, jobs, nodes, [site, CLOUD])

@@ -55,7 +55,7 @@ class Outcome:
     @property
     def kinds(self) -> Kinds:
         """Starts that are measured apart."""
-        return Kinds({job.key for job in self.jobs if job.together > 1}, self.node_seconds)
+        return Kinds({job.key for job in self.jobs if job.min_available > 1}, self.node_seconds)
 
     @property
     def clouds(self) -> tuple[str, ...]:

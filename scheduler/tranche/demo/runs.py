@@ -76,7 +76,7 @@ def run(console: Console, settings: DemoSettings) -> bool:
 
 def _run(console: Console, settings: DemoSettings) -> bool:
     compression = workloads.Compression().slowed(settings.slower)
-    jobs = workloads.load(settings.seed, compression, gangs=get_policy(settings.policy).plans_gangs)
+    jobs = workloads.load(settings.seed, compression, gangs=get_policy(settings.policy).traits.supports_gangs)
     together = sum(job.gang for job in jobs)
     console.print(
         f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log ({len(jobs) - together} in chunks with a parameter "

@@ -78,7 +78,7 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         staged=_is_staged(resource, gpu_resource),
         max_workers=workers,
         min_workers=min(spec.workers.min_replicas or (1 if data else workers), workers),
-        rigid=data is None,
+        is_gang=data is None,
         server=template_shape(servers.template, gpu_resource) if servers else None,
         servers=servers.replicas if servers else 0,
         chief=template_shape(spec.chief.template, gpu_resource) if spec.chief else None,
@@ -87,10 +87,10 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         preemption=Preemption(spec.preemption.policy),
         durable=_durable(spec.checkpoint) if spec.checkpoint else None,
         restart_seconds=parse_duration(spec.preemption.restart_overhead or "0s"),
-        restart_told=spec.preemption.restart_overhead is not None,
+        restart_declared=spec.preemption.restart_overhead is not None,
         suspended=spec.suspend,
         backoff_limit=spec.run_policy.backoff_limit,
-        sized=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
+        size_declared=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
         template=_template(resource),
     )
 
@@ -164,6 +164,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 state=WindowState(w.state),
                 generation=w.generation or 0,
                 renewed=w.renewed or 0,
+                preempted_by=w.preempted_by or "",
             )
             for w in plan.workers
         ),
@@ -176,6 +177,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 tuple(s.fallbacks),
                 WindowState(s.state),
                 is_chief=isinstance(s, PlannedChief),
+                preempted_by=s.preempted_by or "",
             )
             for s in (*([plan.chief] if plan.chief else ()), *plan.parameter_servers)
         ),
@@ -198,7 +200,7 @@ def read_progress(progress: Progress) -> JobProgress:
     return JobProgress(
         done=parse_chunks(progress.done),
         partial={p.chunk: p.batches for p in progress.running},
-        attained_seconds=progress.attained_seconds,
+        attained_gpu_seconds=progress.attained_seconds,
         busy_seconds=progress.busy_seconds,
         learnt=progress.learnt if 0 < progress.learnt < inf else 1.0,
         busy_since=progress.busy_since.timestamp() if progress.busy_since else None,
@@ -207,7 +209,10 @@ def read_progress(progress: Progress) -> JobProgress:
         preemptions=progress.preemptions,
         failures=progress.failures,
         lost_batches=progress.lost_batches,
-        records=tuple(AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code) for a in progress.attempts),
+        records=tuple(
+            AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code, preempted_by=a.preempted_by or "")
+            for a in progress.attempts
+        ),
         checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,
         sites=tuple(
             SiteProgress(
@@ -253,6 +258,7 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 state=w.state.value,
                 generation=w.generation or None,
                 renewed=w.renewed or None,
+                preemptedBy=w.preempted_by or None,
             )
             for w in plan.windows
         ],
@@ -285,6 +291,7 @@ def _server(planned: PlannedServer) -> dict[str, Any]:
         node=planned.node,
         fallbacks=list(planned.fallbacks),
         state=planned.state.value,
+        preemptedBy=planned.preempted_by or None,
     )
 
 
@@ -304,7 +311,7 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         **_present(checkpoint=_saved(progress.checkpoint, job) if progress.checkpoint else None),
         "batches": round(batches, 1),
         "estimated": estimated,
-        "attainedSeconds": round(progress.attained_seconds, 3),
+        "attainedSeconds": round(progress.attained_gpu_seconds, 3),
         "busySeconds": round(progress.busy_seconds, 3),
         "learnt": float(f"{progress.learnt:.6g}"),
         **_present(
@@ -317,7 +324,14 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         "failures": progress.failures,
         "lostBatches": round(progress.lost_batches, 3),
         "attempts": [
-            _present(index=r.index, attempt=r.attempt, node=r.node, reason=r.reason, exitCode=r.exit_code)
+            _present(
+                index=r.index,
+                attempt=r.attempt,
+                node=r.node,
+                reason=r.reason,
+                exitCode=r.exit_code,
+                preemptedBy=r.preempted_by or None,
+            )
             for r in progress.records
         ],
         **_present(sites=_sites(progress.sites) or None),

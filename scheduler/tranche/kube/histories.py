@@ -156,7 +156,7 @@ def _history(group: _Group, stays: list[_Stay], submitted: float | None, gpu_res
         chunks=members,
         max_workers=members,
         min_workers=members,
-        rigid=True,
+        is_gang=True,
         step_seconds=max(1.0, gpu_seconds / (request.gpus * members)),
     )
     past = Past(group.key, arrival, first, last, _most(stays, lambda stay: stay.gpus), gpu_seconds, end)

@@ -293,7 +293,7 @@ class Controller:
         replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
         for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
             if not self._is_namesakes(after or before):
-                yield from pods.events_of(before, after, self.clock())
+                yield from pods.events_of(before, after, self.clock(), self.watches.pods.store.values)
 
     def _is_namesakes(self, pod: Pod | None) -> bool:
         """Whether the pod belongs to a deleted job whose name another job has now; its attempts are not that job's."""

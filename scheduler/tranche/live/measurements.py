@@ -8,7 +8,7 @@ from tranche.kube.registries import Rows
 from tranche.kube.resources import TrainingJob
 from tranche.model import JobPlan
 from tranche.planner import Event, Instruction, Limit, Planner, SiteChanged, StageData, WorkerEnded, WorkerStarted
-from tranche.policies import Run, SiteUsage
+from tranche.policies import SiteUsage, TrackedWindow
 
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
 REASONS = (*(limit.value for limit in Limit), OPENED, UNPLANNABLE)
@@ -37,13 +37,13 @@ class Measurements:
 
     # ---- the planner's
 
-    def running(self, event: Event) -> Run | None:
+    def running(self, event: Event) -> TrackedWindow | None:
         """The window that this event, which the planner has not heard of yet, stops before its end; it may not run."""
         if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
             return None
         return self._run(event)
 
-    def told(self, event: Event, stopped: Run | None) -> None:
+    def told(self, event: Event, stopped: TrackedWindow | None) -> None:
         """The planner has heard of the event, and `stopped` was said of it before."""
         if stopped is not None and stopped.started is not None and isinstance(event, WorkerEnded):
             reason = "planned" if stopped.closing else event.outcome.lower()
@@ -70,7 +70,7 @@ class Measurements:
         """The plan is being written."""
         self._waits[key] = plan.waits_for or (UNPLANNABLE if plan.unplannable else OPENED)
 
-    def _run(self, event: WorkerStarted | WorkerEnded) -> Run | None:
+    def _run(self, event: WorkerStarted | WorkerEnded) -> TrackedWindow | None:
         state = self._planner.cluster.jobs.get(event.job)
         return state.runs.get(event.attempt) if state is not None else None
 

@@ -11,7 +11,7 @@ from tranche.live.silences import Silences
 from tranche.model import PlannedServer, Window
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
 from tranche.planner.job_actions import end_of
-from tranche.policies import JobState, Run, Server
+from tranche.policies import JobState, Server, TrackedWindow
 
 
 class _Wait(NamedTuple):
@@ -99,7 +99,7 @@ class Timeouts:
         self._since = waiting
         return events
 
-    def _watch(self, state: JobState, run: Run, now: float) -> _Wait | None:
+    def _watch(self, state: JobState, run: TrackedWindow, now: float) -> _Wait | None:
         window = run.window
         name = pod_name(_name(state), ROLE_WORKER, window.index, window.attempt)
         pod = self._pod(state, name)

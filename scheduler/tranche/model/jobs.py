@@ -35,8 +35,7 @@ class PodShape:
 class Job:
     """A training job: `chunks` equal parts of data, each trained `epochs` times in `batches_per_chunk` mini-batches.
 
-    A job without a data section is *rigid* (a gang): its chunks stand for its members, which run together or not at
-    all.
+    A job without a data section is a gang: its chunks stand for its members, which run together or not at all.
     """
 
     key: str
@@ -67,7 +66,8 @@ class Job:
     """Pods of the job bring its data to other sites; else they are believed to be there after Δ."""
     max_workers: int = 1
     min_workers: int = 1
-    rigid: bool = False
+    is_gang: bool = False
+    """Whether all workers start together and depend on each other; else workers train chunks independently."""
     server: PodShape | None = None
     servers: int = 0
     chief: PodShape | None = None
@@ -80,9 +80,9 @@ class Job:
     durable: bool | None = None
     """Whether a later pod finds what an earlier one saved, wherever it runs; None: nobody has said."""
     restart_seconds: float = 0.0
-    """ρ_j: lost at every pod start."""
-    restart_told: bool = True
-    """Whether the user says so; else what preemption costs is learnt."""
+    """ρ_j: seconds lost at every pod start."""
+    restart_declared: bool = True
+    """Whether the specification gives `restart_seconds`; otherwise the cost of a preemption is learnt."""
     suspended: bool = False
     backoff_limit: int = 6
     order: int = 0
@@ -90,8 +90,8 @@ class Job:
     owner: str = ""
     """Who it counts for in a fair share; empty: its namespace."""
 
-    sized: bool = True
-    """Whether `step_seconds` was told or measured, not assumed."""
+    size_declared: bool = True
+    """Whether `step_seconds` was declared or measured; otherwise it is an assumption."""
     template: str = ""
     """Jobs of the same template train the same code; empty: nobody resembles it."""
 
@@ -111,18 +111,18 @@ class Job:
         return None if self.data_site == OUTSIDE and self.upload_seconds else self.data_site
 
     @property
-    def whole(self) -> bool:
-        """Whether no part of the job is finished before all of it is: a gang, or one chunk."""
-        return self.rigid or self.chunks == 1
+    def is_indivisible(self) -> bool:
+        """Whether no part of the job is finished before all of it is: it is a gang, or it has one chunk."""
+        return self.is_gang or self.chunks == 1
 
     @property
-    def together(self) -> int:
-        """Workers that must start together: all members of a gang, one of a chunked job."""
-        return self.chunks if self.rigid else 1
+    def min_available(self) -> int:
+        """Number of workers that must start together (minAvailable): all members of a gang, one of a chunked job."""
+        return self.chunks if self.is_gang else 1
 
     @property
-    def helpers(self) -> int:
-        """Pods beside the workers that have a place of their own: parameter servers and chief."""
+    def helper_count(self) -> int:
+        """Number of pods beside the workers that are placed on their own: parameter servers and chief."""
         return self.servers + (self.chief is not None)
 
     @property

@@ -17,20 +17,20 @@ from tranche.planner.job_actions import (
     watch_idle_servers,
 )
 from tranche.planner.selections import bind_window
-from tranche.policies import ARRIVED, Home, JobState, Policy, QueuePolicy, Run, Server
+from tranche.policies import ARRIVED, JobState, Policy, QueuePolicy, Server, SlotBinding, TrackedWindow
 
 
 def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Why the policy can never plan this job: a CamelCase reason and a sentence; None if it can."""
     if job.gpus == 0:
         return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
-    if job.rigid and (job.chunks > 1 or job.helpers) and not policy.plans_gangs:
+    if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.traits.supports_gangs:
         return (
             "GangNotPlanned",
             f"policy {policy.name} plans jobs with spec.data only, and this job is a gang of {job.chunks}: add "
             "spec.data, or choose a policy that plans gangs (such as fifo or srsf)",
         )
-    if job.staged and not (isinstance(policy, QueuePolicy) and policy.sited):
+    if job.staged and not (isinstance(policy, QueuePolicy) and policy.traits.needs_local_data):
         return (
             "StagingNotPlanned",
             f"policy {policy.name} does not plan where data are brought: leave out spec.data.staging, or choose a "
@@ -57,7 +57,7 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
     state.unplannable = objection(context.policy, job)
     if event.progress is not None:
         ledgers.restore(state, event.progress)
-        cluster.shares.restore(job.tenant, state.attained_seconds, job.submitted, now)
+        cluster.shares.restore(job.tenant, state.counted_gpu_seconds, job.submitted, now)
     if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
         lessons.conclude(context, state)
     else:
@@ -96,7 +96,9 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
         pace = cluster.batch_seconds(state, window.site)
         host = None if cluster.is_unlimited(window.site) else window.node
         told = cluster.told_batch_seconds(state, window.site, node=window.node)
-        run = Run(window, Home(window.site, host), now, pace, told, adopted=True, held_from=window.start)
+        run = TrackedWindow(
+            window, SlotBinding(window.site, host), now, pace, told, adopted=True, held_from=window.start
+        )
         cluster.enter_window(state, run, now)
         context.rank_again(state)
         if context.binding is not None:
@@ -140,7 +142,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state.windows_changed()
     state.hosts = (-1, None)
     state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)
-    if (job.step_seconds, job.sized) != (old.step_seconds, old.sized):
+    if (job.step_seconds, job.size_declared) != (old.step_seconds, old.size_declared):
         lessons.restate(context, state)
     state.unplannable = objection(context.policy, job)
     state.held_until, state.reviewed = 0.0, -1

@@ -23,7 +23,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.estimates import Estimate
 from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.queues import preemptible
-from tranche.policies import Entry, JobState, Policy, Run
+from tranche.policies import JobState, Policy, QueuedChunk, TrackedWindow
 
 
 class PlannerView(Protocol):
@@ -74,9 +74,9 @@ def listing(planner: PlannerView, key: str, now: float) -> Pieces[tuple[ChunkWin
     return tuple(rows.get(chunk, ChunkWindow(chunk, ChunkState.WAITING)) for chunk in range(state.job.chunks))
 
 
-def times_in_window(state: JobState, run: Run, now: float) -> Iterator[tuple[int, float, float]]:
+def times_in_window(state: JobState, run: TrackedWindow, now: float) -> Iterator[tuple[int, float, float]]:
     """Chunks of an open window, each with its start and its expected end; they train one after the other."""
-    pace = max(one.batch_seconds for one in state.runs.values()) if state.job.rigid else run.batch_seconds
+    pace = max(one.batch_seconds for one in state.runs.values()) if state.job.is_gang else run.batch_seconds
     begin, end = run.window.start, run.since
     if end is None:
         end = max(now, run.opened + state.job.restart_seconds)
@@ -86,7 +86,7 @@ def times_in_window(state: JobState, run: Run, now: float) -> Iterator[tuple[int
         begin = end
 
 
-def _of_run(state: JobState, run: Run, now: float) -> Iterator[ChunkWindow]:
+def _of_run(state: JobState, run: TrackedWindow, now: float) -> Iterator[ChunkWindow]:
     told = ChunkState.RUNNING if run.started is not None and run.started <= now else ChunkState.PLANNED
     for chunk, start, end in times_in_window(state, run, now):
         yield ChunkWindow(chunk, told, run.home.site, run.home.node, run.home.slots, start, end)
@@ -106,7 +106,7 @@ def _with_forecast(
     return found
 
 
-def _of_entry(entry: Entry, row: ChunkWindow | None, item: Item | None) -> ChunkWindow:
+def _of_entry(entry: QueuedChunk, row: ChunkWindow | None, item: Item | None) -> ChunkWindow:
     """What the queue says of a chunk: its place, the present plan, and the plan at dispatch."""
     start = item.start if item is not None else None
     told = ChunkState.WAITING if start is None else ChunkState.PLANNED
@@ -133,7 +133,7 @@ def _of_entry(entry: Entry, row: ChunkWindow | None, item: Item | None) -> Chunk
 class Item:
     """A bound chunk on paper."""
 
-    entry: Entry
+    entry: QueuedChunk
     place: Place
     order: tuple[float, float, str, bool, int]
     rest: float
@@ -209,7 +209,7 @@ class Paper:
                 for run in one.runs.values()
             )
 
-    def _add(self, place: Place, entries: Iterable[Entry], policy: Policy) -> None:
+    def _add(self, place: Place, entries: Iterable[QueuedChunk], policy: Policy) -> None:
         self._places.append(place)
         for entry in entries:
             if not entry.state.active:

@@ -184,7 +184,7 @@ class NodeForecast:
 
     def gang_slots(self, state: JobState) -> list[tuple[float, Pool]]:
         """The GPUs on which all members of a gang would start soonest, as (free at, pool); empty if it never fits."""
-        needed = state.job.together * max(1, state.job.gpus)
+        needed = state.job.min_available * max(1, state.job.gpus)
         pools = [pool for site in self.cluster.hosts(state).by_site for pool in self.pools(site)]
         found = nsmallest(needed, ((at, pool) for pool in pools for at in self.gpus(pool)))
         return found if len(found) == needed and could_run_on_nodes(self.cluster, state) else []
@@ -257,9 +257,9 @@ def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]
 def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[dict[int, float], float]:
     """When the data of each chunk are at a site, and when those of all other chunks are, in seconds."""
     cluster = queue.cluster
-    if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.free_moves:
+    if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.traits.free_data_movement:
         return {}, now
-    if queue.policy.fetches_data:
+    if queue.policy.fetches_after_start:
         return {}, now + cluster.transfer_seconds(state, site)
     known = expected_copies({site: state.copies.get(site, {})}, state.coming)[site]
     copies = {chunk: max(now, at) for chunk, at in known.items()}
@@ -289,7 +289,7 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
         now: Clock, in seconds.
     """
     options = [one for one in (_cloud_option(queue, state, site, now) for site in queue.cluster.clouds) if one]
-    if state.job.rigid:
+    if state.job.is_gang:
         return _split_gang(queue, forecast, state, options, now)
     waiting = state.waiting
     floor = max([now, *(run.window.end for run in state.runs.values() if not run.closing)])
@@ -381,7 +381,7 @@ def _split_gang(
     for option in options:
         seconds = rest * cluster.batch_seconds(state, option.pool.site, colocated=True)
         end = now + cluster.sites[option.pool.site].start_seconds + state.restart_seconds + seconds
-        price = queue.policy.cloud_price() * seconds * state.job.together * state.job.gpus
+        price = queue.policy.cloud_price() * seconds * state.job.min_available * state.job.gpus
         best = min(best, (end + price, 1, option.pool.site))
     if best[1]:
         return _Split(tuple(state.waiting), best[2], best[0])
@@ -395,7 +395,7 @@ def _bind(context: PlannerContext, queue: JobQueue, state: JobState, split: _Spl
     chosen = dict.fromkeys(split.chunks, split.site)
     if chosen != state.cloud:
         state.cloud = chosen
-        if split.site and transfers.moves_data(state) and queue.policy.sited:
+        if split.site and transfers.moves_data(state) and queue.policy.traits.needs_local_data:
             state.burst_sites.add(split.site)
             known = state.copies.get(split.site, {})
             missing = [chunk for chunk in split.chunks if chunk not in known]

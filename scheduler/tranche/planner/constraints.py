@@ -95,7 +95,7 @@ def binding_constraint(
         return Constraint(Limit.SUSPENDED)
     if not cluster.eligible(state.job.worker) and not any(cluster.unlimited_sites()):
         return _no_node(cluster, state)
-    if state.job.rigid and not could_run(cluster, state):
+    if state.job.is_gang and not could_run(cluster, state):
         return Constraint(Limit.GANG)
     if not _servers_fit(cluster, policy, state):
         return Constraint(Limit.SERVER_SIZE, site=_server_place(cluster, policy, state))
@@ -115,7 +115,7 @@ def binding_constraint(
     if estimate is None:
         return Constraint(Limit.UNKNOWN)
     avoided = [name for name, at in state.avoided.items() if now < at <= start]
-    if estimate.behind is None and avoided and (state.job.rigid or estimate.node in avoided):
+    if estimate.behind is None and avoided and (state.job.is_gang or estimate.node in avoided):
         node = estimate.node if estimate.node in avoided else avoided[0]
         return Constraint(Limit.AVOIDED, until, estimate.site, node)
     other = cluster.jobs.get(estimate.behind or "")
@@ -178,7 +178,7 @@ def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
         host = server.planned.node or ""
         if host in rooms:
             rooms[host] = rooms[host] - server.requests
-    members = state.job.together
+    members = state.job.min_available
     fitting = count_fitting(state.job.worker.requests, rooms.values(), members)
     return fitting == members or any(cluster.unlimited_sites())
 
@@ -187,7 +187,7 @@ def _servers_bind(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
 ) -> bool:
     """Whether parameter servers find no room although a worker would, as far as is known."""
-    if len(state.servers) >= state.job.helpers or room_for_servers(cluster, state, policy, now):
+    if len(state.servers) >= state.job.helper_count or room_for_servers(cluster, state, policy, now):
         return False
     sites = state.waiting_by_site(now) if state.copies else ("",)
     nodes = [node for site in sites for node in free_hosts(cluster, state, site, now)]
@@ -196,8 +196,8 @@ def _servers_bind(
 
 def _short(cluster: ClusterState, state: JobState, estimate: Estimate) -> tuple[str, ...]:
     """Of what there is too little, whatever there is of the rest: where the job will start, a gang anywhere."""
-    request, members = state.job.worker.requests, state.job.together
-    known = None if state.job.rigid else cluster.nodes.get(estimate.node)
+    request, members = state.job.worker.requests, state.job.min_available
+    known = None if state.job.is_gang else cluster.nodes.get(estimate.node)
     rooms = [node.capacity - node.reserved for node in ([known] if known is not None else cluster.hosts(state))]
     short = []
     for resource in ("gpus", "cpu", "memory", "pods"):
@@ -213,7 +213,7 @@ def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: J
     ranks = [(policy.standing(one, cluster, now), one.arrival) for one in (other, state)]
     if ranks[0] < ranks[1]:
         return Precedence.ORDER
-    if not policy.preemptive:
+    if not policy.traits.preemptive:
         return Precedence.RUNNING
     free = other.job.preemption is Preemption.IMMEDIATE and not other.spared
     return Precedence.COST if free else Precedence.POLICY

@@ -70,9 +70,9 @@ class PlannerContext:
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         if self.queue is not None:
             shares = self.cluster.shares
-            shares.halflife_seconds = self.queue.policy.share_halflife()
+            shares.halflife_seconds = self.queue.policy.usage_halflife_seconds()
             shares.weights = settings.share_weights
-            shares.counted = self.queue.policy.counts_held or shares.halflife_seconds > 0
+            shares.counted = self.queue.policy.traits.tracks_tenant_usage or shares.halflife_seconds > 0
         self.work = WorkSet()
         self.timers = Timers()
         self.rejections: dict[str, int] = {}
@@ -156,6 +156,8 @@ class PlannerContext:
     def capacity_changed(self) -> None:
         """Have chunks looked at that found no place: nodes or sites have changed."""
         self.work.jobs |= self.work.unbound
-        if self.queue is not None and (self.queue.policy.sited or self.queue.policy.uploads_ahead()):
+        if self.queue is not None and (
+            self.queue.policy.traits.needs_local_data or self.queue.policy.uploads_on_arrival()
+        ):
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
         self.room_grew(None)

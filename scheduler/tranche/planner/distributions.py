@@ -17,7 +17,7 @@ def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
     if queue.distributed == (cluster.epoch, sharing):
         return
     queue.distributed = (cluster.epoch, sharing)
-    draft = queue.policy.distribute(cluster, now)
+    draft = queue.policy.allocate_workers(cluster, now)
     for state in cluster.jobs.values():
         state.granted, state.place = 0, len(draft.jobs)
     for place, state in enumerate(draft.jobs):

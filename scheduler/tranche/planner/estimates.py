@@ -17,7 +17,7 @@ from tranche.planner.pieces import Pieces
 from tranche.planner.queues import Arrival
 from tranche.planner.rehearsals import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
 from tranche.planner.trial import could_run
-from tranche.policies import ClusterState, Entry, JobState, QueuePolicy, Standing
+from tranche.policies import ClusterState, JobState, QueuedChunk, QueuePolicy, Standing
 
 REHEARSED_JOBS = 200
 """Waiting jobs, from the first, that are rehearsed."""
@@ -121,7 +121,7 @@ class Fluid:
     def _capacity(self, state: JobState) -> float:
         """GPUs of the nodes that could take its workers; 0 if it can never run."""
         job = state.job
-        demand = (job.worker, job.together, *((job.chief, job.server, job.servers) if job.rigid else ()))
+        demand = (job.worker, job.min_available, *((job.chief, job.server, job.servers) if job.is_gang else ()))
         if demand not in self._gpus:
             found: float = sum(node.capacity.gpus for node in self.cluster.hosts(state))
             if not could_run(self.cluster, state):
@@ -149,10 +149,10 @@ class _Tally:
     def __init__(self, state: JobState, now: float) -> None:
         self.state = state
         self.workers = [now] * min(state.job.max_workers, state.job.chunks)
-        self.first: tuple[float, str | None, Entry] | None = None
+        self.first: tuple[float, str | None, QueuedChunk] | None = None
         self.last = now
 
-    def add(self, start: float, seconds: float, holder: str | None, entry: Entry) -> float:
+    def add(self, start: float, seconds: float, holder: str | None, entry: QueuedChunk) -> float:
         worker = min(range(len(self.workers)), key=self.workers.__getitem__)
         if self.workers[worker] > start:
             start, holder = self.workers[worker], None
@@ -163,7 +163,7 @@ class _Tally:
         self.last = max(self.last, end)
         return end
 
-    def estimate(self, first: tuple[float, str | None, Entry]) -> Estimate:
+    def estimate(self, first: tuple[float, str | None, QueuedChunk]) -> Estimate:
         start, holder, entry = first
         behind = holder if holder != self.state.job.key else None
         return Estimate(start, self.last, behind, entry.home.site, entry.home.node or "")
@@ -188,9 +188,9 @@ def _play_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
     return {key: tally.estimate(tally.first) for key, tally in tallies.items() if tally.first is not None}
 
 
-def _merged_queues(cluster: ClusterState, now: float) -> Iterable[tuple[Entry, list[_Slot]]]:
+def _merged_queues(cluster: ClusterState, now: float) -> Iterable[tuple[QueuedChunk, list[_Slot]]]:
     """All bound chunks by their keys, each with its slots."""
-    merged: list[tuple[Entry, list[_Slot]]] = []
+    merged: list[tuple[QueuedChunk, list[_Slot]]] = []
     for node in cluster.nodes.values():
         slots = [_Slot(now) for _ in node.queues]
         merged += [(entry, [slots[s] for s in entry.home.slots]) for entry in node.entries()]

@@ -25,7 +25,7 @@ def explain(
 def _activity(state: JobState, now: float) -> str:
     """What the job does, or why it never will do anything; empty if it waits."""
     job = state.job
-    done = f"{len(state.done)} of {job.chunks} {'members' if job.rigid else 'chunks'} done"
+    done = f"{len(state.done)} of {job.chunks} {'members' if job.is_gang else 'chunks'} done"
     match state.phase(now):
         case JobPhase.FINISHED:
             return f"finished: {done}"
@@ -135,7 +135,7 @@ def _room(constraint: Constraint, cluster: ClusterState, policy: Policy, state: 
 def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -> str:
     match constraint.precedence:
         case Precedence.ORDER:
-            return policy.behind
+            return policy.traits.precedence_reason
         case Precedence.POLICY:
             other = cluster.jobs[constraint.behind or ""]
             if other.spared:
@@ -149,7 +149,7 @@ def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -
 
 def _amount(state: JobState, resource: str) -> str:
     """So much of a resource as a worker needs, or all members of a gang together."""
-    request, members = state.job.worker.requests, state.job.together
+    request, members = state.job.worker.requests, state.job.min_available
     match resource:
         case "cpu":
             return f"{members * request.cpu / 1000:g} CPU"

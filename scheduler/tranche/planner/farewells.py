@@ -48,7 +48,7 @@ def due(context: PlannerContext, event: Event) -> Iterator[WorkerEnded]:
 def _ends_as_one(state: JobState) -> bool:
     """Whether the job is a gang whose members are all at work; with a chief, it is the chief's end that counts."""
     runs = state.runs.values()
-    return state.job.rigid and state.job.chief is None and not any(run.closing or run.started is None for run in runs)
+    return state.job.is_gang and state.job.chief is None and not any(run.closing or run.started is None for run in runs)
 
 
 def _decides_on(event: Event) -> str | None:

@@ -23,8 +23,8 @@ def find_places(
         now: Clock, in seconds.
         first_fit: Members take nodes by name, not the ones that they fill best.
     """
-    chosen = free_nodes(nodes, state, state.job.together, first_fit=first_fit)
-    if len(chosen) < state.job.together:
+    chosen = free_nodes(nodes, state, state.job.min_available, first_fit=first_fit)
+    if len(chosen) < state.job.min_available:
         return None
     helpers = state.missing_servers
     trial = Trial(cluster, state, now, iter(()))

@@ -8,7 +8,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import Instruction, OpenWindow, RenewWindow
 from tranche.planner.queues import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.transfers import moves_data
-from tranche.policies import ClusterState, JobPhase, JobState, Run, WindowPhase
+from tranche.policies import ClusterState, JobPhase, JobState, TrackedWindow, WindowPhase
 from tranche.policies.phases import JOB_TRANSITIONS
 
 
@@ -80,11 +80,11 @@ def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now:
             _expect(not state.servers, f"{key}: is {phase.value} and keeps servers")
         if not state.active:
             _expect(all(run.closing for run in state.runs.values()), f"{key}: is {phase.value} and has open windows")
-            stops = state.job.rigid or not state.runs
+            stops = state.job.is_gang or not state.runs
             _expect(not stops or all(one.closing for one in state.servers), f"{key}: is {phase.value}, servers stay")
 
 
-def _check_window(key: str, run: Run) -> None:
+def _check_window(key: str, run: TrackedWindow) -> None:
     """Check that what is known of a window is what its phase says."""
     phase, window = run.phase, f"{key}: window {run.window.attempt}"
     _expect(phase is not WindowPhase.ENDED, f"{window} has ended and is not removed")
@@ -131,10 +131,10 @@ def check_queue(queue: JobQueue, now: float) -> None:
     for key, state in queue.cluster.jobs.items():
         if key in queue.stale:
             continue  # looked at in the next decision
-        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.sited))
+        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.traits.needs_local_data))
         _expect((state in waiting) == wants, f"{key}: a waiting job is not in the queue")
         on_nodes = (run for run in state.runs.values() if not queue.cluster.is_unlimited(run.home.site))
-        held = queue.policy.preemptive and any(not run.closing for run in on_nodes)
+        held = queue.policy.traits.preemptive and any(not run.closing for run in on_nodes)
         _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: who runs is not ranked")
 
 
@@ -144,7 +144,7 @@ def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float
     Raises:
         InvariantError: naming the job.
     """
-    for key, window in opened if queue.policy.sited else ():
+    for key, window in opened if queue.policy.traits.needs_local_data else ():
         state = queue.cluster.jobs[key]
         if moves_data(state) and window.site != state.job.data_site:
             copies = state.copies.get(window.site, {})
@@ -189,7 +189,7 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
     _expect(not state.done & set(state.entries), f"{job.key}: a finished chunk is queued")
     for chunk, batches in state.partial.items():
         _expect(0 <= batches <= job.batches_per_chunk_total, f"{job.key}: chunk {chunk} has {batches} batches")
-    if job.rigid:
+    if job.is_gang:
         running = [run for run in state.runs.values() if not run.closing]
         covered = {chunk for run in running for chunk in run.window.chunks} | state.done
         _expect(not running or len(covered) == job.chunks, f"{job.key}: a gang runs in part")

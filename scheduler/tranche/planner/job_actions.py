@@ -13,7 +13,7 @@ from tranche.planner import ledgers, lessons, site_uses, stagings
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerEnded
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, PlaceParameterServer
-from tranche.policies import JobState, NodeState, Run, Server, WindowPhase
+from tranche.policies import JobState, NodeState, Server, TrackedWindow, WindowPhase
 
 HelperEnd = ParameterServerLost | ChiefEnded
 SAVED_EXIT_CODES = frozenset({0, 143})
@@ -23,17 +23,24 @@ SAVED_EXIT_CODES = frozenset({0, 143})
 # ---- windows
 
 
-def close_window(context: PlannerContext, state: JobState, run: Run) -> None:
-    """Have a window's pod stopped, with the rest of its gang; the planner can use its reservation at once."""
-    for one in list(state.runs.values()) if state.job.rigid else (run,):
+def close_window(context: PlannerContext, state: JobState, run: TrackedWindow, preempted_by: str = "") -> None:
+    """Have a window's pod stopped, with the rest of its gang; the planner can use its reservation at once.
+
+    Args:
+        context: Of the planner.
+        state: The window's job.
+        run: The window.
+        preempted_by: Job for which it makes way, or a foreign pod, as in `Window`; empty for another reason.
+    """
+    for one in list(state.runs.values()) if state.job.is_gang else (run,):
         if not one.closing:
-            _close_window(context, state, one)
-    if state.job.rigid:
-        close_servers(context, state)
+            _close_window(context, state, one, preempted_by)
+    if state.job.is_gang:
+        close_servers(context, state, preempted_by)
 
 
-def _close_window(context: PlannerContext, state: JobState, run: Run) -> None:
-    node = context.cluster.close_window(state, run, context.now)
+def _close_window(context: PlannerContext, state: JobState, run: TrackedWindow, preempted_by: str) -> None:
+    node = context.cluster.close_window(state, run, context.now, preempted_by)
     if node is not None:
         context.room_grew(node.node.name)
     context.touch(state)
@@ -41,7 +48,7 @@ def _close_window(context: PlannerContext, state: JobState, run: Run) -> None:
     context.instruct(CloseWindow(state.job.key, run.window, context.cause))
 
 
-def end_window(context: PlannerContext, state: JobState, run: Run, *, moves: bool = False) -> None:
+def end_window(context: PlannerContext, state: JobState, run: TrackedWindow, *, moves: bool = False) -> None:
     """Remove a window whose pod has ended, or is elsewhere; other jobs may use what it held."""
     node = context.cluster.end_window(state, run, context.now, moves=moves)
     if node is not None:
@@ -50,7 +57,7 @@ def end_window(context: PlannerContext, state: JobState, run: Run, *, moves: boo
     context.quota_grew(state.job.namespace)
 
 
-def count_end(context: PlannerContext, state: JobState, run: Run, event: WorkerEnded) -> None:
+def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
     """Count the end of a window in the job's ledger, and remove the window."""
     cost = state.restart_seconds
     lessons.note_stop(state, run, event)
@@ -102,24 +109,29 @@ def stop(context: PlannerContext, state: JobState) -> None:
     unbind_chunks(context, state, list(state.entries))
     if state.finished or state.failed:
         drop_servers(context, state)
-    elif state.job.rigid:
+    elif state.job.is_gang:
         close_servers(context, state)
     else:
         close_servers_of_halted(context, state)
 
 
-def stop_gang(context: PlannerContext, state: JobState) -> None:
+def stop_gang(context: PlannerContext, state: JobState, preempted_by: str = "") -> None:
     """Stop all pods of a gang that has lost one; none of them is done.
 
     Without a chief, what members have saved that were done is settled when the last member has ended.
+
+    Args:
+        context: Of the planner.
+        state: Of the gang.
+        preempted_by: Foreign pod that preempted the lost pod, and so all of them; empty if none did.
     """
     if state.job.chief is not None:
         state.done.clear()
         state.ledger_changed()
         state.windows_changed()
     for run in list(state.runs.values()):
-        close_window(context, state, run)
-    close_servers(context, state)
+        close_window(context, state, run, preempted_by)
+    close_servers(context, state, preempted_by)
 
 
 def hold(context: PlannerContext, state: JobState, seconds: float, reason: str) -> None:
@@ -153,7 +165,7 @@ def count_rejection(context: PlannerContext, key: str) -> int:
 
 def has_started(context: PlannerContext, state: JobState) -> None:
     """Forget rejections when a worker has started; of a gang, when the last of its members has."""
-    if not state.job.rigid or all(run.started is not None for run in state.runs.values()):
+    if not state.job.is_gang or all(run.started is not None for run in state.runs.values()):
         context.rejections.pop(state.job.key, None)
         for run in state.runs.values():
             state.refused.pop(run.home.node or "", None)
@@ -216,7 +228,7 @@ def displace(context: PlannerContext, nodes: Iterable[str]) -> None:
                 close_window(context, state, run)
 
 
-def _unbound(node: NodeState) -> list[tuple[JobState, Run]]:
+def _unbound(node: NodeState) -> list[tuple[JobState, TrackedWindow]]:
     return [(state, run) for state, run in node.runs.values() if run.phase is WindowPhase.PENDING]
 
 
@@ -239,7 +251,7 @@ def idle_from(state: JobState) -> float:
 def watch_idle_servers(context: PlannerContext, state: JobState) -> None:
     """Look at the job's parameter servers again when they have been idle for long enough."""
     at = idle_from(state) + context.settings.server_idle_seconds
-    if state.servers and not state.runs and not state.job.rigid and at < inf:
+    if state.servers and not state.runs and not state.job.is_gang and at < inf:
         context.wake(at, state.job.key)
 
 
@@ -250,7 +262,7 @@ def release_idle_servers(context: PlannerContext, keys: Collection[str]) -> None
     """
     for key in keys:
         state = context.cluster.jobs.get(key)
-        if state is None or state.runs or state.job.rigid or not (state.servers and is_saved(state)):
+        if state is None or state.runs or state.job.is_gang or not (state.servers and is_saved(state)):
             continue
         if idle_from(state) + context.settings.server_idle_seconds <= context.now:
             close_servers(context, state)
@@ -267,16 +279,16 @@ def is_saved(state: JobState) -> bool:
     return state.checkpoint is not None and any(batches > 0 for batches in state.checkpoint.batches.values())
 
 
-def close_servers(context: PlannerContext, state: JobState) -> None:
+def close_servers(context: PlannerContext, state: JobState, preempted_by: str = "") -> None:
     """Have the job's parameter servers and chief stopped; each end comes back as an event."""
     for server in state.servers:
         if not server.closing:
-            close_server(context, state, server)
+            close_server(context, state, server, preempted_by)
 
 
-def close_server(context: PlannerContext, state: JobState, server: Server) -> None:
+def close_server(context: PlannerContext, state: JobState, server: Server, preempted_by: str = "") -> None:
     """Have one such pod stopped; it keeps its room until it has ended."""
-    server.planned = replace(server.planned, state=WindowState.CLOSING)
+    server.planned = replace(server.planned, state=WindowState.CLOSING, preempted_by=preempted_by)
     context.touch(state)
     context.publish(state.job.key)
     context.instruct(CloseParameterServer(state.job.key, server.planned, context.cause))
@@ -300,7 +312,7 @@ def keep_servers(context: PlannerContext, state: JobState, attempts: Collection[
     """Let closing parameter servers go on that a disruption budget protects; they may stop again when idle."""
     kept = [server for server in state.servers if server.closing and server.planned.attempt in attempts]
     for server in kept:
-        server.planned, server.since = replace(server.planned, state=WindowState.OPEN), context.now
+        server.planned, server.since = replace(server.planned, state=WindowState.OPEN, preempted_by=""), context.now
     if kept:
         watch_idle_servers(context, state)
         context.touch(state)

@@ -3,19 +3,27 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tranche.model import AttemptRecord, JobProgress
+from tranche.model import AttemptRecord, JobProgress, PlannedServer, Window
 from tranche.planner import site_uses
-from tranche.policies import JobState, Run
+from tranche.policies import JobState, TrackedWindow
 
 KEPT_RECORDS = 5
 
 
-class WorkerEnd(Protocol):
-    """How a worker has ended; the event `WorkerEnded` has these fields."""
+class PodEnd(Protocol):
+    """How a pod has ended; the events of ended workers, parameter servers and chiefs have these fields."""
 
     @property
     def outcome(self) -> str:
         """Succeeded, Preempted, Failed or Lost."""
+
+    @property
+    def preempted_by(self) -> str:
+        """Foreign pod for which kube-scheduler evicted it; empty if it did not."""
+
+
+class WorkerEnd(PodEnd, Protocol):
+    """How a worker has ended; the event `WorkerEnded` has these fields."""
 
     @property
     def at(self) -> float:
@@ -41,7 +49,7 @@ def restore(state: JobState, progress: JobProgress) -> None:
     state.checkpoint = progress.checkpoint
     state.ledger_changed()
     state.windows_changed()
-    state.attained_seconds = progress.attained_seconds
+    state.counted_gpu_seconds = progress.attained_gpu_seconds
     site_uses.restore(state, progress.sites)
     state.busy_seconds, state.busy_since = progress.busy_seconds, progress.busy_since
     state.restarts.start_seconds, state.restarts.save_seconds = progress.start_seconds, progress.save_seconds
@@ -56,7 +64,7 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
     return JobProgress(
         done=frozenset(state.done),
         partial=dict(sorted(state.partial.items())),
-        attained_seconds=state.attained_seconds,
+        attained_gpu_seconds=state.counted_gpu_seconds,
         busy_seconds=state.busy_seconds,
         preemptions=state.preemptions,
         failures=state.failures,
@@ -91,7 +99,7 @@ def applied_in_order(
     return applied
 
 
-def count_end(state: JobState, run: Run, event: WorkerEnd) -> float:
+def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
     """Count an ended worker: its durable batches, its time, and why it ended.
 
     Returns the mini-batches that it trained as far as anybody has told.
@@ -108,8 +116,14 @@ def count_end(state: JobState, run: Run, event: WorkerEnd) -> float:
     if event.outcome != "Succeeded" and state.checkpoint is None:
         state.lost_batches += lost
     node = run.window.node or run.window.site
-    note(state, AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code))
+    by = preemptor_of(run.window, event)
+    note(state, AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code, by))
     return trained
+
+
+def preemptor_of(planned: Window | PlannedServer, event: PodEnd) -> str:
+    """The job or foreign pod that preempted a pod that has ended; empty if it ended by itself."""
+    return (event.preempted_by or planned.preempted_by) if event.outcome in ("Preempted", "Lost") else ""
 
 
 def note(state: JobState, record: AttemptRecord) -> None:
@@ -117,7 +131,7 @@ def note(state: JobState, record: AttemptRecord) -> None:
     state.records = [*state.records, record][-KEPT_RECORDS:]
 
 
-def count_batches(state: JobState, run: Run, event: WorkerEnd) -> tuple[float, float]:
+def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tuple[float, float]:
     """Count the durable batches of a window that is over, and its time.
 
     A worker that said nothing has done all its chunks if it succeeded, and else what its reports said was durable.
@@ -125,7 +139,7 @@ def count_batches(state: JobState, run: Run, event: WorkerEnd) -> tuple[float, f
     mini-batches that it trained as far as anybody has told, and those that it has probably trained in vain.
     """
     trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
-    state.attained_seconds += trained * max(1, state.job.gpus)
+    state.counted_gpu_seconds += trained * max(1, state.job.gpus)
     durable = _durable(state, run, event)
     untold = max(0.0, event.at - run.since) if run.since is not None else 0.0
     expected = min(untold / run.batch_seconds, state.left_of(run))
@@ -189,7 +203,7 @@ def roll_back(
     state.windows_changed()
 
 
-def _durable(state: JobState, run: Run, event: WorkerEnd) -> dict[int, float]:
+def _durable(state: JobState, run: TrackedWindow, event: WorkerEnd) -> dict[int, float]:
     total = state.job.batches_per_chunk_total
     if event.progress is None:
         silent = event.outcome == "Succeeded" and not run.window.renewed  # else it may not know of these chunks

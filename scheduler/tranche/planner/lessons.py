@@ -3,7 +3,7 @@
 from tranche.model import Job
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
-from tranche.policies import ClusterState, JobState, Run
+from tranche.policies import ClusterState, JobState, TrackedWindow
 from tranche.policies.beliefs import told_gpu_seconds
 
 UNKNOWN_SIGMA = 2.0
@@ -18,12 +18,12 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
         state: The job, with its nominal speed as told.
         learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learnt.
     """
-    if not context.policy.learns:
+    if not context.policy.traits.uses_learned_estimates:
         return
     job, cluster = state.job, context.cluster
     if learnt != 1.0:
         cluster.lessons.assume(job.key, learnt)
-    elif not job.sized:
+    elif not job.size_declared:
         size = cluster.history.sizes.predict(_template(job))
         if size is None:
             cluster.lessons.assume(job.key, 1.0, UNKNOWN_SIGMA)
@@ -35,13 +35,13 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
 
 def conclude(context: PlannerContext, state: JobState) -> None:
     """The job has completed: remember what it needed."""
-    context.cluster.history.add(state.attained_seconds)
-    if context.policy.learns:
-        context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.attained_seconds))
+    context.cluster.history.add(state.counted_gpu_seconds)
+    if context.policy.traits.uses_learned_estimates:
+        context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
         context.cluster.lessons.forget_job(state.job.key)
 
 
-def learn(context: PlannerContext, state: JobState, run: Run, event: WorkerEnded, batches: float) -> None:
+def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float) -> None:
     """A worker has ended after so many mini-batches: compare its pace with the prediction.
 
     Nothing is concluded from one that failed, or said nothing and was stopped: what it trained is not known. A gang and
@@ -49,7 +49,10 @@ def learn(context: PlannerContext, state: JobState, run: Run, event: WorkerEnded
     """
     told = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
     trained = event.at - run.started if run.started is not None else 0.0
-    if not (context.policy.learns and told and batches > 0 and trained > 0) or state.job.whole:
+    if (
+        not (context.policy.traits.uses_learned_estimates and told and batches > 0 and trained > 0)
+        or state.job.is_indivisible
+    ):
         return
     job, site, cluster = state.job, run.home.site, context.cluster
     node = cluster.nodes.get(run.home.node or "")
@@ -61,7 +64,7 @@ def learn(context: PlannerContext, state: JobState, run: Run, event: WorkerEnded
             node.learn(cluster.lessons.node_factor(node.node.name))
 
 
-def note_start(cluster: ClusterState, state: JobState, run: Run) -> None:
+def note_start(cluster: ClusterState, state: JobState, run: TrackedWindow) -> None:
     """A worker has begun to train: what starting it took, unless its slot was not free or its pod there already.
 
     At an unlimited site the start may have waited for a node, which says nothing of starts elsewhere.
@@ -71,7 +74,7 @@ def note_start(cluster: ClusterState, state: JobState, run: Run) -> None:
         state.restarts.started(run.started - run.opened)
 
 
-def note_stop(state: JobState, run: Run, event: WorkerEnded) -> None:
+def note_stop(state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
     """A worker that was told to stop has ended: how long it took to save."""
     if run.closed is not None and run.started is not None and event.outcome == "Preempted":
         state.restarts.saved(max(0.0, event.at - max(run.closed, run.started)))
@@ -86,9 +89,9 @@ def restate(context: PlannerContext, state: JobState) -> None:
 
 def _template(job: Job) -> str:
     """Whom a job is compared with: what jobs with and without a ledger needed is not the same quantity."""
-    return f"{job.template} whole" if job.template and job.whole else job.template
+    return f"{job.template} whole" if job.template and job.is_indivisible else job.template
 
 
 def _size(job: Job, gpu_seconds: float) -> float:
     """What is comparable between jobs of one template: the whole, or a mini-batch where their number is known."""
-    return gpu_seconds if job.whole else gpu_seconds / (job.chunks * job.batches_per_chunk_total)
+    return gpu_seconds if job.is_indivisible else gpu_seconds / (job.chunks * job.batches_per_chunk_total)

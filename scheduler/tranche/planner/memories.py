@@ -66,7 +66,7 @@ def recall(context: PlannerContext, memory: Memory) -> None:
     for one in memory.links:
         if _promised(cluster, one.origin, one.target) == one.promised and one.factor > 0:
             cluster.uploads.corrections[one.origin, one.target] = log(one.factor)
-    for name, factor in memory.nodes.items() if context.policy.learns else ():
+    for name, factor in memory.nodes.items() if context.policy.traits.uses_learned_estimates else ():
         node = cluster.nodes.get(name)
         if node is not None and factor > 0:
             cluster.lessons.recall_node(name, factor)

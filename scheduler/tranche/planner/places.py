@@ -15,7 +15,7 @@ from tranche.planner.events import (
 )
 from tranche.planner.job_actions import displace, forgive, unbind_chunks
 from tranche.planner.selections import bind_window
-from tranche.policies import JobState, NodeState, Run
+from tranche.policies import JobState, NodeState, TrackedWindow
 
 
 def node_changed(context: PlannerContext, event: NodeChanged) -> None:
@@ -34,7 +34,7 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]
     unfit = [e for e in known.entries() if moved or known.objection(e.state.job.worker) is not None]
-    displaced: dict[int, tuple[JobState, Run]] = {}
+    displaced: dict[int, tuple[JobState, TrackedWindow]] = {}
     for entry in (gone | {id(e): e for e in unfit}).values():
         run = entry.state.chunk_runs.get(entry.chunk)
         if run is None or id(entry) in gone:

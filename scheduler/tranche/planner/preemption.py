@@ -1,7 +1,7 @@
 """Preemption: closing windows of jobs that rank behind, where that gives a job room on nodes or in its quotas.
 
 The policy says whether a window may be closed for another job, and above which remaining time that pays
-(`QueuePolicy.preempts_above`, `may_stop`); `Trial` finds the windows to close.
+(`QueuePolicy.min_remaining_to_preempt`, `may_preempt_window`); `Trial` finds the windows to close.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ def preempt(
 ) -> bool:
     """Close windows of jobs that rank behind where that gives the job a worker; returns whether any was closed."""
     cluster, job = context.cluster, state.job
-    workers = job.together
+    workers = job.min_available
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
         return False
@@ -33,12 +33,12 @@ def preempt(
     preempted = False
     while room >= workers * job.gpus:
         found = trial.find(free_hosts(cluster, state, site, now), workers, state.joining)
-        if found is None or cluster.shortage(state) or not (job.rigid or place_servers(context, state)):
+        if found is None or cluster.shortage(state) or not (job.is_gang or place_servers(context, state)):
             break
         for victim in found[1]:
             stopped[victim.state.job.key] = victim.state
             for run in victim.runs:
-                close_window(context, victim.state, run)
+                close_window(context, victim.state, run, preempted_by=job.key)
                 room -= victim.state.job.gpus
         gangs.seat(context, state, trial.seats, now)
         open_windows(context, state, site, found[0], now)
@@ -62,7 +62,7 @@ def make_quota(context: PlannerContext, challenge: Challenge, nodes: list[NodeSt
         behind: Jobs that may be preempted, the first in rank first.
     """
     state, now = challenge.state, challenge.now
-    workers = state.job.together
+    workers = state.job.min_available
     quotas, job, missing = context.cluster.quotas, state.job, state.missing_requests
     less: Counter[Kind] = Counter()
     for other in context.cluster.jobs.values():
@@ -86,7 +86,7 @@ def make_quota(context: PlannerContext, challenge: Challenge, nodes: list[NodeSt
         return False
     for victim in chosen:
         for run in victim.runs:
-            close_window(context, victim.state, run)
+            close_window(context, victim.state, run, preempted_by=job.key)
         if context.queue is not None:
             context.queue.note_running(victim.state, now)
     return bool(chosen)

@@ -3,8 +3,8 @@
 Waiting jobs are kept in one heap per class of demand (same pod shape, number of members, quotas): when the first of a
 class does not fit, nobody behind it in that class does. So a decision looks at the heads of a few classes, not at all
 jobs, and costs O(classes · log jobs). This rests on two facts: the rank of a waiting job is constant between the
-moments that `QueuePolicy.next_change` and `revision` announce, and room only shrinks while a decision goes down the
-ranks.
+moments that `QueuePolicy.next_rank_change` and `rank_epoch` announce, and room only shrinks while a decision goes down
+the ranks.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ Only for policies whose queues are sites; where something happens it is looked a
 
 def preemptible(state: JobState, policy: Policy) -> bool:
     """Whether a running worker of the job may be stopped for another job."""
-    return policy.preemptive and state.stoppable
+    return policy.traits.preemptive and state.stoppable
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +110,7 @@ class JobQueue:
     def waiting(self) -> list[JobState]:
         """All who wait, in order."""
         entries = list(self._entries.values())
-        if self.policy.grouped:  # within a class by arrival; across classes by today's ranks
+        if self.policy.traits.ranks_by_group:  # within a class by arrival; across classes by today's ranks
             entries = [(self.policy.standing(e[3], self.cluster, 0.0), *e[1:]) for e in entries]
         return list(dict.fromkeys(entry[3] for entry in sorted(entries, key=lambda e: e[:3])))
 
@@ -130,11 +130,11 @@ class JobQueue:
 
     def refresh(self, now: float) -> Iterator[tuple[str, float | None]]:
         """Enter all stale jobs anew; gives them with the time when their rank will change by itself, if it will."""
-        revision = self.policy.revision(self.cluster)
+        revision = self.policy.rank_epoch(self.cluster)
         if revision != self._revision:
             self._revision = revision
             self.fall(("",))
-            waiting = () if self.policy.grouped else self._sites
+            waiting = () if self.policy.traits.ranks_by_group else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
         for key in stale:
@@ -144,7 +144,7 @@ class JobQueue:
                 yield key, None
                 continue
             self._refresh(state, now)
-            yield key, self.policy.next_change(state, self.cluster, now) if state.active else None
+            yield key, self.policy.next_rank_change(state, self.cluster, now) if state.active else None
 
     def resume(self, other: "JobQueue", now: float) -> Iterator[None]:
         """Go on where another planner's queue stands: everybody here has had the turns, and tried in vain, there.
@@ -175,7 +175,9 @@ class JobQueue:
 
     def candidates(self, now: float) -> list[Candidate]:
         """A heap of the first of each class that may have someone who can start now."""
-        everywhere = self._ranked == now or not self.policy.sited or now >= self._ranked + RANKED_SECONDS
+        everywhere = (
+            self._ranked == now or not self.policy.traits.needs_local_data or now >= self._ranked + RANKED_SECONDS
+        )
         if everywhere:
             self._ranked = now
             self._look_at_costs()
@@ -185,7 +187,7 @@ class JobQueue:
         several = {id(one) for one in self._grown() if one.slots > 1}
         self.preempting = None if everywhere else {*self._fresh, *fallen, *several}
         self._fallen.clear()
-        if "" in self.grown or self.policy.strict:
+        if "" in self.grown or self.policy.traits.head_of_line_blocking:
             chosen = self._all()
         else:
             self._fresh.update((id(one), one) for one in self._at_grown())
@@ -222,7 +224,7 @@ class JobQueue:
 
         They rank further behind, or stopping them costs less, or spares others a longer wait, than was expected.
         """
-        if "" in sites or not self.policy.sited:
+        if "" in sites or not self.policy.traits.needs_local_data:
             self.grown.add("")
             self._ranked = -inf
         else:
@@ -251,7 +253,7 @@ class JobQueue:
         What has become free changes nothing for who needs one slot, and takes that; who needs several may lack less.
         """
         changed = self.preempting is None or id(one) in self.preempting or one.tried is not state
-        return self.policy.preemptive and changed
+        return self.policy.traits.preemptive and changed
 
     def _grown(self) -> Iterable[DemandClass]:
         """Classes for which something has become free."""
@@ -277,7 +279,7 @@ class JobQueue:
         state = self.head(one)
         if state is None:
             return None
-        rank = self.policy.standing(state, self.cluster, now) if self.policy.grouped else one.heap[0][0]
+        rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0][0]
         return (rank, state.arrival, number, one)
 
     def head(self, one: DemandClass) -> JobState | None:
@@ -312,7 +314,7 @@ class JobQueue:
                 held[run.home.site] = held.get(run.home.site, 0) + state.job.gpus
         if held and preemptible(state, self.policy):
             rank = self.policy.standing(state, self.cluster, now)
-            self.running.put(state, rank, self.policy.slope(state, now), held, now)
+            self.running.put(state, rank, self.policy.rank_decrease_per_second(state, now), held, now)
         else:
             self.running.remove(state.job.key)
 
@@ -329,13 +331,13 @@ class JobQueue:
 
     def _refresh(self, state: JobState, now: float) -> None:
         policy = self.policy
-        if policy.promotes(state, now):
+        if policy.should_promote(state, now):
             state.forgiven = state.attained_gpu_seconds(now)
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
             self.fall({run.home.site for run in state.runs.values()})
-        if policy.preemptive:
+        if policy.traits.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()
         wants = wants_windows(state, now)
@@ -344,13 +346,13 @@ class JobQueue:
         else:
             self.engaged.pop(state.job.key, None)
         if wants:
-            sites = start_sites(state, now, sited=policy.sited)
+            sites = start_sites(state, now, sited=policy.traits.needs_local_data)
         for site in set(self._sites.get(state.job.key, ())).difference(sites):
             self.drop(state, site)
         if sites:
             rank = policy.standing(state, self.cluster, now)
             self._sites[state.job.key] = sites
-            falling = bool(state.runs) and policy.slope(state, now) != 0
+            falling = bool(state.runs) and policy.rank_decrease_per_second(state, now) != 0
             for site in sites:
                 self._enter(state, rank, site)
                 if falling:
@@ -362,7 +364,7 @@ class JobQueue:
         job = state.job
         one = self._class_of(state, site)
         entry = self._entries.get((job.key, site))
-        order = (0.0, 0.0, 0.0) if self.policy.grouped else rank
+        order = (0.0, 0.0, 0.0) if self.policy.traits.ranks_by_group else rank
         if entry is None or entry[0] != order or entry[3] is not state:
             self._count += 1
             entry = self._entries[job.key, site] = (order, state.arrival, self._count, state, site)
@@ -376,13 +378,16 @@ class JobQueue:
 
     def _class_of(self, state: JobState, site: str) -> DemandClass:
         job = state.job
-        group = (self.policy.group(state) if self.policy.grouped else "", self.cluster.quotas.covering(job))
+        group = (
+            self.policy.rank_group(state) if self.policy.traits.ranks_by_group else "",
+            self.cluster.quotas.covering(job),
+        )
         known = self._homes.get((job.key, site))
         same = known is not None and known[0] is job and known[1].demand[3] == group
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
             return known[1]
-        members = job.together
-        joining = (job.chief, job.server, job.servers) if job.rigid else ()
+        members = job.min_available
+        joining = (job.chief, job.server, job.servers) if job.is_gang else ()
         demand = (job.worker, members, joining, group)
         one = self._classes.setdefault(site, {}).get(demand)
         if one is None:
@@ -398,7 +403,7 @@ class JobQueue:
 
 def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
     """Sites where chunks of the job wait, unlimited ones last; "" stands for all nodes if the policy is not sited."""
-    if sited and not state.job.rigid:
+    if sited and not state.job.is_gang:
         clouds = state.clouds(now)
         return (*(site for site in state.waiting_by_site(now) if site not in clouds), *clouds)
     return (*(("",) if state.wanted_on_nodes > 0 else ()), *state.clouds(now))
@@ -413,6 +418,6 @@ def wants_at(state: JobState, site: str, now: float) -> bool:
 
 def wants_windows(state: JobState, now: float) -> bool:
     """Whether the job could use another worker now."""
-    if not state.active or state.held_until > now or state.leaving or (state.job.rigid and state.runs):
+    if not state.active or state.held_until > now or state.leaving or (state.job.is_gang and state.runs):
         return False
     return len(state.runs) < state.job.max_workers and state.unassigned > 0

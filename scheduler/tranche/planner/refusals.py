@@ -18,7 +18,7 @@ from tranche.planner.job_actions import (
     stop_gang,
     unbind_chunks,
 )
-from tranche.policies import JobState, Run, Server
+from tranche.policies import JobState, Server, TrackedWindow
 
 
 def expire(context: PlannerContext) -> None:
@@ -48,7 +48,7 @@ def unschedulable(context: PlannerContext, event: WorkerUnschedulable) -> None:
         _server_found_no_place(context, state, server, event.message)
 
 
-def _worker_found_no_place(context: PlannerContext, state: JobState, run: Run, message: str) -> None:
+def _worker_found_no_place(context: PlannerContext, state: JobState, run: TrackedWindow, message: str) -> None:
     """Close the window of a pod that has waited for its node for too long; the job avoids the node for some time.
 
     A gang releases everything and pauses, longer each time, so that another gang may start. If several of its pods
@@ -57,7 +57,7 @@ def _worker_found_no_place(context: PlannerContext, state: JobState, run: Run, m
     avoid(context, state, run.window.node)
     if run.closing:
         return
-    if state.job.together > 1 or (state.job.rigid and state.job.helpers):
+    if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
         pause_gang(context, state, f"worker {run.window.index} found no place: {message}")
     close_window(context, state, run)
 
@@ -69,7 +69,7 @@ def _server_found_no_place(context: PlannerContext, state: JobState, server: Ser
     """
     avoid(context, state, server.planned.node)
     server.homeless = True
-    if state.job.rigid:
+    if state.job.is_gang:
         what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
         pause_gang(context, state, f"{what} found no place: {message}")
         stop_gang(context, state)
@@ -107,7 +107,7 @@ def eviction_refused(context: PlannerContext, event: EvictionRefused) -> None:
     if state is None or not state.active:
         return
     runs = [run for attempt, run in state.runs.items() if attempt in event.attempts and run.closing]
-    if any(run.obsolete for run in runs) or (state.job.rigid and not _is_whole(state, event.attempts)):
+    if any(run.obsolete for run in runs) or (state.job.is_gang and not _is_whole(state, event.attempts)):
         return
     keep_servers(context, state, event.attempts)
     if not runs:
@@ -128,4 +128,6 @@ def _is_whole(state: JobState, refused: Collection[int]) -> bool:
     """Whether a gang that was to stop can go on if these attempts do not stop."""
     stopped = [one for one in state.servers if one.closing and one.planned.attempt not in refused]
     covered = {c for run in state.runs.values() if run.window.attempt in refused for c in run.window.chunks}
-    return not stopped and len(state.servers) == state.job.helpers and len(covered | state.done) == state.job.chunks
+    return (
+        not stopped and len(state.servers) == state.job.helper_count and len(covered | state.done) == state.job.chunks
+    )

@@ -20,7 +20,7 @@ from tranche.planner.job_actions import HelperEnd, end_of, expected_end
 from tranche.planner.ledgers import applied_in_order
 from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.settings import PlannerSettings
-from tranche.policies import History, JobState, JobUse, Run, expected_copies
+from tranche.policies import History, JobState, JobUse, TrackedWindow, expected_copies
 from tranche.policies.copies import shallow_copy
 
 DECISIONS = 500
@@ -160,11 +160,11 @@ class Rehearsal:
                 told.append(WorkerStarted(key, attempt, at))
         return told
 
-    def _run(self, key: str, attempt: int) -> Run | None:
+    def _run(self, key: str, attempt: int) -> TrackedWindow | None:
         state = self.planner.context.cluster.jobs.get(key)
         return state.runs.get(attempt) if state is not None else None
 
-    def _ended(self, key: str, run: Run) -> WorkerEnded | ChunksRequested:
+    def _ended(self, key: str, run: TrackedWindow) -> WorkerEnded | ChunksRequested:
         whole = dict.fromkeys(run.window.chunks, inf)
         if run.window.renewed and not run.ending:  # it asks again, and ends if it is sent home
             return ChunksRequested(ChunkRequest(key, run.window.attempt, run.window.fence, whole), self.now)
@@ -241,7 +241,7 @@ class Rehearsal:
             )
             start = end
 
-    def _note_stop(self, key: str, run: Run) -> None:
+    def _note_stop(self, key: str, run: TrackedWindow) -> None:
         """A window is stopped: when those of its chunks end that are not through is open again."""
         state, known, window = self.planner.context.cluster.jobs[key], self.chunks.setdefault(key, {}), run.window
         for chunk, batches in self._progress(state, run).items():
@@ -251,16 +251,16 @@ class Rehearsal:
 
     # ---- how long workers train
 
-    def _pace(self, state: JobState, run: Run) -> float:
+    def _pace(self, state: JobState, run: TrackedWindow) -> float:
         """Seconds per mini-batch; a gang is as fast as its slowest member."""
-        return max(one.batch_seconds for one in state.runs.values()) if state.job.rigid else run.batch_seconds
+        return max(one.batch_seconds for one in state.runs.values()) if state.job.is_gang else run.batch_seconds
 
-    def _will_end(self, state: JobState, run: Run) -> None:
+    def _will_end(self, state: JobState, run: TrackedWindow) -> None:
         rest = state.left_of(run) * self._pace(state, run)
         end = (self.now if run.since is None else run.since) + rest
         heappush(self._ends, (max(self.now, end), state.job.key, run.window.attempt))
 
-    def _progress(self, state: JobState, run: Run) -> dict[int, float]:
+    def _progress(self, state: JobState, run: TrackedWindow) -> dict[int, float]:
         """Batches applied by chunk, as far as is expected."""
         trained = 0.0 if run.since is None else max(0.0, self.now - run.since) / self._pace(state, run)
         total = state.job.batches_per_chunk_total

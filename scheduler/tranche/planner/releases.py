@@ -28,7 +28,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         return
     remove_servers(context, state, [server])
     context.room_grew(None)
-    if state.job.rigid:
+    if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
     elif not server.closing:
         roll_back_to_checkpoint(context, state)
@@ -50,7 +50,8 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
     """
     planned = server.planned
     if planned.is_chief:
-        record = AttemptRecord(0, planned.attempt, planned.node or planned.site, event.outcome, event.exit_code)
+        by = ledgers.preemptor_of(planned, event)
+        record = AttemptRecord(0, planned.attempt, planned.node or planned.site, event.outcome, event.exit_code, by)
         ledgers.note(state, record)
     if event.outcome == "Succeeded":
         if planned.is_chief:
@@ -62,7 +63,7 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
         what = "its chief" if planned.is_chief else f"parameter server {planned.index}"
         state.failures += 1
         pause_after_failure(context, state, f"{what} failed with exit code {event.exit_code}")
-    stop_gang(context, state)
+    stop_gang(context, state, event.preempted_by)
     if state.failed:
         stop(context, state)
 

@@ -16,7 +16,7 @@ from tranche.planner.queues import JobQueue
 from tranche.planner.rooms import count_fitting, free_hosts
 from tranche.planner.trial import could_run_on_nodes
 from tranche.planner.windows import chunks_of_window
-from tranche.policies import JobState, NodeState, Run, WindowPhase
+from tranche.policies import JobState, NodeState, TrackedWindow, WindowPhase
 
 
 def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> Allotment | None:
@@ -63,11 +63,11 @@ def _is_complete(state: JobState, chunk: int, durable: Mapping[int, float]) -> b
     return durable.get(chunk, 0.0) >= state.job.batches_per_chunk_total
 
 
-def _next_chunks(context: PlannerContext, state: JobState, run: Run, now: float) -> tuple[int, ...]:
+def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, now: float) -> tuple[int, ...]:
     """What the slot would train next if its pod ended, as long as that is of the same job."""
     node = context.cluster.nodes.get(run.home.node or "")
     unchanged = run.window.generation == state.job.generation and not run.obsolete
-    if not (state.active and unchanged and state.held_until <= now) or state.job.rigid:
+    if not (state.active and unchanged and state.held_until <= now) or state.job.is_gang:
         return ()
     if run.home.node is not None and (node is None or node.objection(state.job.worker) is not None):
         return ()
@@ -78,7 +78,7 @@ def _next_chunks(context: PlannerContext, state: JobState, run: Run, now: float)
         return _queued(state, run, node, now)
     if _is_contested(context, context.queue, state, run, node, now):
         return ()
-    sited = context.queue.policy.sited
+    sited = context.queue.policy.traits.needs_local_data
     here = run.home.site if node is None or (sited and state.job.data_site is not None) else ""
     waiting = state.waiting_at(here, now) if sited or node is None else state.waiting
     if not sited and node is not None:
@@ -86,7 +86,7 @@ def _next_chunks(context: PlannerContext, state: JobState, run: Run, now: float)
     return tuple(waiting[: chunks_of_window(state, run.batch_seconds)])
 
 
-def _queued(state: JobState, run: Run, node: NodeState | None, now: float) -> tuple[int, ...]:
+def _queued(state: JobState, run: TrackedWindow, node: NodeState | None, now: float) -> tuple[int, ...]:
     """Of a policy that binds: the chunk that comes first in the queues of all of the window's slots."""
     slots = run.home.slots if node is not None else ()
     queues = [node.queues[slot] for slot in slots if slot < len(node.queues)] if node is not None else []
@@ -99,7 +99,7 @@ def _queued(state: JobState, run: Run, node: NodeState | None, now: float) -> tu
 
 
 def _is_contested(
-    context: PlannerContext, queue: JobQueue, state: JobState, run: Run, node: NodeState | None, now: float
+    context: PlannerContext, queue: JobQueue, state: JobState, run: TrackedWindow, node: NodeState | None, now: float
 ) -> bool:
     """Whether somebody who ranks before the job waits for what its worker holds: room, or a share of a quota."""
     rank = (queue.policy.standing(state, context.cluster, now), state.arrival)
@@ -118,17 +118,19 @@ def _could_use(
 ) -> bool:
     """Whether the end of a worker of the job on the node would be what another job waits for."""
     shape, cluster = head.job.worker, context.cluster
-    if queue.policy.strict and could_run_on_nodes(cluster, head):
+    if queue.policy.traits.head_of_line_blocking and could_run_on_nodes(cluster, head):
         return True
     freed = node.capacity - node.reserved + state.job.worker.requests
     if node.objection(shape) is not None or not shape.requests.fits(freed):
         return False
-    others = [one for one in free_hosts(cluster, head, "", now) if one is not node] if head.job.together > 1 else []
+    others = (
+        [one for one in free_hosts(cluster, head, "", now) if one is not node] if head.job.min_available > 1 else []
+    )
     rooms = [freed, *(one.capacity - one.reserved for one in others)]
-    return count_fitting(shape.requests, rooms, head.job.together) == head.job.together
+    return count_fitting(shape.requests, rooms, head.job.min_available) == head.job.min_available
 
 
-def _dismiss(context: PlannerContext, state: JobState, run: Run) -> None:
+def _dismiss(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:
     """Send the worker home; what it said counts, however its pod ends."""
     context.cluster.note_window(state, run, WindowPhase.DISMISSED)
     unfinished = [chunk for chunk in run.window.chunks if chunk not in state.done]
@@ -139,7 +141,7 @@ def _dismiss(context: PlannerContext, state: JobState, run: Run) -> None:
 
 
 def _begin_anew(
-    context: PlannerContext, state: JobState, run: Run, chunks: tuple[int, ...], event: ChunksRequested
+    context: PlannerContext, state: JobState, run: TrackedWindow, chunks: tuple[int, ...], event: ChunksRequested
 ) -> None:
     """Count what the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window

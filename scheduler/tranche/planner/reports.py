@@ -13,7 +13,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import ProgressReported
 from tranche.planner.job_actions import finish, is_saved, watch_idle_servers
 from tranche.planner.ledgers import roll_back
-from tranche.policies import JobState, Run
+from tranche.policies import JobState, TrackedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ def spoken_for(state: JobState, attempt: int) -> Collection[int]:
     if any(server.planned.attempt == attempt for server in state.speakers):
         return range(state.job.chunks)
     run = state.runs.get(attempt)
-    if run is None or state.job.helpers:
+    if run is None or state.job.helper_count:
         return ()
-    if state.job.rigid:
+    if state.job.is_gang:
         return range(state.job.chunks) if run.window.index == 0 else ()
     return run.window.chunks
 
@@ -62,7 +62,7 @@ def is_superseded(state: JobState, attempt: int) -> bool:
 
     The server of a job that is done or suspended is not: it still has to save what it holds.
     """
-    if state.job.helpers:
+    if state.job.helper_count:
         return any(server.planned.attempt > attempt for server in state.speakers)
     return attempt not in state.runs and not state.finished
 
@@ -132,7 +132,7 @@ def _raise(state: JobState, durable: Mapping[int, float], applied: Mapping[int, 
             state.applied.pop(chunk, None)
 
 
-def _pace(run: Run, gained: float, at: float) -> None:
+def _pace(run: TrackedWindow, gained: float, at: float) -> None:
     """Note what a running worker has done since its last report, and how fast it is between its first and this one."""
     run.counted += gained
     if run.since is None:

@@ -5,7 +5,7 @@ from itertools import islice
 from operator import attrgetter
 
 from tranche.model import Resources
-from tranche.policies import ClusterState, Home, JobState, NodeState
+from tranche.policies import ClusterState, JobState, NodeState, SlotBinding
 
 _GPUS_LEFT = attrgetter("free_gpus")
 _BY_PACE = attrgetter("pace", "free_gpus")
@@ -67,7 +67,7 @@ def free_nodes(
     return found
 
 
-def fallbacks(cluster: ClusterState, state: JobState, home: Home, count: int, now: float) -> tuple[str, ...]:
+def fallbacks(cluster: ClusterState, state: JobState, home: SlotBinding, count: int, now: float) -> tuple[str, ...]:
     """So many other nodes of the site with room that nothing has reserved, fullest first."""
     if not home.node or not count:
         return ()

@@ -1,7 +1,7 @@
 """Going through the nodes, for policies that bind chunks to slots: which chunks of its queues should run on each."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from tranche.model import Resources, Window
@@ -11,7 +11,18 @@ from tranche.planner.job_actions import close_window
 from tranche.planner.queues import preemptible
 from tranche.planner.servers import place_servers
 from tranche.planner.windows import open_window
-from tranche.policies import NOBODY, BindingPolicy, Entry, Home, JobState, Kind, NodeState, Policy, Run, kind_of
+from tranche.policies import (
+    NOBODY,
+    BindingPolicy,
+    JobState,
+    Kind,
+    NodeState,
+    Policy,
+    QueuedChunk,
+    SlotBinding,
+    TrackedWindow,
+    kind_of,
+)
 from tranche.policies.projections import planned_window
 
 
@@ -42,25 +53,32 @@ def _serve_job(context: PlannerContext, binding: BindingPolicy, state: JobState,
 
 
 def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
-    chosen: list[Entry] = []
+    chosen: list[QueuedChunk] = []
     reserved = None
     while reserved != (reserved := node.reserved):
         chosen = _choose(context, node, now)  # again if parameter servers took room meanwhile
     wanted = {id(entry) for entry in chosen}
+    waiting = [entry for entry in chosen if not _is_open(entry)]
     for state, run in list(node.runs.values()):
         entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
         if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
-            close_window(context, state, run)
+            close_window(context, state, run, preempted_by=_preemptor(run, waiting))
     for entry in chosen:
         if entry.chunk not in entry.state.chunk_runs:
             open_window(context, entry.state, entry.home, (entry.chunk,))
 
 
-def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Entry]:
+def _preemptor(run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> str:
+    """The job whose waiting chunk takes a slot of the window, else one that takes its room; empty if none does."""
+    on_slots = [entry for entry in waiting if set(entry.home.slots) & set(run.home.slots)]
+    return next((entry.state.job.key for entry in (*on_slots, *waiting)), "")
+
+
+def _choose(context: PlannerContext, node: NodeState, now: float) -> list[QueuedChunk]:
     starts: Counter[str] = Counter()
     kinds: Counter[Kind] = Counter()
 
-    def may_start(entry: Entry) -> bool:
+    def may_start(entry: QueuedChunk) -> bool:
         job = entry.state.job
         allowed = _may_start(context, entry, now, starts[job.key], kinds)
         starts[job.key] += allowed
@@ -71,7 +89,7 @@ def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Entry]
 
 
 def _may_start(
-    context: PlannerContext, entry: Entry, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
+    context: PlannerContext, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
 ) -> bool:
     """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside.
 
@@ -95,7 +113,7 @@ def _may_start(
     )
 
 
-def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[Entry], bool]) -> list[Entry]:
+def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[QueuedChunk], bool]) -> list[QueuedChunk]:
     """The chunks that should run on the node: in the policy's order, whoever finds its slots and room still free.
 
     Args:
@@ -108,7 +126,7 @@ def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[Entry]
     fixed = [e for e in running if not preemptible(e.state, policy)]
     taken: set[int] = set()
     room = node.capacity - _fixed(node)
-    chosen: list[Entry] = []
+    chosen: list[QueuedChunk] = []
     seen: set[int] = set()
     for entry in chain(fixed, entries):
         if id(entry) in seen or len(taken) >= len(node.queues):
@@ -124,13 +142,13 @@ def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[Entry]
     return chosen
 
 
-def _order(entry: Entry) -> tuple[float, float, str, bool, int]:
+def _order(entry: QueuedChunk) -> tuple[float, float, str, bool, int]:
     """The policy's order, but a running chunk is never displaced by a waiting one of its own job."""
     value, arrival, job, chunk = entry.key
     return (value, arrival, job, not _is_open(entry), chunk)
 
 
-def _is_open(entry: Entry) -> bool:
+def _is_open(entry: QueuedChunk) -> bool:
     run = entry.state.chunk_runs.get(entry.chunk)
     return run is not None and not run.closing
 
@@ -147,17 +165,19 @@ def _fixed(node: NodeState) -> Resources:
 # ---- homes
 
 
-def bind_window(context: PlannerContext, policy: BindingPolicy, state: JobState, run: Run, window: Window) -> None:
+def bind_window(
+    context: PlannerContext, policy: BindingPolicy, state: JobState, run: TrackedWindow, window: Window
+) -> None:
     """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
     node = context.cluster.nodes.get(window.node or "")
     slots = free_slots(node, state.job.gpus) if node is not None else ()
     unlimited = node is None and (window.node is None or context.cluster.is_unlimited(window.site))
     if not unlimited and len(slots) < state.job.gpus:
         return
-    run.home = Home(window.site, window.node if node is not None else None, slots)
+    run.home = SlotBinding(window.site, window.node if node is not None else None, slots)
     for chunk in window.chunks:
-        key = policy.key(state, chunk, run.batch_seconds)
-        context.cluster.bind(Entry(key, state, chunk, run.home, run.opened, run.batch_seconds))
+        key = policy.queue_key(state, chunk, run.batch_seconds)
+        context.cluster.bind(QueuedChunk(key, state, chunk, run.home, run.opened, run.batch_seconds))
 
 
 def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
@@ -184,7 +204,9 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
             ready_at = context.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             if not known:
                 site_uses.copied(context.cluster, state, (placed.chunk,), placed.home.site)
-            entry = Entry(placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost)
+            entry = QueuedChunk(
+                placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost
+            )
             context.cluster.bind(entry)
             node = context.cluster.nodes.get(placed.home.node or "")
             entry.planned_start, entry.planned_end = planned_window(node, entry, now)

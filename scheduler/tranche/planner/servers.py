@@ -24,7 +24,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     together = next(iter(state.cloud.values()), None)
     if together is not None and not state.entries and state.is_bound_for(together):
         return [together]
-    if policy.central_servers:
+    if policy.traits.optimizes_server_site:
         wanted = {run.home.site for run in state.runs.values()}.union(state.copies)
         wanted |= {state.job.data_site} if state.job.data_site else set()
         sites = set(cluster.eligible(shape).by_site)
@@ -71,7 +71,7 @@ def place_servers(context: PlannerContext, state: JobState) -> bool:
     """Start the parameter servers that the job lacks, before its first window opens; False if there is no room yet."""
     if state.leaving:
         return False
-    if len(state.servers) >= state.job.helpers:
+    if len(state.servers) >= state.job.helper_count:
         return True
     if context.cluster.quotas.shortage(state.job, 0, state.missing_requests) is not None:
         return False
@@ -113,6 +113,6 @@ def _place(
         nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
-            node = context.policy.server_host(cluster, state, one.number, feasible, context.settings.seed)
+            node = context.policy.choose_server_node(cluster, state, one.number, feasible, context.settings.seed)
             return node.node.site, node.node.name
     return None

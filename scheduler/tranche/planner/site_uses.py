@@ -15,7 +15,7 @@ Source: ours [I]. What is counted:
 from collections.abc import Iterable
 
 from tranche.model import SiteProgress, Tier
-from tranche.policies import ClusterState, JobState, JobUse, Run, SiteUsage
+from tranche.policies import ClusterState, JobState, JobUse, SiteUsage, TrackedWindow
 
 
 def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
@@ -45,7 +45,7 @@ def brought(cluster: ClusterState, state: JobState, chunks: Iterable[int], site:
     copied(cluster, state, [chunk for chunk in chunks if chunk not in there], site)
 
 
-def ended(cluster: ClusterState, state: JobState, run: Run, at: float) -> None:
+def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float) -> None:
     """A window has ended, and its batches are in the ledger.
 
     Args:
@@ -132,7 +132,7 @@ def _both(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsage,
     return state.use.at(site), cluster.site_uses.setdefault(place, SiteUsage())
 
 
-def _held_since(run: Run) -> float:
+def _held_since(run: TrackedWindow) -> float:
     """When the window opened; of one that an earlier planner opened, what its plan says of that."""
     if run.window.renewed:
         return run.window.start

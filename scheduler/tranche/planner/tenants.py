@@ -1,6 +1,6 @@
 """Fair shares: which tenants have had more than their share of recent GPU time, reviewed once a minute at most.
 
-For policies that count recent GPU time (`QueuePolicy.share_halflife`).
+For policies that count recent GPU time (`QueuePolicy.usage_halflife_seconds`).
 """
 
 from math import inf

@@ -2,10 +2,10 @@
 
 Source: ours [I] (decision 17): a chunk's data are copied, not moved. They stay where they came from and wherever they
 have been, so a waiting chunk may start at any of these sites, whichever has room first. At arrival the data go to the
-nearest sites (`Policy.copies_ahead`). Then, twice a minute, the queue is played forward in order of rank over the slots
-of all sites with nodes, each chunk going where it ends first with Δ counted (own wait, work and transfer of the
-dispatch rule (5) of JSAC'22); a chunk that goes where it has no copy, and needs it soon, gets one. Copies to unlimited
-sites are begun by `tranche.planner.cloud_burst`.
+nearest sites (`QueuePolicy.prefetch_site_count`). Then, twice a minute, the queue is played forward in order of rank
+over the slots of all sites with nodes, each chunk going where it ends first with Δ counted (own wait, work and transfer
+of the dispatch rule (5) of JSAC'22); a chunk that goes where it has no copy, and needs it soon, gets one. Copies to
+unlimited sites are begun by `tranche.planner.cloud_burst`.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ what is begun too early may never be used."""
 
 def moves_data(state: JobState) -> bool:
     """Whether the job's chunks have to be brought to where they train."""
-    return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.rigid
+    return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.is_gang
 
 
 def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: float) -> None:
@@ -48,17 +48,17 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
         if site != state.job.data_site and not is_given_up(state, site)
     )
     at_home = state.job.data_site in delta
-    for _, site in others[: max(queue.policy.copies_ahead(), not at_home)]:
+    for _, site in others[: max(queue.policy.prefetch_site_count(), not at_home)]:
         copy(context, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
 
 
 def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> None:
     """Have the data of a job that has arrived at every site, once they have been on the way for as long as they take.
 
-    For policies that do not plan where data are (`QueuePolicy.uploads_ahead`).
+    For policies that do not plan where data are (`QueuePolicy.uploads_on_arrival`).
     """
     cluster, queue = context.cluster, context.queue
-    if queue is None or not queue.policy.uploads_ahead() or not moves_data(state):
+    if queue is None or not queue.policy.uploads_on_arrival() or not moves_data(state):
         return
     began = min(now, state.job.submitted)
     waiting, last = state.waiting, state.uploaded_at or began

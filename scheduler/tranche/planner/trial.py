@@ -10,7 +10,7 @@ from math import inf
 
 from tranche.model import Resources
 from tranche.planner.rooms import count_fitting
-from tranche.policies import ClusterState, Hosts, JobState, NodeState, QueuePolicy, Run
+from tranche.policies import ClusterState, Hosts, JobState, NodeState, QueuePolicy, TrackedWindow
 from tranche.policies.beliefs import longest_rest_seconds, rest_seconds
 from tranche.policies.servers import Missing, helpers_of
 
@@ -22,8 +22,8 @@ def could_run(cluster: ClusterState, state: JobState) -> bool:
 
 def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
     """Whether the nodes of an otherwise empty cluster could run the job."""
-    members = state.job.together
-    if state.job.rigid and state.job.helpers:
+    members = state.job.min_available
+    if state.job.is_gang and state.job.helper_count:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
         trials = [Trial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
         return any(
@@ -38,7 +38,7 @@ class Victim:
     """Windows that only stop together: one of a chunked job, all of a gang."""
 
     state: JobState
-    runs: list[Run]
+    runs: list[TrackedWindow]
 
     def freed(self) -> dict[str, Resources]:
         """What stopping them gives back, by node."""
@@ -70,19 +70,19 @@ class Challenge:
             behind: Jobs that may be preempted, the first in rank first.
         """
         for victim in reversed(behind):
-            above = self.policy.preempts_above(self.state, self.seconds, victim, self.now)
+            above = self.policy.min_remaining_to_preempt(self.state, self.seconds, victim, self.now)
             if above >= longest_rest_seconds(victim, self.now):
                 continue
             runs = [run for run in victim.runs.values() if not run.closing]
-            if not victim.job.rigid:
+            if not victim.job.is_gang:
                 yield from (Victim(victim, [run]) for run in reversed(runs) if self._may_close(victim, run, above))
             elif runs and all(self._may_close(victim, run, above) for run in runs):
                 yield Victim(victim, runs)
 
-    def _may_close(self, victim: JobState, run: Run, above: float) -> bool:
+    def _may_close(self, victim: JobState, run: TrackedWindow, above: float) -> bool:
         if self.site and run.home.site != self.site:
             return False
-        if not self.policy.may_stop(self.state, victim, run, self.now):
+        if not self.policy.may_preempt_window(self.state, victim, run, self.now):
             return False
         return above == -inf or rest_seconds(victim, run, self.now) > above
 
@@ -133,7 +133,7 @@ class Trial:
         if helpers_first and not self.seat(helpers):
             return False
         request = self.state.job.worker.requests
-        if not all(self.place(request, free) for _ in range(self.state.job.together)):
+        if not all(self.place(request, free) for _ in range(self.state.job.min_available)):
             return False
         return helpers_first or self.seat(helpers)
 
@@ -192,12 +192,12 @@ class Trial:
                 self.chosen.discard(position)
         return [self._victims[position] for position in sorted(self.chosen)]
 
-    def _usable(self, name: str, hosts: Hosts) -> NodeState | None:
+    def _usable(self, name: str, hosts: Hosts[NodeState]) -> NodeState | None:
         """The node, if it is one of these and the job may use it."""
         node = None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
         return node if node is None or self.state.can_start_at(node.node.site, self.now) else None
 
-    def _preempting(self, request: Resources, hosts: Hosts) -> NodeState | None:
+    def _preempting(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:
         """Go up the ranks until the request would fit somewhere; those on that node make way."""
         rooms: dict[str, Resources] = {}
         position = 0

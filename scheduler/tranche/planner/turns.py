@@ -14,7 +14,7 @@ from tranche.planner.tenants import expect_review, review_shares
 from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
 from tranche.planner.trial import could_run_on_nodes
 from tranche.planner.windows import open_window, open_windows
-from tranche.policies import ClusterState, Home, JobState, NodeState, Standing
+from tranche.policies import ClusterState, JobState, NodeState, SlotBinding, Standing
 
 
 def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -27,18 +27,18 @@ def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
     for key in changed:
         arriving = context.cluster.jobs.get(key)
         if arriving is not None and arriving.active and moves_data(arriving):
-            if queue.policy.sited:
+            if queue.policy.traits.needs_local_data:
                 copy_ahead(context, queue, arriving, now)
             else:
                 upload_everywhere(context, arriving, now)
-    if queue.policy.distributes:
+    if queue.policy.traits.allocates_workers:
         distribute(context, queue, now)
     counts_recent = context.cluster.shares.halflife_seconds > 0
     reviewed = counts_recent and review_shares(context, now)
     if context.cluster.clouds and cloud_burst.is_due(context, queue, changed, now):
         _refresh(context, queue, now)
         cloud_burst.review(context, queue, now)
-        if queue.policy.distributes:
+        if queue.policy.traits.allocates_workers:
             distribute(context, queue, now)
     _refresh(context, queue, now)
     decision = Decision(context, queue, now, queue.candidates(now))
@@ -49,7 +49,7 @@ def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
     queue.settle()
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
-    if queue.policy.sited:
+    if queue.policy.traits.needs_local_data:
         look_ahead(context, queue, now)
 
 
@@ -86,12 +86,19 @@ class Decision:
         one.tried = state
         held = waits and self.context.cluster.shortage(state) is not None
         unlimited = self.context.cluster.is_unlimited(one.site)
-        if waits and queue.policy.strict and not (held or unlimited) and _blocks(self.context.cluster, state, now):
+        if (
+            waits
+            and queue.policy.traits.head_of_line_blocking
+            and not (held or unlimited)
+            and _blocks(self.context.cluster, state, now)
+        ):
             self.full.add("")  # for those behind it
             return True
         if waits and not unlimited and _is_full(self.context, queue, state, one.site, rank, now):
             self.full.add(one.site)
-        exhausted = waits and not (queue.policy.strict or unlimited or _has_own_obstacle(state, now))
+        exhausted = waits and not (
+            queue.policy.traits.head_of_line_blocking or unlimited or _has_own_obstacle(state, now)
+        )
         if not exhausted:
             queue.drop(state, one.site)
             self.passed_over += [state] if waits else []
@@ -130,7 +137,7 @@ def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: st
     """Whether nobody who ranks behind the job can find a GPU there: none is free, and none is held by those behind."""
     if context.cluster.free.any_at(site):
         return False
-    return not (queue.policy.preemptive and queue.running.gpus_behind(state, rank, site, now))
+    return not (queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
 
 def _has_own_obstacle(state: JobState, now: float) -> bool:
@@ -157,17 +164,17 @@ def _serve(
 ) -> bool:
     """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
     job, policy = state.job, queue.policy
-    workers = job.together
+    workers = job.min_available
     if context.cluster.is_unlimited(site):
         _open_on_demand(context, state, site, now)
         return False
     nodes = free_hosts(context.cluster, state, site, now)
     if context.cluster.shortage(state) is not None:
-        behind = queue.running.behind(state, rank, "", now) if policy.preemptive else []
+        behind = queue.running.behind(state, rank, "", now) if policy.traits.preemptive else []
         return make_quota(context, challenge_of(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
-        _take_free(context, state, site, nodes, now, first_fit=policy.first_fit)
+        _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit)
         if not may_preempt or not wants_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
@@ -180,8 +187,8 @@ def _take_free(
     """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
-    wanted = job.chunks if job.rigid else min(job.max_workers - len(state.runs), waiting)
-    if job.rigid and job.helpers:
+    wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
+    if job.is_gang and job.helper_count:
         found = gangs.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
             gangs.seat(context, state, found[1], now)
@@ -191,25 +198,25 @@ def _take_free(
         free_nodes(nodes, state, 1, first_fit=True) and place_servers(context, state)
     ):
         return
-    if not job.rigid:
+    if not job.is_gang:
         wanted = context.cluster.quotas.most_workers(job, wanted)
-    fastest = context.policy.learns and not job.whole
+    fastest = context.policy.traits.uses_learned_estimates and not job.is_indivisible
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
-    if chosen and not (job.rigid and len(chosen) < wanted):
+    if chosen and not (job.is_gang and len(chosen) < wanted):
         open_windows(context, state, site, chosen, now)
 
 
 def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: float) -> None:
     """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
-    if state.job.rigid:
+    if state.job.is_gang:
         if context.cluster.shortage(state) is None:
             gangs.seat_at(context, state, site, now)
             for chunk in state.waiting:
-                open_window(context, state, Home(site, None), (chunk,))
+                open_window(context, state, SlotBinding(site, None), (chunk,))
         return
     for chunk in state.waiting_at(site, now):
         if len(state.runs) >= state.job.max_workers or context.cluster.shortage(state):
             return
         if not place_servers(context, state):
             return
-        open_window(context, state, Home(site, None), (chunk,))
+        open_window(context, state, SlotBinding(site, None), (chunk,))

@@ -7,13 +7,13 @@ from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import OpenWindow
 from tranche.planner.rooms import fallbacks
-from tranche.policies import Home, JobState, NodeState, Run
+from tranche.policies import JobState, NodeState, SlotBinding, TrackedWindow
 
 RESTARTS_PER_WINDOW = 3
 """A silent pod is given chunks for about this many restart costs, so that starting pods stays cheap."""
 
 
-def open_window(context: PlannerContext, state: JobState, home: Home, chunks: Sequence[int]) -> None:
+def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chunks: Sequence[int]) -> None:
     """Open a window on some of the job's waiting chunks."""
     index = state.free_index()
     if index is None:
@@ -34,10 +34,10 @@ def open_window(context: PlannerContext, state: JobState, home: Home, chunks: Se
         generation=state.job.generation,
     )
     told = cluster.told_batch_seconds(state, home.site, node=home.node)
-    run = Run(window, home, now, per_batch, told, handover=_occupied(context, home))
+    run = TrackedWindow(window, home, now, per_batch, told, handover=_occupied(context, home))
     cluster.enter_window(state, run, now)
     context.rank_again(state)
-    if context.queue is not None and context.queue.policy.fetches_data:
+    if context.queue is not None and context.queue.policy.fetches_after_start:
         site_uses.brought(cluster, state, chunks, home.site)
     context.publish(state.job.key)
     context.instruct(OpenWindow(state.job.key, window, context.cause))
@@ -60,10 +60,10 @@ def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[
         else:
             chosen, waiting = waiting[:count], waiting[count:]
         if chosen:
-            open_window(context, state, Home(site, name), tuple(chosen))
+            open_window(context, state, SlotBinding(site, name), tuple(chosen))
 
 
-def _occupied(context: PlannerContext, home: Home) -> bool:
+def _occupied(context: PlannerContext, home: SlotBinding) -> bool:
     """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
     node = context.cluster.nodes.get(home.node or "")
     leaving = node.leaving.values() if node else ()
@@ -72,7 +72,7 @@ def _occupied(context: PlannerContext, home: Home) -> bool:
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
     """How many chunks a window of a queue policy gets."""
-    if state.job.rigid or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
+    if state.job.is_gang or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
         return 1
     chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch
     return max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds))

@@ -16,11 +16,13 @@ from tranche.planner.job_actions import (
     unbind_chunks,
 )
 from tranche.planner.selections import bind_window
-from tranche.policies import JobState, Run, WindowPhase
+from tranche.policies import JobState, TrackedWindow, WindowPhase
 from tranche.policies.las import NEARLY
 
 
-def _window(context: PlannerContext, event: WorkerBound | WorkerStarted | WorkerEnded) -> tuple[JobState, Run] | None:
+def _window(
+    context: PlannerContext, event: WorkerBound | WorkerStarted | WorkerEnded
+) -> tuple[JobState, TrackedWindow] | None:
     """The window that an event is about; None if its attempt is over and counted, so that the event is void."""
     state = context.cluster.jobs.get(event.job)
     run = state.runs.get(event.attempt) if state is not None else None
@@ -38,7 +40,7 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
         _move(context, state, run, event.node)
 
 
-def _move(context: PlannerContext, state: JobState, run: Run, name: str) -> None:
+def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: str) -> None:
     """Have the window, its chunks and its reservation follow the pod to the fallback that kube-scheduler chose.
 
     A node of an unlimited site is only named: nothing is planned or reserved on it.
@@ -75,7 +77,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     lessons.note_start(context.cluster, state, run)
     if state.first_started is None:
         state.first_started = at
-    if context.policy.preemptive:
+    if context.policy.traits.preemptive:
         context.rank_again(state)  # its rank falls from now on
     rest = state.left_of(run) * run.batch_seconds
     run.window = replace(run.window, start=at, end=at + rest)
@@ -93,9 +95,9 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     job, failures = state.job, state.failures
     count_end(context, state, run, event)
     context.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
-    if job.rigid and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
-        stop_gang(context, state)
-    if job.rigid and job.chief is None and not (state.runs or state.finished):
+    if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
+        stop_gang(context, state, event.preempted_by)
+    if job.is_gang and job.chief is None and not (state.runs or state.finished):
         ledgers.level_gang(state)
     if state.failures > failures:
         reason = f"worker {run.window.index} failed with exit code {event.exit_code}"

@@ -1,13 +1,13 @@
-"""Published scheduling algorithms, one file each, as pure functions of state, clock and seed; one registry."""
+"""Scheduling policies, one file each: pure functions of state, clock and seed. The state that they read; a registry."""
 
 from tranche.policies.hosts import Hosts
-from tranche.policies.interfaces import BindingPolicy, Placement, Policy, QueuePolicy, Rank, Standing
-from tranche.policies.jobs import ARRIVED, Entry, JobState
+from tranche.policies.interfaces import BindingPolicy, Placement, Policy, PolicyTraits, QueuePolicy, Rank, Standing
+from tranche.policies.jobs import ARRIVED, JobState, QueuedChunk
 from tranche.policies.nodes import NodeState
 from tranche.policies.phases import JobPhase, WindowPhase
 from tranche.policies.quotas import NOBODY, Kind, Quotas, Shortage, kind_of
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
-from tranche.policies.runs import Home, Run
+from tranche.policies.runs import SlotBinding, TrackedWindow
 from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
 from tranche.policies.site_uses import JobUse, SiteUsage, is_cloud
@@ -21,9 +21,7 @@ __all__ = [
     "POLICIES",
     "BindingPolicy",
     "ClusterState",
-    "Entry",
     "History",
-    "Home",
     "Hosts",
     "JobPhase",
     "JobState",
@@ -32,16 +30,19 @@ __all__ = [
     "NodeState",
     "Placement",
     "Policy",
+    "PolicyTraits",
     "QueuePolicy",
+    "QueuedChunk",
     "Quotas",
     "Rank",
-    "Run",
     "Server",
     "Shares",
     "Shortage",
     "SiteUsage",
+    "SlotBinding",
     "Staging",
     "Standing",
+    "TrackedWindow",
     "WindowPhase",
     "expected_copies",
     "get_live_policy",

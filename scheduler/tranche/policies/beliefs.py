@@ -1,8 +1,8 @@
-"""What is left of a job as far as one can believe: predictions, corrected when they are overrun.
+"""Estimates of a job's remaining work: predictions, corrected when they are overrun.
 
-Gangs and jobs of unknown speed are judged by the GPU time that has gone into them; a chunked job by its ledger, and a
-window of it that takes longer than predicted by the time that it has taken. Either way what is overrun is believed to
-take twice as long, so that no job ranks first for ever.
+The estimate for gangs, jobs of one chunk and jobs of unknown speed rests on the GPU time that they have attained. That
+for a chunked job rests on its ledger, and, for a window that takes longer than predicted, on the time that the window
+has taken. In both cases an estimate that is overrun is doubled, so that no job ranks first without end.
 """
 
 from math import inf, log2
@@ -10,22 +10,22 @@ from math import inf, log2
 from tranche.estimate import OVERRUN, believed_total
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
-from tranche.policies.runs import Run
+from tranche.policies.runs import TrackedWindow
 
 
 def by_service(state: JobState) -> bool:
-    """Whether the ledger says nothing of how much is left."""
-    return state.job.whole or state.assumed
+    """Return whether the remaining work follows from attained GPU time, because the ledger says nothing about it."""
+    return state.job.is_indivisible or state.assumed
 
 
 def told_gpu_seconds(state: JobState) -> float:
-    """What the job needs in all by declaration, prediction or assumption; positive also if it asks for no GPU."""
+    """Return the GPU-seconds of the whole job as declared, predicted or assumed; positive also without GPUs."""
     job = state.job
     return job.chunks * job.batches_per_chunk_total * state.nominal_batch_seconds * max(1, job.gpus)
 
 
 def rest_gpu_seconds(state: JobState, now: float) -> float:
-    """The rest of the job."""
+    """Return the estimated remaining GPU-seconds of the job."""
     if by_service(state):
         attained = state.attained_gpu_seconds(now) + NEARLY
         return max(0.0, believed_total(told_gpu_seconds(state), attained) - attained)
@@ -39,8 +39,8 @@ def rest_gpu_seconds(state: JobState, now: float) -> float:
     return rest * state.job.gpus
 
 
-def rest_seconds(state: JobState, run: Run, now: float) -> float:
-    """How long one of its windows still trains."""
+def rest_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
+    """Return the estimated remaining seconds of one window."""
     if by_service(state):
         return rest_gpu_seconds(state, now) / (max(1, state.job.gpus) * max(1, len(state.runs)))
     rest = run.window.end - now
@@ -51,20 +51,20 @@ def rest_seconds(state: JobState, run: Run, now: float) -> float:
 
 
 def longest_rest_seconds(state: JobState, now: float) -> float:
-    """No window of the job still trains for longer."""
+    """Return an upper bound of `rest_seconds` over the job's windows, in seconds; inf if none is known."""
     first, last = state.window_ends
     return last - now if now < first and not by_service(state) else inf
 
 
 def rest_rate(state: JobState, now: float) -> float:
-    """By how much that falls per second with the windows that train now."""
+    """Return the decrease of `rest_gpu_seconds` per second while the windows that train now go on."""
     if not by_service(state):
         return state.training_rate(now) * state.job.gpus
     return state.training_workers * max(1, state.job.gpus)
 
 
 def overruns(state: JobState, now: float) -> int:
-    """How often what was told has been doubled."""
+    """Return how often the predictions have been doubled."""
     if by_service(state):
         return _doublings(told_gpu_seconds(state), state.attained_gpu_seconds(now) + NEARLY)
     if now < state.first_end:
@@ -78,7 +78,7 @@ def _doublings(told: float, attained: float) -> int:
 
 
 def next_overrun(state: JobState, now: float) -> float | None:
-    """When it jumps up if the windows that train now go on; None if it never does."""
+    """Return when `overruns` rises next if the windows that train now go on; None if it never does."""
     if by_service(state):
         attained = state.attained_gpu_seconds(now) + NEARLY
         return state.reaches(believed_total(told_gpu_seconds(state), attained) * OVERRUN, now)
@@ -91,7 +91,7 @@ def next_overrun(state: JobState, now: float) -> float | None:
     return found
 
 
-def _times(state: JobState, run: Run, now: float) -> tuple[float, float]:
-    """How long the window trains by prediction, and how long it has trained, in seconds, since its last report."""
+def _times(state: JobState, run: TrackedWindow, now: float) -> tuple[float, float]:
+    """Return the predicted and the elapsed training time of the window since its last report, in seconds."""
     expected = state.left_of(run) * run.batch_seconds
     return expected, max(0.0, now - run.since) + NEARLY if run.since is not None else 0.0

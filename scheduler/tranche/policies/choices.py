@@ -1,4 +1,4 @@
-"""Reproducible choices without a randomness source."""
+"""Reproducible random choices, by hashing instead of a source of randomness."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -8,12 +8,12 @@ Item = TypeVar("Item")
 
 
 def uniform(seed: int, *names: object) -> float:
-    """A number in (0, 1) by a hash of seed and names: the same arguments always give the same number."""
+    """Return a number in (0, 1) from a hash of seed and names: equal arguments give equal numbers."""
     return (_hash(seed, names) + 0.5) / 2**64
 
 
 def choose(items: Sequence[Item], seed: int, *names: object) -> Item:
-    """An item drawn uniformly by a hash of seed and names: the same arguments always give the same item."""
+    """Return an item drawn uniformly by a hash of seed and names: equal arguments give the same item."""
     return items[_hash(seed, names) % len(items)]
 
 

@@ -5,7 +5,7 @@ binding: a chunk is bound to a slot only when it starts, at whatever site has a 
 (`tranche.planner.transfers`); cost-aware preemption: a running worker is stopped only if
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
-wait is the time without a window and ideal the JCT on an empty cluster. What is left is believed, not known: see
+wait is the time without a window and ideal the JCT on an empty cluster. The work left is an estimate: see
 `tranche.policies.beliefs`.
 """
 
@@ -15,19 +15,19 @@ from math import floor, inf, log
 from typing import ClassVar
 
 from tranche.policies.beliefs import next_overrun, overruns, rest_gpu_seconds, rest_rate
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, QueuePolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
 from tranche.policies.states import ClusterState
 
 AGE_STEP = 1.1
-"""A waiting job is ranked anew when its age factor has grown by so much: logarithmically often, at no fixed period."""
+"""Factor between two steps of the age factor. A waiting job is ranked again at each step: logarithmically often."""
 OLDEST = 100
-"""Steps at most (a factor of 13,780), so that a job that can never run does not set timers for ever."""
+"""Largest number of steps (a factor of 13,780), so that a job that can never run does not set timers without end."""
 NEARLY = 1e-6
-"""Of a step: a timer may fire this much too early by rounding."""
+"""Tolerance in steps: a timer may fire this much too early by rounding."""
 SHORTEST_STEP = 1.0
-"""Seconds between two such moments at least."""
+"""Least time between two steps, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +38,22 @@ class Chunk(QueuePolicy):
     source: ClassVar[str] = (
         "ours [I]: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
     )
-    preemptive: ClassVar[bool] = True
-    sited: ClassVar[bool] = True
-    central_servers: ClassVar[bool] = True
-    learns: ClassVar[bool] = True
-    behind: ClassVar[str] = "which has less work left"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which has less work left",
+        preemptive=True,
+        uses_learned_estimates=True,
+        optimizes_server_site=True,
+        needs_local_data=True,
+    )
 
     copies: float = 6.0
-    """To how many sites, the nearest first, an arriving job's data are brought ahead of need."""
+    """Number of sites, the nearest first, to which an arriving job's data are copied ahead of need."""
     aging: float = 30.0
-    """θ: after waiting so many times its ideal JCT, a job counts as if half its work were left; 0: jobs do not age."""
+    """θ: a job that has waited θ times its ideal JCT counts as if half its work were left; 0: jobs do not age."""
     fair: float = 0.0
     """1: within a priority class, tenants above their share of recent GPU time rank behind those below theirs."""
     halflife: float = 86_400.0
-    """Of that GPU time, in seconds: after it, use counts half."""
+    """Time after which a tenant's GPU time counts half in its recent share, in seconds."""
     price: float = 0.0
     """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
 
@@ -62,32 +64,32 @@ class Chunk(QueuePolicy):
             raise ValueError("chunk needs price ≥ 0")
 
     def tier(self, state: JobState, cluster: ClusterState) -> float:
-        """The priority class, the highest first; in it, if shares matter, tenants below their share first."""
+        """Return the tier: the highest priority class first; in it, under `fair`, tenants below their share first."""
         over = bool(self.fair) and state.job.tenant in cluster.shares.over
         return 2.0 * -state.job.priority + over
 
-    def revision(self, cluster: ClusterState) -> int:
-        """Rises when another set of tenants is above its share."""
+    def rank_epoch(self, cluster: ClusterState) -> int:
+        """Return a number that rises when another set of tenants is above its share."""
         return cluster.shares.revision
 
-    def share_halflife(self) -> float:
-        """As the options say."""
+    def usage_halflife_seconds(self) -> float:
+        """Return the option `halflife`, or 0 without fair shares."""
         return self.halflife if self.fair else 0.0
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in GPU-seconds, over its weight and age."""
+        """Return the remaining GPU-seconds of the job over its weight and age."""
         return (self._work(state, now), 0.0)
 
-    def slope(self, state: JobState, now: float) -> float:
-        """By how much that falls in a second."""
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
+        """Return the decrease of remaining GPU-seconds per second, over weight and age."""
         return rest_rate(state, now) / self._divisor(state, now)
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
-        """Rises when a running job turns out to be larger than was believed: it may have to make way."""
+        """Return how often the job's estimate was overrun: a job that is larger than estimated may have to make way."""
         return overruns(state, now)
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
-        """When a waiting job has aged by another step, or a running one has needed more than was believed."""
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """Return when a waiting job ages by another step, or when a running one overruns its estimate."""
         if state.busy_since is not None or not self.aging:
             return next_overrun(state, now)
         age = self._age(state, now)
@@ -96,26 +98,29 @@ class Chunk(QueuePolicy):
         older = AGE_STEP ** (age + 1) - 1.0
         return now + max(SHORTEST_STEP, self.aging * state.ideal_seconds * older - state.waited_seconds(now))
 
-    def server_host(
+    def choose_server_node(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
     ) -> NodeState:
-        """The node with the fewest GPUs, so that workers find room, and then with the most CPU left."""
+        """Return the node with the fewest GPUs, so that workers find room, and then with the most CPU left."""
         return min(feasible, key=lambda n: (n.capacity.gpus, n.reserved.cpu - n.capacity.cpu, n.node.name))
 
-    def copies_ahead(self) -> int:
-        """As the option says."""
+    def prefetch_site_count(self) -> int:
+        """Return the option `copies`."""
         return int(self.copies)
 
     def cloud_price(self) -> float:
-        """As the option says."""
+        """Return the option `price`."""
         return self.price
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
-        """Where the gain for the one outweighs the loss of the other; in favour of another priority class, always."""
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+        """Return the bound above which the gain of the waiting job exceeds the loss of the victim.
+
+        A job of a higher priority class may always preempt. The module docstring has the inequalities.
+        """
         if state.job.priority > victim.job.priority:
             return -inf
         challenger, running = self._work(state, now), self._work(victim, now)
-        if victim.job.whole:
+        if victim.job.is_indivisible:
             return -inf if running > challenger + _start_cost(victim) + _start_cost(state) else inf
         return (seconds + victim.restart_seconds) * challenger / running if running else inf
 
@@ -126,7 +131,7 @@ class Chunk(QueuePolicy):
         return state.job.weight * AGE_STEP ** self._age(state, now)
 
     def _age(self, state: JobState, now: float) -> int:
-        """Steps by which the job has aged."""
+        """Return the number of steps by which the job has aged."""
         if not self.aging:
             return 0
         older = 1.0 + state.waited_seconds(now) / max(self.aging * state.ideal_seconds, 1e-9)
@@ -134,6 +139,6 @@ class Chunk(QueuePolicy):
 
 
 def _start_cost(state: JobState) -> float:
-    """GPU-seconds that starting the job's workers takes, all of a gang or one, over its weight."""
+    """Return the GPU-seconds that starting the job's workers takes, all of a gang or one, over its weight."""
     job = state.job
-    return state.restart_seconds * job.gpus * job.together / job.weight
+    return state.restart_seconds * job.gpus * job.min_available / job.weight

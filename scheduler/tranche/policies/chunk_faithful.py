@@ -5,7 +5,7 @@ R. Zhang, B. Li, Z. Li, IEEE JSAC 40(8):2411-2425, 2022, doi 10.1109/JSAC.2022.3
 Table I. Marks: [P] printed in the paper, [I] ours.
 
 [P] Chunk density as static order, dispatch cost Q of eq. (5), ζ and the unlimited cloud, parameter servers kept or
-chosen at random among the feasible hosts. [I] Job weights; workers of g > 1 GPUs as rigid groups of g slots on one
+chosen at random among the feasible hosts. [I] Job weights; workers of g > 1 GPUs as fixed groups of g slots on one
 node, where density counts g × seconds; a finite cloud is a site with queues. With weight 1, g = 1 and no finite cloud,
 none of these act.
 
@@ -29,17 +29,17 @@ from heapq import heapify, heapreplace, nsmallest
 from math import inf
 from typing import ClassVar, Literal
 
-from tranche.policies.interfaces import BindingPolicy, Placement
-from tranche.policies.jobs import Entry, JobState
+from tranche.policies.interfaces import BindingPolicy, Placement, PolicyTraits
+from tranche.policies.jobs import JobState, QueuedChunk
 from tranche.policies.nodes import NodeState
 from tranche.policies.projections import project_node
-from tranche.policies.runs import Home, Key
+from tranche.policies.runs import Key, SlotBinding
 from tranche.policies.states import ClusterState, allowed
 
 
 @dataclass(slots=True)
 class SlotLoad:
-    """What one slot's queue means for an arriving chunk at t0, when its data would be there."""
+    """Load of one slot's queue for an arriving chunk at t0, when its data would be there."""
 
     slot: int
     wait: float
@@ -50,7 +50,7 @@ class SlotLoad:
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """One node (or unlimited site) and the cost of placing the next chunk there."""
+    """A node or an unlimited site, and the cost of placing the next chunk there."""
 
     site: str
     node: str | None
@@ -64,7 +64,7 @@ class Candidate:
     """w/D of the arriving job."""
 
     def group(self) -> list[SlotLoad]:
-        """The slots of least Q for the next chunk, as many as a worker has GPUs; ties go to the smaller slots."""
+        """Return the slots of least Q for the next chunk, one for each GPU of a worker; ties go to smaller slots."""
         if self.width == 1:
             return [min(self.loads, key=lambda load: (self._queue_cost(load.wait, load.lighter), load.slot))]
         best: tuple[float, list[int], list[SlotLoad]] = (inf, [], [])
@@ -78,7 +78,7 @@ class Candidate:
         return best[2]
 
     def cost(self) -> float:
-        """Q of eq. (5), in seconds: transfer, wait, own work, and the delay put on less dense chunks."""
+        """Return Q of eq. (5), in seconds: transfer, wait, own work, and the delay put on less dense chunks."""
         group = self.group()
         wait = max((load.wait for load in group), default=0.0)
         return self._queue_cost(self.transfer + wait + self.seconds, sum(load.lighter for load in group))
@@ -88,7 +88,7 @@ class Candidate:
 
 
 HeapItem = tuple[float, float, str, str, Candidate]
-"""Cost, transfer, site and node (ties go to the smaller Δ, then by name), and what they are the cost of."""
+"""Cost, transfer, site and node (ties go to the smaller Δ, then by name), and the candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,11 @@ class ChunkFaithful(BindingPolicy):
         "Wang et al., Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, "
         "IEEE JSAC 40(8):2411-2425, 2022, Alg. 1-5, with five corrections"
     )
-    behind: ClassVar[str] = "whose chunks are denser"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="whose chunks are denser",
+        preemptive=True,
+        supports_gangs=False,
+    )
 
     refresh: Literal["fresh", "printed"] = "fresh"
     """fresh: each chunk goes to the worker of least Q; printed: to that of the least stored key, as in the print."""
@@ -109,8 +113,8 @@ class ChunkFaithful(BindingPolicy):
         if self.refresh not in ("fresh", "printed"):
             raise ValueError(f"refresh of policy {self.name} is fresh or printed, not {self.refresh!r}")
 
-    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """Densest first; ties first come, first served."""
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+        """Return a key by which the densest chunk runs first; ties go to the earlier submission."""
         return (-state.density(seconds_per_batch), state.job.submitted, state.job.key, chunk)
 
     def dispatch(
@@ -121,7 +125,7 @@ class ChunkFaithful(BindingPolicy):
         now: float,
         sites: Collection[str] | None = None,
     ) -> tuple[list[Placement], bool]:
-        """Alg. 1-3: every chunk to the worker of least Q, keys refreshed lazily; ζ = 1 if the cloud is cheapest."""
+        """Bind each chunk to the worker of least Q (Alg. 1-3), keys refreshed lazily; ζ = 1 if the cloud is best."""
         nodes = [
             _node_candidate(self, cluster, state, node, now)
             for node in cluster.eligible(state.job.worker)
@@ -147,7 +151,7 @@ class ChunkFaithful(BindingPolicy):
             if best.node is None:  # once the cloud wins, the rest goes there too
                 heap = [_item(best)]
             group = best.group()
-            home = Home(best.site, best.node, tuple(sorted(load.slot for load in group)))
+            home = SlotBinding(best.site, best.node, tuple(sorted(load.slot for load in group)))
             key = (*best.key[:3], chunk)
             placements.append(Placement(chunk, home, key, now + best.transfer, best.seconds_per_batch, cost))
             for load in group:
@@ -155,7 +159,7 @@ class ChunkFaithful(BindingPolicy):
         return placements
 
     def _cheapest(self, heap: list[HeapItem]) -> tuple[float, Candidate]:
-        """The candidate for the next chunk and its Q; the keys of the heap never exceed the costs."""
+        """Return Q and the candidate for the next chunk; the keys of the heap never exceed the costs."""
         first = heap[0]
         while (fresh := _item(first[-1])) != first:
             heapreplace(heap, fresh)
@@ -181,7 +185,7 @@ def _node_candidate(
         seconds_per_batch=per_batch,
         seconds=state.job.batches_per_chunk_total * per_batch,
         transfer=transfer,
-        key=(key := policy.key(state, 0, per_batch)),
+        key=(key := policy.queue_key(state, 0, per_batch)),
         loads=slot_loads(node, key, now, transfer),
         width=max(1, state.job.gpus),
         weight=state.job.weight / state.job.chunks,
@@ -198,7 +202,7 @@ def _cloud_candidate(
         seconds_per_batch=per_batch,
         seconds=state.job.batches_per_chunk_total * per_batch,
         transfer=cluster.transfer_seconds(state, site),
-        key=policy.key(state, 0, per_batch),
+        key=policy.queue_key(state, 0, per_batch),
         loads=[],
         width=0,
         weight=state.job.weight / state.job.chunks,
@@ -206,7 +210,7 @@ def _cloud_candidate(
 
 
 def slot_loads(node: NodeState, key: Key, now: float, transfer: float) -> list[SlotLoad]:
-    """The slots' queues as they will be at t0 = now + transfer, for a chunk of that key, if no other job arrives."""
+    """Return the slots' loads at t0 = now + transfer for a chunk with this key, if no other job arrives."""
     loads = [SlotLoad(slot, 0.0, 0.0) for slot in range(len(node.queues))]
     for entry, rest in _left_at(node, now, now + transfer):
         for slot in entry.home.slots:
@@ -217,7 +221,7 @@ def slot_loads(node: NodeState, key: Key, now: float, transfer: float) -> list[S
     return loads
 
 
-def _left_at(node: NodeState, now: float, then: float) -> list[tuple[Entry, float]]:
-    """The node's chunks that are unfinished then, A(t0), and their remaining seconds p̂."""
+def _left_at(node: NodeState, now: float, then: float) -> list[tuple[QueuedChunk, float]]:
+    """Return the node's chunks that are unfinished then, A(t0), with their remaining seconds p̂."""
     projected = project_node(node, now, then)
     return [(one.entry, one.rest) for one in projected if one.rest or not one.windows]

@@ -1,4 +1,4 @@
-"""Copies of the planner's state for planners on paper: thousands at a time, while everything else waits."""
+"""Fast copies of the planner's state for rollouts, which copy thousands of objects while no event is handled."""
 
 from typing import Any, TypeVar
 
@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 def shallow_copy(original: T) -> T:
-    """A shallow copy of a dataclass with slots, several times as fast as `copy.copy`."""
+    """Return a shallow copy of a dataclass with slots, several times as fast as `copy.copy`."""
     kind: Any = type(original)
     made = object.__new__(kind)
     for name in kind.__slots__:

@@ -1,14 +1,14 @@
-"""What the simple dispatch rules share: each chunk is bound at arrival to slots that a rule picks, and stays there."""
+"""Base class of the simple dispatch rules: each chunk is bound at arrival to slots that the rule picks."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tranche.policies.interfaces import BindingPolicy, Placement
+from tranche.policies.interfaces import BindingPolicy, Placement, PolicyTraits
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key
+from tranche.policies.runs import Key, SlotBinding
 from tranche.policies.states import ClusterState, allowed
 
 SlotOrder = Literal["arrival", "density"]
@@ -16,17 +16,17 @@ SlotOrder = Literal["arrival", "density"]
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """As many slots of one node as a worker needs."""
+    """Slots of one node for one worker."""
 
     node: NodeState
     slots: tuple[int, ...]
     wait: float
-    """Work bound to the fullest of them, in seconds."""
+    """Work bound to the fullest of the slots, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotDispatch(BindingPolicy):
-    """Binds chunks one by one by `pick`; each slot runs its queue in the order of arrival or of density.
+    """A dispatch rule that binds chunks one by one by `pick`; each slot runs its queue by arrival or by density.
 
     A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives,
     behind all work bound to them, goes there [I]. If all chunks of the job do, they train beside their parameter
@@ -35,7 +35,11 @@ class SlotDispatch(BindingPolicy):
     """
 
     order: SlotOrder = "arrival"
-    behind: ClassVar[str] = "which is before it in the queue of its slot"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is before it in the queue of its slot",
+        preemptive=True,
+        supports_gangs=False,
+    )
 
     def __post_init__(self) -> None:
         if self.order not in ("arrival", "density"):
@@ -43,18 +47,18 @@ class SlotDispatch(BindingPolicy):
 
     @abstractmethod
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
-        """The group (of at least one) that gets the chunk.
+        """Return the group of slots that gets the chunk.
 
         Args:
-            groups: All that could, by node and slot.
-            cluster: Everything else.
+            groups: Groups with enough slots, at least one, by node and slot.
+            cluster: Everything else that runs and waits.
             state: The arriving job.
-            chunk: Its number.
-            placed: How many of the job's chunks have been placed before it in this dispatch.
+            chunk: Number of the chunk.
+            placed: Number of the job's chunks that this dispatch has placed before it.
         """
 
-    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """Arrival, or the density of JSAC'22."""
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+        """Return a key by the option `order`: arrival, or the density of JSAC'22."""
         value = -state.density(seconds_per_batch) if self.order == "density" else 0.0
         return (value, state.job.submitted, state.job.key, chunk)
 
@@ -100,9 +104,9 @@ class SlotDispatch(BindingPolicy):
         node = group.node.node
         per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name)
         transfer, seconds = cluster.transfer_seconds(state, node.site), state.job.batches_per_chunk_total * per_batch
-        key = self.key(state, chunk, per_batch)
+        key = self.queue_key(state, chunk, per_batch)
         cost = (max(transfer, group.wait) + seconds) / state.job.chunks
-        return Placement(chunk, Home(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
+        return Placement(chunk, SlotBinding(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
 
     def _in_cloud(
         self, cluster: ClusterState, state: JobState, chunk: int, site: str, now: float, *, colocated: bool = False
@@ -111,7 +115,9 @@ class SlotDispatch(BindingPolicy):
         per_batch = cluster.batch_seconds(state, site, colocated=colocated or state.colocated)
         transfer, seconds = cluster.transfer_seconds(state, site), state.job.batches_per_chunk_total * per_batch
         cost = (transfer + cluster.sites[site].start_seconds + seconds) / state.job.chunks
-        return Placement(chunk, Home(site, None), self.key(state, chunk, per_batch), now + transfer, per_batch, cost)
+        return Placement(
+            chunk, SlotBinding(site, None), self.queue_key(state, chunk, per_batch), now + transfer, per_batch, cost
+        )
 
 
 def _cost(placed: Placement) -> float:

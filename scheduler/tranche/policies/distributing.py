@@ -1,15 +1,14 @@
-"""What the policies share that distribute all workers anew at each arrival and completion.
+"""Base class of the policies that allocate all workers again at each arrival and completion.
 
-Ours [I]: they also distribute anew when nodes change, and when a job has fewer chunks left than workers. Only workers
-on nodes are distributed: at an unlimited site nothing is scarce, and what completes there sooner starts there, as under
-every policy. What the distribution leaves unused goes to jobs that it leaves out, one worker each, so that no GPU is
+Ours [I]: they also allocate again when nodes change, and when a job has fewer chunks left than workers. Only workers
+on nodes are allocated: an unlimited site has no shortage, and a job that completes there sooner starts there, as under
+every policy. What the allocation leaves unused goes to jobs that it leaves out, one worker each, so that no GPU is
 idle while a job could use it.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 from tranche.policies.drafts import Draft
 from tranche.policies.interfaces import PooledPolicy, Rank
@@ -19,25 +18,23 @@ from tranche.policies.states import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class DistributingPolicy(PooledPolicy):
-    """Jobs get the workers that the last distribution gave them; those left out rank behind all others."""
+    """Allocation of workers to jobs, in whose order they run; jobs without workers rank behind all others.
 
-    preemptive: ClassVar[bool] = True
-    distributes: ClassVar[bool] = True
-    rebuilds: ClassVar[bool] = False
-    """The last distribution is not in status."""
+    Subclasses set the trait `allocates_workers`.
+    """
 
     @abstractmethod
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
-        """Who is to have how many workers, and which windows go on."""
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        """Return the number of workers that each job may have, and the windows that go on."""
 
     def tier(self, state: JobState, cluster: ClusterState) -> float:
-        """Behind all others, those who were left out."""
+        """Return 1 for jobs that the allocation left out, else 0."""
         return 1.0 if state.granted == 0 else 0.0
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The order of the distribution."""
+        """Return the job's place in the order of the allocation."""
         return (float(state.place), 0.0)
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
-        """Never: only the distribution stops workers."""
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+        """Return inf: only the allocation stops workers."""
         return inf

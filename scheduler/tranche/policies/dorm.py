@@ -16,12 +16,12 @@ from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft, node_runs
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 NEARLY = 1e-9
-"""Of a share, by which rounding may exceed a limit."""
+"""Tolerance as a part of a share: rounding may exceed a limit by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,25 @@ class Dorm(DistributingPolicy):
     source: ClassVar[str] = (
         "Dorm-like [I]: utilisation within limits of fairness and change, after one sentence of OASiS [P], greedy"
     )
-    behind: ClassVar[str] = "whose share is further below its fair one, or which came earlier"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="whose share is further below its fair one, or which came earlier",
+        preemptive=True,
+        recoverable=False,  # the last allocation is not in status
+        allocates_workers=True,
+    )
 
     slack: float = 0.2
-    """How far shares may be from those of DRF, summed over jobs, in mean DRF shares a job."""
+    """Largest distance of shares from those of DRF, summed over jobs, in mean DRF shares a job."""
     changes: float = 0.2
-    """Part of the running jobs whose number of workers may change at a time."""
+    """Largest part of the running jobs whose number of workers may change at a time."""
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
         if not (self.slack >= 0 and self.changes >= 0):
             raise ValueError("dorm needs slack ≥ 0 and changes ≥ 0")
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
-        """Within both limits; else within that of shares; else as near to it as could be."""
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        """Return an allocation within both limits; else within that of shares; else as near to that as was found."""
         fair = fair_units(Draft(cluster, now))
         first = self._attempt(Draft(cluster, now), fair, limited=True)
         if first.unfairness() <= first.most_unfair + NEARLY:
@@ -66,7 +71,7 @@ class Dorm(DistributingPolicy):
 
 
 def fair_units(draft: Draft) -> dict[str, int]:
-    """Units of each job under DRF between jobs: the next one goes to the least dominant share over weight [I]."""
+    """Return each job's units under DRF between jobs: the next goes to the least dominant share over weight [I]."""
     growing = list(draft.jobs)
     while growing:
         least = min(growing, key=lambda s: (draft.units(s) * draft.dominant(s) / s.job.weight, s.arrival))
@@ -77,20 +82,20 @@ def fair_units(draft: Draft) -> dict[str, int]:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One greedy search for a distribution."""
+    """A greedy search for an allocation."""
 
     draft: Draft
     fair: dict[str, int]
     running: dict[str, int]
-    """Open windows by job."""
+    """Number of open windows by job."""
     budget: float
-    """So many of these jobs may change."""
+    """Number of these jobs that may change."""
     most_unfair: float = 0.0
     before: dict[str, int] = field(default_factory=dict)
-    """Units of running jobs at first."""
+    """Units of running jobs before any change."""
 
     def keep(self) -> None:
-        """All that runs goes on."""
+        """Keep all running workers."""
         for state in self.draft.jobs:
             while self.draft.workers(state) < self.running.get(state.job.key, 0) and self.draft.add(state):
                 pass
@@ -98,7 +103,7 @@ class Attempt:
                 self.before[state.job.key] = self.draft.units(state)
 
     def begin(self) -> None:
-        """One unit for every job that waits, in order of arrival; who has most above its fair share makes room."""
+        """Give every waiting job one unit, in order of arrival; jobs furthest above their fair shares make room."""
         for state in self.draft.jobs:
             if state.job.key in self.running or self.draft.units(state):
                 continue
@@ -112,7 +117,7 @@ class Attempt:
                 taken.append(richest)
 
     def even_out(self) -> None:
-        """Workers move from who has most above its fair share to who is furthest below, until the limit holds."""
+        """Move workers from the job furthest above its fair share to the one furthest below, until the limit holds."""
         while (before := self.unfairness()) > self.most_unfair + NEARLY:
             richest = self._richest()
             if richest is None or not self.draft.remove(richest):
@@ -127,7 +132,7 @@ class Attempt:
                 return
 
     def fill(self) -> None:
-        """What is free goes to the greatest gain in use, as long as the limit of shares holds or gets no worse."""
+        """Give what is free to the greatest gain in use, while the limit of shares holds or is exceeded no further."""
         growing = list(self.draft.jobs)
         while growing:
             state = min(growing, key=lambda s: (-self.draft.part(s), self._excess(s), s.arrival))
@@ -141,11 +146,11 @@ class Attempt:
                 growing.remove(state)
 
     def unfairness(self) -> float:
-        """Σ |share − DRF share|."""
+        """Return Σ |share − DRF share|."""
         return sum(abs(self._excess(state)) for state in self.draft.jobs)
 
     def changed(self) -> set[str]:
-        """Running jobs with another number of workers."""
+        """Return the running jobs whose number of workers differs from that before."""
         units = {state.job.key: self.draft.units(state) for state in self.draft.jobs}
         return {key for key, count in self.before.items() if units[key] != count}
 
@@ -162,7 +167,7 @@ class Attempt:
         return [s for s in self.draft.jobs if free or s.job.key not in self.before or s.job.key in changed]
 
     def _richest(self) -> JobState | None:
-        """Who is furthest above its fair share, of those that may lose a worker and keep one."""
+        """Return the job furthest above its fair share, of those that may lose a worker and keep one."""
         able = [s for s in self._changeable() if self.draft.units(s) > max(1, self.draft.least[s.job.key])]
         able = [state for state in able if self._excess(state) > 0]
         return max(able, key=lambda s: (self._excess(s), s.arrival), default=None)

@@ -1,8 +1,8 @@
-"""How many workers every job is to have, tried on paper: for policies that distribute the whole cluster at once.
+"""Draft allocations of workers to jobs, for policies that allocate the whole cluster at once.
 
-Ours [I]: a worker that runs keeps its node as long as its job keeps it, the oldest first; a new one takes the node with
-the fewest GPUs left, one where nobody has to stop before any other. A gang counts as one unit: all of its members or
-none.
+Ours [I]: a worker that runs keeps its node as long as its job keeps the worker, the oldest first; a new one takes the
+node with the fewest GPUs left, and nodes where no worker has to stop before all others. A gang counts as one unit: all
+of its members or none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from tranche.model import Resources
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Run
+from tranche.policies.runs import TrackedWindow
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """What a job gets or loses at once: one worker, or a whole gang."""
+    """The amount that a job gets or loses at once: one worker, or a whole gang."""
 
     workers: int
-    runs: tuple[Run, ...]
-    """Windows that go on; none if the unit is to start."""
+    runs: tuple[TrackedWindow, ...]
+    """Windows that go on; empty if the unit is to start."""
     taken: tuple[tuple[str, Resources], ...]
-    """By node; parameter servers that start with the unit included."""
+    """Requests by node, those of parameter servers that start with the unit included."""
 
 
 def competitors(cluster: ClusterState, now: float) -> list[JobState]:
-    """Jobs that share the cluster: with open windows, or free to open one; in order of submission."""
+    """Return the jobs that share the cluster, with open windows or free to open one, in order of submission."""
     found = [
         state
         for state in cluster.jobs.values()
@@ -36,20 +36,20 @@ def competitors(cluster: ClusterState, now: float) -> list[JobState]:
     return sorted(found, key=lambda state: state.arrival)
 
 
-def node_runs(state: JobState) -> list[Run]:
-    """The job's windows on nodes that are not told to stop, the oldest first."""
+def node_runs(state: JobState) -> list[TrackedWindow]:
+    """Return the job's open windows on nodes, the oldest first; closing ones are left out."""
     return [run for _, run in sorted(state.runs.items()) if not run.closing and run.home.node is not None]
 
 
 def cloud_workers(state: JobState) -> int:
-    """How many windows the job has at unlimited sites."""
+    """Return the number of the job's windows at unlimited sites."""
     return sum(run.home.node is None for run in state.runs.values())
 
 
 def most_units(state: JobState) -> int:
-    """How many workers on nodes could train chunks of the job now; for a gang 1, or 0 if it trains in the cloud."""
+    """Return how many workers on nodes could train chunks now; for a gang 1, or 0 if it trains in the cloud."""
     elsewhere = cloud_workers(state)
-    if state.job.rigid:
+    if state.job.is_gang:
         return 0 if elsewhere or state.cloud else 1
     covered = sum(len(run.window.chunks) for run in state.runs.values() if not run.closing)
     waiting = state.job.chunks - len(state.done) - covered - len(state.cloud)
@@ -57,7 +57,7 @@ def most_units(state: JobState) -> int:
 
 
 class Draft:
-    """A distribution of workers over jobs and nodes, empty but for windows that must not be stopped."""
+    """An allocation of workers to jobs and nodes, which begins with the windows that must not be stopped."""
 
     def __init__(self, cluster: ClusterState, now: float) -> None:
         self.cluster = cluster
@@ -65,12 +65,12 @@ class Draft:
         self.jobs = competitors(cluster, now)
         self.most = {state.job.key: most_units(state) for state in self.jobs}
         self.least: dict[str, int] = {}
-        """Units that must not be stopped."""
+        """Number of units that must not be stopped, by job."""
         self.capacity = sum((node.capacity for node in cluster.nodes.values()), start=Resources())
         self._units: dict[str, list[Unit]] = {state.job.key: [] for state in self.jobs}
         self._rooms = {name: node.capacity - node.reserved for name, node in cluster.nodes.items()}
         self._unused = dict(self._rooms)
-        """What is free before anybody stops."""
+        """Free resources by node before any worker stops."""
         self._gpus = sum(room.gpus for room in self._rooms.values())
         for state in self.jobs:
             present = list(self._present(state))
@@ -82,26 +82,26 @@ class Draft:
             self.least[state.job.key] = len(self._units[state.job.key])
 
     def units(self, state: JobState) -> int:
-        """Workers that the job has on paper; 1 for a gang."""
+        """Return the number of units that the job has in the draft: workers, or 1 for a gang."""
         return len(self._units[state.job.key])
 
     def workers(self, state: JobState) -> int:
-        """The same in workers, members of a gang counted one by one."""
+        """Return the number of workers that the job has in the draft, members of a gang counted one by one."""
         return sum(unit.workers for unit in self._units[state.job.key])
 
     def unit_request(self, state: JobState) -> Resources:
-        """What one unit of the job asks for, parameter servers aside."""
+        """Return the requests of one unit of the job, without parameter servers."""
         request = Resources()
-        for _ in range(state.job.together):
+        for _ in range(state.job.min_available):
             request = request + state.job.worker.requests
         return request
 
     def dominant(self, state: JobState) -> float:
-        """The largest part of any resource of the whole cluster that one unit of the job takes."""
+        """Return the dominant share of one unit: the largest part of any resource of the cluster that it takes."""
         return max(self._parts(state), default=0.0)
 
     def part(self, state: JobState) -> float:
-        """The same, summed over the resources."""
+        """Return the parts of the cluster's resources that one unit takes, summed over the resources."""
         return sum(self._parts(state))
 
     def _parts(self, state: JobState) -> list[float]:
@@ -110,7 +110,7 @@ class Draft:
         return [part / total for part, total in pairs if total]
 
     def add(self, state: JobState) -> bool:
-        """Give the job one unit more, one that runs if possible; False if it has its most, or there is no room."""
+        """Give the job another unit, one that runs if possible; return False at its limit or without room."""
         units = self._units[state.job.key]
         if len(units) >= self.most[state.job.key]:
             return False
@@ -126,15 +126,15 @@ class Draft:
         return True
 
     def remove(self, state: JobState) -> bool:
-        """Take the job's last unit; False if it has none that may be stopped."""
+        """Take the job's last unit; return False if it has none that may be stopped."""
         units = self._units[state.job.key]
         if len(units) <= self.least[state.job.key]:
             return False
         self._give(units.pop())
         return True
 
-    def stopped(self) -> Iterator[tuple[JobState, Run]]:
-        """Windows that have no place on paper."""
+    def stopped(self) -> Iterator[tuple[JobState, TrackedWindow]]:
+        """Yield the windows that are not in the draft."""
         for state in self.jobs:
             kept = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}
             for run in node_runs(state):
@@ -142,7 +142,7 @@ class Draft:
                     yield state, run
 
     def _holds(self, unit: Unit) -> bool:
-        """Whether there is room on paper where the unit's windows are."""
+        """Return whether the draft has room where the unit's windows are."""
         asked: dict[str, Resources] = {}
         for name, request in unit.taken:
             asked[name] = asked.get(name, Resources()) + request
@@ -163,13 +163,13 @@ class Draft:
             self._gpus += request.gpus
 
     def _found(self, state: JobState) -> Unit | None:
-        """Room for one new unit of the job, with the parameter servers and the chief that it lacks."""
+        """Return a new unit of the job, with the parameter servers and the chief that it lacks; None without room."""
         job = state.job
-        if job.together * job.gpus > self._gpus:
+        if job.min_available * job.gpus > self._gpus:
             return None
         starts = not (self._units[job.key] or state.servers)
         helpers = [job.server] * job.servers + [job.chief] if starts else []
-        wanted = [job.worker] * job.together + [shape for shape in helpers if shape is not None]
+        wanted = [job.worker] * job.min_available + [shape for shape in helpers if shape is not None]
         taken: list[tuple[str, Resources]] = []
         for shape in wanted:
             hosts = [node.node.name for node in self.cluster.eligible(shape) if self._serves(node, state)]
@@ -177,10 +177,10 @@ class Draft:
             if name is None:
                 return None
             taken.append((name, shape.requests))
-        return Unit(job.together, (), tuple(taken))
+        return Unit(job.min_available, (), tuple(taken))
 
     def _serves(self, node: NodeState, state: JobState) -> bool:
-        """Whether a pod of the job may start there now: it was not refused, and data are there."""
+        """Return whether a pod of the job may start on the node now: it is not avoided, and data are there."""
         return not state.avoids(node.node.name, self.now) and state.can_start_at(node.node.site, self.now)
 
     def _best(self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]]) -> str | None:
@@ -196,9 +196,9 @@ class Draft:
         return None if best is None else best[2]
 
     def _present(self, state: JobState) -> Iterator[Unit]:
-        """The job's open windows as units; one whose node is gone takes nothing, and goes on until its end is told."""
+        """Yield the job's open windows as units; one whose node is gone takes nothing until its end is reported."""
         runs, request = node_runs(state), state.job.worker.requests
-        groups = ([tuple(runs)] if runs else []) if state.job.rigid else [(run,) for run in runs]
+        groups = ([tuple(runs)] if runs else []) if state.job.is_gang else [(run,) for run in runs]
         for group in groups:
             nodes = (run.home.node or "" for run in group)
             yield Unit(len(group), group, tuple((name, request) for name in nodes if name in self._rooms))

@@ -9,7 +9,7 @@ nothing that runs is preempted. With a single user this is fifo-skip.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -20,14 +20,16 @@ class Drf(PooledPolicy):
 
     name: ClassVar[str] = "drf"
     source: ClassVar[str] = "Dominant resource fairness between namespaces (Ghodsi et al., NSDI 2011)"
-    counts_held: ClassVar[bool] = True
-    grouped: ClassVar[bool] = True
-    behind: ClassVar[str] = "whose namespace has the smaller share"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="whose namespace has the smaller share",
+        tracks_tenant_usage=True,
+        ranks_by_group=True,
+    )
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The tenant's dominant share."""
+        """Return the tenant's dominant share."""
         return (cluster.dominant_share(state.job.tenant), 0.0)
 
-    def group(self, state: JobState) -> str:
-        """The tenant."""
+    def rank_group(self, state: JobState) -> str:
+        """Return the tenant."""
         return state.job.tenant

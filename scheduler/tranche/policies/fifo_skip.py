@@ -1,4 +1,4 @@
-"""First in, first out where whoever fits starts: backfilling without reservations.
+"""First in, first out, where every job that fits starts: backfilling without reservations.
 
 Source: the unreserved form of backfilling (Lifka, The ANL/IBM SP scheduling system, JSSPP 1995); it may starve wide
 jobs.
@@ -7,7 +7,7 @@ jobs.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -17,9 +17,9 @@ class FifoSkip(PooledPolicy):
     """Arrival order; a job that does not fit is passed over."""
 
     name: ClassVar[str] = "fifo-skip"
-    source: ClassVar[str] = "First in, first out, whoever fits starts (backfilling without reservations)"
-    behind: ClassVar[str] = "which came earlier"
+    source: ClassVar[str] = "First in, first out, every job that fits starts (backfilling without reservations)"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which came earlier")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """All alike: ties go to the earlier submission."""
+        """Return the same rank for all jobs: ties go to the earlier submission."""
         return (0.0, 0.0)

@@ -6,7 +6,7 @@ Source: first fit of bin packing (Johnson, Near-optimal bin packing algorithms, 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -17,9 +17,8 @@ class FirstFit(PooledPolicy):
 
     name: ClassVar[str] = "first-fit"
     source: ClassVar[str] = "First in, first out, each worker on the first node with room (Johnson 1973)"
-    first_fit: ClassVar[bool] = True
-    behind: ClassVar[str] = "which came earlier"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which came earlier", first_fit=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """All alike: ties go to the earlier submission."""
+        """Return the same rank for all jobs: ties go to the earlier submission."""
         return (0.0, 0.0)

@@ -3,7 +3,7 @@
 Source: Gu et al., Tiresias, NSDI 2019: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
 the service (GPUs × time) of a job, from history; largest first [P]. [I] the index is computed at geometric levels of
 attained service, with Δ from one level to a later one, and history is that of this cluster so far: until ten jobs have
-completed all jobs rank alike. The planner gathers the history anew from completed TrainingJobs after a restart.
+completed all jobs rank alike. After a restart the planner reads the history from completed TrainingJobs again.
 """
 
 from bisect import bisect_right
@@ -13,18 +13,18 @@ from itertools import accumulate
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
 from tranche.policies.states import ClusterState
 
 LEVELS = 40
 FIRST = 64.0
-"""GPU-seconds of the first level; each is √2 times the one before, so the last is at 64 · 2^20."""
+"""GPU-seconds of the first level; each level is √2 times the one before, so the last is at 64 · 2^20."""
 FEWEST = 10
-"""Completed jobs before the index means anything."""
+"""Number of completed jobs from which the index is computed."""
 GROWTH = 1.1
-"""The index is computed anew when the history has grown by this factor."""
+"""Growth of the history after which the index is computed again, as a factor."""
 LIMITS = (0.0, *(FIRST * 2 ** (level / 2) for level in range(LEVELS)))
 
 
@@ -34,40 +34,42 @@ class Gittins(PooledPolicy):
 
     name: ClassVar[str] = "gittins"
     source: ClassVar[str] = "Tiresias-G, Gittins index of attained service from completed jobs (Gu et al., NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    grouped: ClassVar[bool] = True
-    behind: ClassVar[str] = "which is likelier to complete soon by the history of this cluster"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is likelier to complete soon by the history of this cluster",
+        preemptive=True,
+        ranks_by_group=True,
+    )
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
-        """Levels passed."""
+        """Return the number of levels that the job's attained service has passed."""
         return bisect_right(LIMITS, state.attained_gpu_seconds(now) + NEARLY) - 1
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The negative index."""
-        revision = self.revision(cluster)
+        """Return the negative index of the job's level."""
+        revision = self.rank_epoch(cluster)
         if not revision:
             return (0.0, 0.0)
         return (-cluster.history.derive(self.name, revision, indices)[state.level], 0.0)
 
-    def group(self, state: JobState) -> str:
-        """The level: jobs of one level have one index."""
+    def rank_group(self, state: JobState) -> str:
+        """Return the level: jobs of one level have one index."""
         return str(state.level)
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
-        """When the job, if it runs on, passes the next level."""
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """Return when the job passes the next level if it runs on."""
         return state.reaches(LIMITS[state.level + 1], now) if state.level < LEVELS else None
 
-    def revision(self, cluster: ClusterState) -> int:
-        """How many completed jobs the index is computed from."""
+    def rank_epoch(self, cluster: ClusterState) -> int:
+        """Return the number of completed jobs from which the index is computed."""
         size = len(cluster.history)
         return int(FEWEST * GROWTH ** int(log(size / FEWEST) / log(GROWTH) + 1e-9)) if size >= FEWEST else 0
 
 
 def indices(history: Sequence[float]) -> tuple[float, ...]:
-    """Gittins index by level.
+    """Return the Gittins index of each level, per GPU-second.
 
     Args:
-        history: Service of completed jobs in GPU-seconds, sorted.
+        history: Service of completed jobs in GPU-seconds, in ascending order.
     """
     sums = list(accumulate(history, initial=0.0))
     found = []

@@ -1,4 +1,11 @@
-"""What a policy is: an order for one queue, or a dispatch rule that binds chunks to slots at arrival."""
+"""Base classes of the policies: a rank for one queue, or a dispatch rule that binds chunks to slots at arrival.
+
+A policy is a frozen dataclass whose fields are its options. Its fixed properties are in `PolicyTraits`, and the planner
+calls its other methods ("hooks") at the moments that their docstrings name. Hooks are pure functions: they read the
+state and must not change it, and equal arguments give equal results, so that a planner that restarts, a rollout of the
+plan and the simulator decide alike. Times are in seconds on the planner's clock (Unix time in production, time since
+the start in the simulator).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -10,7 +17,7 @@ from tranche.policies.choices import choose
 from tranche.policies.drafts import Draft
 from tranche.policies.jobs import JobState
 from tranche.policies.nodes import NodeState
-from tranche.policies.runs import Home, Key, Run
+from tranche.policies.runs import Key, SlotBinding, TrackedWindow
 from tranche.policies.states import ClusterState
 
 Rank = tuple[float, float]
@@ -19,15 +26,59 @@ Standing = tuple[float, float, float]
 """Order of a job in a queue: its tier, then its rank."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTraits:
+    """Fixed properties of a policy that decide how the planner treats its jobs.
+
+    Traits do not depend on the policy's options, the state or the time; what does is a hook of the policy. The traits
+    below `recoverable` concern queue policies only.
+    """
+
+    precedence_reason: str
+    """Why a job runs before another, as a relative clause for explanations: "waits for 1 GPU, behind B, *which has less
+    work left*"."""
+    preemptive: bool = False
+    """Whether a running worker may be stopped for a job that ranks before its own."""
+    supports_gangs: bool = True
+    """Whether gangs of more than one pod can be planned; else the planner rejects them."""
+    uses_learned_estimates: bool = False
+    """Whether speeds and sizes are corrected by measurements (`tranche.estimate`); published algorithms use those that
+    the specification declares."""
+    optimizes_server_site: bool = False
+    """Whether parameter servers go to the site whose narrowest path to the job's workers is the widest; else to the
+    published site, that of the data or of most chunks."""
+    recoverable: bool = True
+    """Whether a restarted planner can restore all that the policy remembers from spec and status; else the policy is
+    for the simulator only."""
+
+    head_of_line_blocking: bool = False
+    """Whether the first job of the queue blocks those behind it, even those that would fit."""
+    first_fit: bool = False
+    """Whether a worker takes the first node, by name, with room for it; else the one that it fills best."""
+    needs_local_data: bool = False
+    """Whether chunks train only at sites that hold their data; the planner then copies data ahead of need."""
+    free_data_movement: bool = False
+    """Whether data are at every site at once, at no cost: for a reference, not for a cluster."""
+    tracks_tenant_usage: bool = False
+    """Whether the planner counts what each tenant's open windows hold, for `ClusterState.dominant_share`."""
+    ranks_by_group: bool = False
+    """Whether all waiting jobs of one `QueuePolicy.rank_group` have the same rank, and the ranks of groups may change
+    with every decision."""
+    allocates_workers: bool = False
+    """Whether `QueuePolicy.allocate_workers` gives each job the number of workers that it may have at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the dispatch rule binds one chunk."""
+    """Slots that the dispatch rule has chosen for one chunk."""
 
     chunk: int
-    home: Home
+    home: SlotBinding
     key: Key
     ready_at: float
+    """When the chunk's data are there, in seconds on the planner's clock."""
     batch_seconds: float
+    """Expected time of a mini-batch there, in seconds."""
     cost: float
     """Q of equation (5) of JSAC'22 under `chunk-faithful`: the increase of Σ (w_j/D_j)(C_jd − r_j) that the rule
     expects, in seconds; else the chunk's expected flow time over D_j."""
@@ -37,128 +88,148 @@ class Policy(ABC):
     """A scheduling algorithm: pure functions of state, clock and seed; its fields are its options."""
 
     name: ClassVar[str]
+    """Name in the registry, on command lines and in the chart's values."""
     source: ClassVar[str]
     """Publication, and how far the policy is that of its authors: ours [I], reconstructed [R], else as printed."""
-    preemptive: ClassVar[bool] = False
-    plans_gangs: ClassVar[bool] = True
-    learns: ClassVar[bool] = False
-    """Speeds and sizes are corrected by what was measured (`tranche.estimate`); published algorithms are not."""
-    behind: ClassVar[str]
-    """How a job that runs first is described: "behind B, which …"."""
-    central_servers: ClassVar[bool] = False
-    """Parameter servers go where the narrowest path to the job's workers is widest; else to one published site."""
-    rebuilds: ClassVar[bool] = True
-    """All that it must remember is in spec and status; else it is for the simulator only."""
+    traits: ClassVar[PolicyTraits]
 
-    def server_host(
+    def choose_server_node(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
     ) -> NodeState:
-        """Which of the feasible nodes (at least one, by name) hosts parameter server `index`: any, by default."""
+        """Return the node that hosts a parameter server. The default draws one uniformly by the seed.
+
+        The planner calls it for each parameter server or chief that it places on its own.
+
+        Args:
+            cluster: State of the cluster.
+            state: The server's job.
+            index: Number of the server within its job.
+            feasible: Nodes with room for it, at least one, by name.
+            seed: Seed of the planner.
+        """
         return choose(feasible, seed, state.job.uid, index)
 
 
 class QueuePolicy(Policy):
-    """One queue feeds all slots: whoever ranks first and fits starts."""
-
-    strict: ClassVar[bool] = False
-    """The head of the queue blocks what is behind it."""
-    first_fit: ClassVar[bool] = False
-    """A worker goes to the first node, by name, with room for it; else to the one that it fills best."""
-    sited: ClassVar[bool] = False
-    """Chunks train only where their data are, and the planner copies data ahead of need."""
-    free_moves: ClassVar[bool] = False
-    """Data are everywhere at once: a reference, not a policy for a cluster."""
-    counts_held: ClassVar[bool] = False
-    """Shares of tenants count (`ClusterState.dominant_share`)."""
-    grouped: ClassVar[bool] = False
-    """All waiting jobs of a `group` rank alike, and ranks of groups may change with every decision."""
-
-    distributes: ClassVar[bool] = False
-    """It gives every job a number of workers, `distribute`, and these are the most that it may have."""
+    """A policy with one queue for all slots: the first job in rank that fits starts."""
 
     @abstractmethod
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The job's place in the order of its tier."""
+        """Return the job's place within its tier; the smaller rank runs first.
+
+        The planner keeps the result until the job, its windows or the rank epoch has changed, or the time has come that
+        `next_rank_change` has given. Between these moments the rank of a job without running windows must be constant
+        (or, if the policy `ranks_by_group`, equal for all jobs of a group), and that of a job with running windows may
+        only fall by `rank_decrease_per_second`.
+        """
 
     def tier(self, state: JobState, cluster: ClusterState) -> float:
-        """Any job of a smaller tier ranks before any of a larger; constant between what `revision` announces."""
+        """Return the job's tier: every job of a smaller tier ranks before all jobs of larger ones.
+
+        It must be constant while the job and `rank_epoch` are.
+        """
         return 0.0
 
     def standing(self, state: JobState, cluster: ClusterState, now: float) -> Standing:
-        """The job's place among all."""
+        """Return the job's place in the whole queue: tier, then rank."""
         return (self.tier(state, cluster), *self.rank(state, cluster, now))
 
-    def slope(self, state: JobState, now: float) -> float:
-        """By how much per second the first part of the rank falls while the job's windows train as they do now."""
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
+        """Return by how much the first number of the rank falls per second while the job's present windows train."""
         return 0.0
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
-        """Seconds that a worker of another job that ranks behind must still train for longer to be stopped.
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+        """Return the remaining time above which a worker of a job that ranks behind may be stopped, in seconds.
+
+        The planner calls it if the policy is `preemptive`, for jobs that rank behind the waiting one, the last first.
 
         Args:
-            state: Who wants the slots.
-            seconds: That its chunk would train there.
-            victim: Whose worker would stop.
+            state: The waiting job.
+            seconds: Training time of one of its chunks in the slots that would become free.
+            victim: The job whose worker would stop.
             now: Clock, in seconds.
 
         Returns:
-            -inf if it may always be stopped, inf if never.
+            Seconds; -inf if the worker may always be stopped, inf if never.
         """
         return -inf
 
-    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
-        """Whether this window of a victim may be stopped for the job now, if `preempts_above` allows it for the victim.
+    def may_preempt_window(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
+        """Return whether this window of a victim may be stopped for the waiting job.
 
-        Asked window by window, when those before it have been stopped.
+        The planner calls it window by window, after those before it have been stopped; `min_remaining_to_preempt` has
+        to allow it as well.
         """
         return True
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
-        """How many workers every job is to have from now on and which windows go on, if the policy `distributes`."""
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        """Return how many workers each job may have at most, and which windows go on.
+
+        The planner calls it if the policy `allocates_workers`, before it serves the queue, when jobs, the number of
+        workers that they can use, or nodes have changed. Windows that are not in the draft are closed.
+        """
         return Draft(cluster, now)
 
-    def uploads_ahead(self) -> bool:
-        """Whether a job's data are uploaded to every site from its arrival on, and no GPU is held meanwhile.
+    def uploads_on_arrival(self) -> bool:
+        """Return whether a job's data are uploaded to every site from its arrival on, while it holds no GPU.
 
-        For policies that are neither `sited` nor have `free_moves`; else a worker fetches its data after its start.
+        This concerns policies that neither need local data nor assume free data movement. If it is False, a worker
+        fetches its data after its start.
         """
         return False
 
     @property
-    def fetches_data(self) -> bool:
+    def fetches_after_start(self) -> bool:
         """Whether a worker fetches its data after its start and holds its GPU meanwhile."""
-        return not (self.sited or self.free_moves or self.uploads_ahead())
+        traits = self.traits
+        return not (traits.needs_local_data or traits.free_data_movement or self.uploads_on_arrival())
 
     def cloud_price(self) -> float:
-        """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
+        """Return the hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
         return 0.0
 
-    def copies_ahead(self) -> int:
-        """To how many sites beside their own the data of an arriving job are brought, if the policy is `sited`."""
+    def prefetch_site_count(self) -> int:
+        """Return the number of sites to which an arriving job's data are copied, if the policy `needs_local_data`."""
         return 0
 
-    def share_halflife(self) -> float:
-        """After how many seconds GPU time counts half in tenants' recent shares; 0: these do not matter."""
+    def usage_halflife_seconds(self) -> float:
+        """Return the time after which a tenant's GPU time counts half in its recent share; 0: it is not counted.
+
+        The planner calls it once, at its start.
+        """
         return 0.0
 
-    def group(self, state: JobState) -> str:
-        """Whom the job ranks alike with while both wait, if the policy is `grouped`."""
+    def rank_group(self, state: JobState) -> str:
+        """Return the group with which the job shares its rank while it waits, if the policy `ranks_by_group`."""
         return ""
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
-        """Which of a policy's priority queues the job is in; the planner notes it in the state, with the time."""
+        """Return the number of the priority queue that the job is in, for policies with several queues.
+
+        The planner calls it whenever it ranks the job, and stores the result in `JobState.level` with the time of the
+        change in `JobState.level_since`. A change also makes waiting jobs try again to preempt this one.
+        """
         return 0
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
-        """When level or promotion changes if nothing else happens, None if never."""
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """Return the time at which level, promotion or rank changes if nothing else happens; None if never.
+
+        The planner calls it after it has ranked the job, and ranks the job again at that time.
+        """
         return None
 
-    def promotes(self, state: JobState, now: float) -> bool:
-        """Whether what the job has attained is forgiven now, because it has waited so long."""
+    def should_promote(self, state: JobState, now: float) -> bool:
+        """Return whether the service that the job has attained is forgiven now, because the job has waited too long.
+
+        The planner calls it before `level`; if it is True, `JobState.forgiven` becomes the service attained so far.
+        """
         return False
 
-    def revision(self, cluster: ClusterState) -> int:
-        """Rises when the ranks of all jobs have to be computed anew."""
+    def rank_epoch(self, cluster: ClusterState) -> int:
+        """Return a number that rises when the ranks of all jobs have changed.
+
+        The planner calls it before each decision, and ranks all jobs again if the number is not that of the last one.
+        """
         return 0
 
 
@@ -179,20 +250,26 @@ class PooledPolicy(QueuePolicy):
         if self.uploads not in ("ahead", "held"):
             raise ValueError(f"{self.name} knows uploads ahead and held, not {self.uploads!r}")
 
-    def uploads_ahead(self) -> bool:
-        """As the option says."""
+    def uploads_on_arrival(self) -> bool:
+        """Return whether the option `uploads` is `ahead`."""
         return self.uploads == "ahead"
 
 
 class BindingPolicy(Policy):
-    """Chunks are bound to slots at arrival; every slot has its own queue."""
-
-    preemptive: ClassVar[bool] = True
-    plans_gangs: ClassVar[bool] = False
+    """A policy that binds chunks to slots at arrival; every slot has its own queue."""
 
     @abstractmethod
-    def key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """The chunk's rank in its slot's queue; the smaller runs first."""
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+        """Return the chunk's place in the queues of its slots; the smaller key runs first.
+
+        The planner calls it for chunks that `dispatch` did not place: those of windows that it restores, or of pods
+        that were bound elsewhere.
+
+        Args:
+            state: The chunk's job.
+            chunk: Its number.
+            seconds_per_batch: Expected time of a mini-batch in these slots, in seconds.
+        """
 
     @abstractmethod
     def dispatch(
@@ -203,12 +280,17 @@ class BindingPolicy(Policy):
         now: float,
         sites: Collection[str] | None = None,
     ) -> tuple[list[Placement], bool]:
-        """Homes of the chunks, in the order of dispatch, and ζ.
+        """Return slots for the chunks, in the order of dispatch, and ζ.
+
+        The planner calls it when the job arrives, and again for chunks that have lost their slots or found none.
 
         Args:
             cluster: Everything else that runs and waits.
             state: The arriving job.
-            chunks: Its chunks to place; one that fits no node is left out of the answer.
+            chunks: Its chunks to place; one that fits no node is left out of the result.
             now: Clock, in seconds.
-            sites: Only these, if given (a restart keeps the sites that hold the data).
+            sites: Use only these, if given (after a restart, chunks stay at the sites that hold their data).
+
+        Returns:
+            Placements, and ζ: whether the workers and the parameter servers are together in the cloud.
         """

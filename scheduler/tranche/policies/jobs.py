@@ -1,4 +1,4 @@
-"""Jobs as the planner knows them: ledgers, windows, bound chunks, copies of data."""
+"""State of jobs: ledger, windows, queued chunks and copies of data."""
 
 from __future__ import annotations
 
@@ -11,130 +11,163 @@ from typing import Any
 from tranche.estimate import Restarts
 from tranche.model import AttemptRecord, Checkpoint, Job, Preemption, Resources, Timings
 from tranche.policies.phases import JobPhase
-from tranche.policies.runs import Home, Key, Pace, Run
+from tranche.policies.runs import Key, SlotBinding, TrackedWindow, TrainingPace
 from tranche.policies.servers import Missing, Server, helpers_of
 from tranche.policies.site_uses import JobUse
 from tranche.policies.stagings import Staging
 
 MOMENT_SECONDS = 1e-5
-"""Shorter than anything that matters, longer than the steps of a clock that counts seconds since 1970 (2.4e-7)."""
+"""Least delay of a timer: negligible, but more than the resolution of a clock of seconds since 1970 (2.4e-7)."""
 ARRIVED = -inf
-"""Since when a copy of data has been there that has come: for good, also if the clock is set back."""
+"""Time of a completed copy: always in the past, so that a clock that is set back does not undo it."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedChunk:
+    """An unfinished chunk in the queues of the slots that it is bound to."""
+
+    key: Key
+    state: JobState
+    chunk: int
+    home: SlotBinding
+    ready_at: float
+    """t0: when its data are there, in seconds on the planner's clock."""
+    batch_seconds: float
+    """Expected time of a mini-batch in its slots, in seconds."""
+    cost: float | None = None
+    """Q at dispatch, in seconds; None if no dispatch rule chose the slots, as after a restart of the planner."""
+    planned_start: float | None = None
+    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
+    planned_end: float | None = None
+    """Planned completion at dispatch; later arrivals may shift or split the window."""
+
+    def remaining_seconds(self, now: float) -> float:
+        """Return p̂: the remaining training time of the chunk in its slots, in seconds."""
+        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
 
 
 @dataclass(slots=True, eq=False)
 class JobState:
-    """One job: its specification, its ledger, its chunks' homes and its windows."""
+    """A job: its specification, its ledger, the slots of its chunks, and its windows."""
 
     job: Job
     done: set[int] = field(default_factory=set)
+    """Completed chunks."""
     partial: dict[int, float] = field(default_factory=dict)
     """Durable batches of chunks that are begun and not done."""
     applied: dict[int, float] = field(default_factory=dict)
-    """Batches of chunks as last reported, where these are more than durable: for estimates only."""
+    """Batches of chunks as last reported, where these exceed the durable ones: for estimates only."""
     checkpoint: Checkpoint | None = None
-    """What the parameter servers have said is durable; None if they report nothing."""
+    """Last checkpoint that the parameter servers have reported; None if they report nothing."""
     reported: tuple[float, Timings] | None = None
-    """When the job last reported, and how fast it was."""
-    entries: dict[int, Entry] = field(default_factory=dict)
+    """Time of the job's last report, and the speed in it."""
+    entries: dict[int, QueuedChunk] = field(default_factory=dict)
     """Unfinished chunks that a binding policy has dispatched."""
     data_sites: dict[int, str] = field(default_factory=dict)
-    """Where each chunk's data were placed; a restarted planner keeps them there."""
+    """Site at which each chunk's data were placed; a restarted planner keeps them there."""
     copies: dict[str, dict[int, float]] = field(default_factory=dict)
-    """By site beside the data's own: chunks with a copy of their data there, and when it is complete; infinite until
-    it is reported, if uploads are reported."""
+    """Chunks with a copy of their data, and when it is complete, by site other than the data's own; infinite until it
+    is reported, if uploads are reported."""
     coming: dict[tuple[str, int], float] = field(default_factory=dict)
-    """When a report is expected, by site and chunk."""
+    """Expected times of these reports, by site and chunk."""
     cloud: dict[int, str] = field(default_factory=dict)
-    """Unlimited sites of the waiting chunks that are to train there (`tranche.planner.cloud_burst`)."""
+    """Waiting chunks that will train at an unlimited site, with the site (`tranche.planner.cloud_burst`)."""
     returned: int = 0
-    """How often chunks of a window have come back to wait."""
+    """Number of windows whose chunks have returned to wait."""
     reviewed: int = -1
-    """`returned` at the last comparison with unlimited sites; -1: there was none since the job or the sites changed."""
+    """`returned` at the last comparison with unlimited sites; -1: none since the job or the sites changed."""
     uploaded_at: float | None = None
-    """When the data of a pooled job are at all sites; None unless the policy has `QueuePolicy.uploads_ahead`."""
+    """When the data of a pooled job are at all sites; None unless `QueuePolicy.uploads_on_arrival`."""
     burst_sites: set[str] = field(default_factory=set)
     """Unlimited sites to which data of the job were copied; only chunks of `cloud` start there."""
     stagings: dict[str, Staging] = field(default_factory=dict)
-    """Copies that pods of the job bring, by site."""
-    runs: dict[int, Run] = field(default_factory=dict)
-    """By attempt."""
-    chunk_runs: dict[int, Run] = field(default_factory=dict)
-    """The window that each chunk is in."""
+    """Staging by pods of the job, by site."""
+    runs: dict[int, TrackedWindow] = field(default_factory=dict)
+    """Open and closing windows by attempt."""
+    chunk_runs: dict[int, TrackedWindow] = field(default_factory=dict)
+    """Open or closing window of each chunk."""
     servers: list[Server] = field(default_factory=list)
-    """Parameter servers and chief that have a place."""
+    """Parameter servers and chief that have been placed."""
     unhosted: bool = False
-    """There was no place for its parameter servers when one was last looked for."""
+    """Whether the last search for a place for its parameter servers found none."""
     colocated: bool = False
     """ζ = 1: all workers and the parameter servers are together in the cloud."""
     attempts: int = 0
-    attained_seconds: float = 0.0
+    """Number of pods so far; each gets the next number."""
+    counted_gpu_seconds: float = 0.0
+    """GPU-seconds that workers of ended windows have trained; `attained_gpu_seconds` adds those of open windows."""
     use: JobUse = field(default_factory=JobUse)
-    """What it has used at each site."""
+    """Usage at each site."""
     preemptions: int = 0
+    """Number of workers that were stopped for another job."""
     failures: int = 0
+    """Number of failed pods that count against the back-off limit."""
     lost_batches: float = 0.0
+    """Mini-batches that were trained and then lost."""
     records: list[AttemptRecord] = field(default_factory=list)
+    """Last ended attempts, the oldest first."""
     held_until: float = 0.0
+    """Time before which nothing of the job starts, in seconds on the planner's clock."""
     hold_reason: str = ""
     spared: bool = False
-    """An eviction of its pods was refused, so it is not to make way for now (`ClusterState.spared`)."""
+    """Whether it is not preempted for now, because an eviction of its pods was rejected (`ClusterState.spared`)."""
     unplannable: tuple[str, str] | None = None
     """CamelCase reason and a sentence, if the job cannot be planned."""
     avoided: dict[str, float] = field(default_factory=dict)
-    """Nodes that refused a pod of this job, until when."""
+    """Nodes that rejected a pod of this job, with the time until which they are avoided."""
     refused: dict[str, int] = field(default_factory=dict)
-    """How often each has, since a pod of the job last started there."""
+    """Number of rejections by each node since a pod of the job last started there."""
     first_started: float | None = None
-    """When a worker of the job first trained."""
+    """When a worker of the job first trained, in seconds on the planner's clock."""
     idle_since: float = 0.0
-    """When the job's last window ended; its submission before."""
+    """When the job's last window ended, or its submission before that."""
     busy_seconds: float = 0.0
-    """Time with a window open, before `busy_since`; time spent suspended counts too."""
+    """Seconds with a window open before `busy_since`; time spent suspended counts too."""
     busy_since: float | None = None
-    """Since when a window has been open."""
+    """Time since which a window has been open; None if none is."""
     level: int = 0
-    """Priority queue of a queue policy with several, and since when."""
+    """Number of its priority queue under a policy with several (`QueuePolicy.level`)."""
     level_since: float = 0.0
+    """Time of the last change of `level`."""
     forgiven: float = 0.0
     """GPU-seconds attained at the last promotion."""
     granted: int | None = None
-    """Workers on nodes that it may have under a policy that distributes them; None: as many as it asks for."""
+    """Most workers on nodes under a policy that allocates workers; None: as many as it asks for."""
     place: int = 0
-    """Its order in that distribution."""
+    """Place in the order of that allocation."""
     nominal_batch_seconds: float = 0.0
-    """Time of a mini-batch where nothing is known of the node."""
+    """Expected time of a mini-batch on an unknown node, in seconds."""
     assumed: bool = False
-    """Nothing is known of the job's size but its attained service: what was told is an assumption."""
+    """Whether only the attained service says anything about the job's size, because its speed is an assumption."""
     restarts: Restarts = field(default_factory=Restarts)
-    """What stopping and starting its workers was seen to cost."""
+    """Measured cost of stopping and starting its workers."""
     arrival: tuple[float, int, str] = (0.0, 0, "")
-    """Order of submission."""
+    """Order of submission: time, number, key."""
     hosts: tuple[int, Any] = (-1, None)
     """The answer of `ClusterState.hosts` and the epoch that it holds for; an epoch of -1 makes it void."""
     _left: float | None = None
-    _pace: Pace | None = None
+    _pace: TrainingPace | None = None
     _first_end: float | None = None
     _window_ends: tuple[float, float] | None = None
     _by_site: dict[str, list[int]] | None = None
     _by_site_until: float = 0.0
-    """When another copy is complete."""
+    """Time at which another copy is complete, so that `_by_site` changes."""
 
     def __post_init__(self) -> None:
         self.arrival = (self.job.submitted, self.job.order, self.job.key)
 
     @property
     def waiting(self) -> list[int]:
-        """Unfinished chunks in no window, in their order."""
+        """Unfinished chunks in no window, in ascending order."""
         return [c for c in range(self.job.chunks) if c not in self.done and c not in self.chunk_runs]
 
     @property
     def unassigned(self) -> int:
-        """How many chunks wait: unfinished, and in no window."""
+        """Number of waiting chunks: unfinished and in no window."""
         return self.job.chunks - len(self.done) - len(self.chunk_runs)
 
     def waiting_by_site(self, now: float) -> dict[str, list[int]]:
-        """Waiting chunks by site where their data are, those that could wait at few sites first; "" means anywhere."""
+        """Return waiting chunks by site that has their data, those at the fewest sites first; "" means any site."""
         if self._by_site is None or self._by_site_until <= now:
             waiting, by_site, until = self.waiting, {}, inf
             if self.cloud:
@@ -156,23 +189,23 @@ class JobState:
         return self._by_site
 
     def waiting_at(self, site: str, now: float) -> list[int]:
-        """Those of one site, in a list of its own."""
+        """Return the waiting chunks of one site, in a new list."""
         return list(self.waiting_by_site(now).get(site, ()))
 
     def clouds(self, now: float) -> list[str]:
-        """Unlimited sites where chunks that are to train there can start now."""
+        """Return the unlimited sites at which chunks bound for them can start now."""
         by_site = self.waiting_by_site(now) if self.cloud else {}
         return [site for site in sorted(set(self.cloud.values())) if site in by_site]
 
     def is_bound_for(self, site: str) -> bool:
-        """Whether all unfinished chunks train, or are to train, at this unlimited site (ζ = 1)."""
+        """Return whether all unfinished chunks train, or will train, at this unlimited site (ζ = 1)."""
         waiting = self.unassigned
         if not (waiting or self.runs) or any(run.home.site != site for run in self.runs.values()):
             return False
         return waiting == len(self.cloud) and all(bound == site for bound in self.cloud.values())
 
     def can_start_at(self, site: str, now: float) -> bool:
-        """Whether a chunk that waits for a node may start at the site, as far as uploads of a pooled job matter."""
+        """Return whether the uploads of a pooled job allow some chunk that waits for a node to start at the site."""
         if self.uploaded_at is None or site == self.job.data_site:
             return True
         copies = self.copies.get(site)
@@ -181,30 +214,30 @@ class JobState:
         return any(at <= now and c not in self.done and c not in self.chunk_runs for c, at in copies.items())
 
     def is_at(self, chunk: int, site: str, now: float) -> bool:
-        """Whether this chunk may start at the site, as far as uploads of a pooled job matter."""
+        """Return whether the uploads of a pooled job allow this chunk to start at the site."""
         if self.uploaded_at is None or site == self.job.data_site:
             return True
         return self.copies.get(site, {}).get(chunk, inf) <= now
 
     @property
     def waiting_for_nodes(self) -> int:
-        """How many chunks wait and are not to train at an unlimited site."""
+        """Number of waiting chunks that are not bound for an unlimited site."""
         return self.unassigned - len(self.cloud)
 
     @property
     def wanted_on_nodes(self) -> int:
-        """How many of these may start: of a job with a limit of workers, no more than it has left on nodes.
+        """Number of these chunks that may start: with `granted`, at most the workers left of the grant.
 
-        A job that was granted no worker may have one of those that no other job can use.
+        A job that was granted no worker may have one that no other job can use.
         """
         waiting = self.waiting_for_nodes
-        if self.granted is None or self.job.rigid:
+        if self.granted is None or self.job.is_gang:
             return waiting
         used = sum(run.home.node is not None for run in self.runs.values())
         return min(waiting, max(0, max(1, self.granted) - used))
 
     def homes(self, now: float) -> Iterator[tuple[int, str]]:
-        """Unfinished chunks with a site to which the data were placed, once for each such site."""
+        """Yield unfinished chunks with a site at which their data were placed, once for each such site."""
         for chunk, site in self.data_sites.items():
             if chunk not in self.done:
                 yield chunk, site
@@ -214,7 +247,7 @@ class JobState:
                     yield chunk, site
 
     def copy(self, chunk: int, site: str, until: float, *, reported: bool = False) -> None:
-        """The chunk's data are at the site from then on, or from when that is reported."""
+        """Record a copy of the chunk's data, complete at `until` or, if `reported`, when a report says so."""
         self.copies.setdefault(site, {})[chunk] = inf if reported else until
         if reported:
             self.coming[site, chunk] = until
@@ -222,12 +255,12 @@ class JobState:
 
     @property
     def leaving(self) -> bool:
-        """Whether parameter servers are to stop and have not ended yet: nothing of the job starts before."""
+        """Whether parameter servers are closing; no pod of the job starts before they have ended."""
         return any(server.closing for server in self.servers)
 
     @property
     def chief(self) -> Server | None:
-        """The chief, if it has a place."""
+        """The chief, if it has been placed."""
         return next((server for server in self.servers if server.planned.is_chief), None)
 
     @property
@@ -239,7 +272,7 @@ class JobState:
     @property
     def joining(self) -> list[Missing]:
         """Those of them that have to start together with the workers: those of a gang."""
-        return self.missing_servers if self.job.rigid else []
+        return self.missing_servers if self.job.is_gang else []
 
     @property
     def missing_requests(self) -> list[Resources]:
@@ -248,23 +281,23 @@ class JobState:
 
     @property
     def speakers(self) -> list[Server]:
-        """Whose reports are about the whole job: the chief, else parameter server 0."""
+        """Servers whose reports are about the whole job: the chief, else parameter server 0."""
         chief = self.job.chief is not None
         return [one for one in self.servers if one.planned.is_chief == chief and one.planned.index == 0]
 
     @property
     def finished(self) -> bool:
-        """Whether every chunk is done, and the chief of a gang as well: it is in its place until its end is counted."""
+        """Whether every chunk is done, and the chief of a gang, which keeps its place until its end is counted."""
         return len(self.done) == self.job.chunks and (self.job.chief is None or self.chief is None)
 
     @property
     def failed(self) -> bool:
-        """Whether more pods failed than the user allows."""
+        """Whether more pods have failed than the back-off limit allows."""
         return self.failures > self.job.backoff_limit
 
     @property
     def active(self) -> bool:
-        """Whether the job may have windows at all."""
+        """Whether the job may have windows."""
         return not (self.finished or self.failed or self.job.suspended or self.unplannable)
 
     def phase(self, now: float) -> JobPhase:
@@ -284,31 +317,31 @@ class JobState:
 
     @property
     def restart_seconds(self) -> float:
-        """What it costs to stop one of its workers and start it again: as the user says, else as was measured."""
-        return self.job.restart_seconds if self.job.restart_told else self.restarts.seconds
+        """Seconds lost by stopping a worker and starting it again, as declared, else as measured."""
+        return self.job.restart_seconds if self.job.restart_declared else self.restarts.seconds
 
     def avoids(self, node: str | None, now: float) -> bool:
-        """Whether no pod of the job is to be sent to that node now."""
+        """Return whether no pod of the job may be placed on that node now."""
         return bool(self.avoided) and self.avoided.get(node or "", 0.0) > now
 
     @property
     def job_gpus(self) -> int:
-        """GPUs of all these workers together."""
+        """Number of GPUs of all workers that train at the same time, at least one for each."""
         return self.job.width * max(1, self.job.gpus)
 
     @property
     def stoppable(self) -> bool:
-        """Whether its workers may be stopped for another job, as far as that is up to the job."""
+        """Whether the job allows its workers to be stopped for another job, and no rejected eviction forbids it."""
         return self.job.preemption is Preemption.IMMEDIATE and not self.spared
 
     @property
     def ideal_seconds(self) -> float:
-        """Its JCT if all its workers trained at once from the start."""
+        """JCT in seconds if all its workers trained at once from the start."""
         job = self.job
         return -(-job.chunks // job.width) * job.batches_per_chunk_total * self.nominal_batch_seconds
 
     def ledger_changed(self, chunks: Iterable[int] | None = None) -> None:
-        """Forget what was derived from `done` and `partial`, of some chunks or all; chunks done were in a window."""
+        """Discard what was derived from `done` and `partial`, of some chunks (each in a window) or of all."""
         self._left = None
         self._pace = self._first_end = self._window_ends = None
         for run in self.runs.values() if chunks is None else map(self.chunk_runs.get, chunks):
@@ -316,12 +349,12 @@ class JobState:
                 run.left = None
 
     def windows_changed(self) -> None:
-        """Forget what was derived from the windows."""
+        """Discard what was derived from the windows."""
         self._by_site = None
         self._pace = self._first_end = self._window_ends = None
 
-    def enter(self, run: Run) -> None:
-        """A window opens: its chunks wait no more."""
+    def enter(self, run: TrackedWindow) -> None:
+        """Add a window that opens; its chunks no longer wait."""
         self.runs[run.window.attempt] = run
         self._pace = self._first_end = self._window_ends = None
         for chunk in run.window.chunks:
@@ -334,8 +367,8 @@ class JobState:
             if not here and self._by_site is not None:
                 del self._by_site[site]
 
-    def leave(self, run: Run) -> None:
-        """A window is over; chunks of it that are not done wait again."""
+    def leave(self, run: TrackedWindow) -> None:
+        """Remove a window that is over; those of its chunks that are not done wait again."""
         self.runs.pop(run.window.attempt, None)
         self._pace = self._first_end = self._window_ends = None
         for chunk in run.window.chunks:
@@ -345,7 +378,7 @@ class JobState:
             self._by_site = None
 
     def worker_seconds(self, now: float) -> float:
-        """The time that one worker would need for all that is left, less what running ones have probably done."""
+        """Return the seconds that one worker would need for the rest, less the estimated progress of running ones."""
         if self._left is None:
             done = sum(self.partial.values())
             if self.applied:
@@ -359,7 +392,7 @@ class JobState:
             pace = self._pace = self._paced(now)
         return left - pace.done - pace.rate * (now - pace.at)
 
-    def _paced(self, now: float) -> Pace:
+    def _paced(self, now: float) -> TrainingPace:
         done, rate, until = 0.0, 0.0, inf
         for run in self.runs.values():
             if run.since is None:
@@ -374,11 +407,11 @@ class JobState:
                 done += (now - run.since) / run.batch_seconds * self.nominal_batch_seconds
                 rate += self.nominal_batch_seconds / run.batch_seconds
                 until = min(until, end)
-        return Pace(now, done, rate, until)
+        return TrainingPace(now, done, rate, until)
 
     @property
     def first_end(self) -> float:
-        """When the first of the windows that train should end by prediction, in seconds; infinite if none trains."""
+        """Predicted end of the training window that ends first, in seconds; infinite if none trains."""
         if self._first_end is None:
             ends = [
                 run.since + self.left_of(run) * run.batch_seconds for run in self.runs.values() if run.since is not None
@@ -388,14 +421,14 @@ class JobState:
 
     @property
     def window_ends(self) -> tuple[float, float]:
-        """When the first and the last of the windows should end, in seconds, whether they train or not."""
+        """Planned ends of the first and the last window to end, in seconds, whether they train or not."""
         if self._window_ends is None:
             ends = [run.window.end for run in self.runs.values()]
             self._window_ends = (min(ends, default=inf), max(ends, default=-inf))
         return self._window_ends
 
     def training_rate(self, now: float) -> float:
-        """By how much `worker_seconds` falls per second, with the windows that train now."""
+        """Return the decrease of `worker_seconds` per second with the windows that train now."""
         rate = 0.0
         for run in self.runs.values():
             if run.started is not None and run.started <= now:
@@ -403,7 +436,7 @@ class JobState:
         return rate
 
     def waited_seconds(self, now: float) -> float:
-        """How long the job has waited without a window, in all."""
+        """Return the seconds that the job has waited without a window."""
         busy = self.busy_seconds + (now - self.busy_since if self.busy_since is not None else 0.0)
         return max(0.0, now - self.job.submitted - busy)
 
@@ -421,8 +454,8 @@ class JobState:
             self.busy_since = now
 
     def attained_gpu_seconds(self, now: float) -> float:
-        """GPU time that workers of the job have trained, running ones included."""
-        attained = self.attained_seconds
+        """Return the GPU-seconds that workers of the job have trained, running ones included."""
+        attained = self.counted_gpu_seconds
         for run in self.runs.values():
             if run.started is not None and now > run.started:
                 attained += (now - run.started) * max(1, self.job.gpus)
@@ -430,13 +463,14 @@ class JobState:
 
     @property
     def training_workers(self) -> int:
-        """Windows that train."""
+        """Number of windows that train."""
         return sum(run.started is not None for run in self.runs.values())
 
     def reaches(self, gpu_seconds: float, now: float) -> float | None:
-        """When the attained service will be so much if the windows that train now go on; None if none does.
+        """Return when the attained service reaches this amount if the windows that train now go on; None if none does.
 
-        A moment from now at the earliest: a time that rounds to now would be waited for for ever.
+        The result is at least `MOMENT_SECONDS` from now: a timer at a time that rounds to now would be set again
+        and again.
         """
         training = self.training_workers * max(1, self.job.gpus)
         if not training:
@@ -444,31 +478,31 @@ class JobState:
         return now + max(MOMENT_SECONDS, (gpu_seconds - self.attained_gpu_seconds(now)) / training)
 
     def density(self, seconds_per_batch: float) -> float:
-        """γ = (w/D) / (g·p) of a chunk that takes p seconds at such a speed (JSAC'22 with w = g = 1)."""
+        """Return γ = (w/D) / (g·p) of a chunk that takes p seconds at this speed (JSAC'22 with w = g = 1)."""
         work = self.job.batches_per_chunk_total * seconds_per_batch * max(1, self.job.gpus)
         return self.job.weight / (self.job.chunks * work)
 
     def remaining_batches(self, chunk: int) -> float:
-        """Mini-batches of the chunk that nobody has told of."""
+        """Return the number of mini-batches of the chunk that are not known to be trained."""
         return 0.0 if chunk in self.done else self.job.batches_per_chunk_total - self.known_batches(chunk)
 
     def known_batches(self, chunk: int) -> float:
-        """Those of an unfinished chunk that are durable or, if that is more, reported."""
+        """Return the mini-batches of an unfinished chunk that are durable or, if that is more, reported."""
         durable = self.partial.get(chunk, 0.0)
         return max(durable, self.applied.get(chunk, 0.0)) if self.applied else durable
 
-    def left_of(self, run: Run) -> float:
-        """Those of the chunks of a window."""
+    def left_of(self, run: TrackedWindow) -> float:
+        """Return the remaining mini-batches of the chunks of a window."""
         if run.left is None:
             run.left = self.batches_left(run.window.chunks)
         return run.left
 
     def batches_left(self, chunks: Iterable[int]) -> float:
-        """Those of several chunks."""
+        """Return the remaining mini-batches of several chunks."""
         return sum([self.remaining_batches(chunk) for chunk in chunks])
 
     def remaining_seconds(self, chunk: int, now: float, seconds_per_batch: float) -> float:
-        """The rest of the chunk in seconds, less what its worker has probably done since its start or last report."""
+        """Return the remaining seconds of the chunk, less the progress estimated since its start or last report."""
         run = self.chunk_runs.get(chunk)
         if run is None or run.since is None:
             return self.remaining_batches(chunk) * seconds_per_batch
@@ -481,29 +515,6 @@ class JobState:
         return 0.0
 
     def free_index(self) -> int | None:
-        """The lowest worker index without a window, None if the job has its most workers."""
+        """Return the lowest worker index without a window; None if the job has its most workers."""
         used = {run.window.index for run in self.runs.values()}
         return next((i for i in range(self.job.max_workers) if i not in used), None)
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """An unfinished chunk in the queues of the slots that it is bound to."""
-
-    key: Key
-    state: JobState
-    chunk: int
-    home: Home
-    ready_at: float
-    """t0: when its data are there, in seconds on the planner's clock."""
-    batch_seconds: float
-    cost: float | None = None
-    """Q at dispatch, in seconds; None if no dispatch rule chose the home, as after a restart of the planner."""
-    planned_start: float | None = None
-    """t* at dispatch: when its slots are first free for it, in seconds on the planner's clock; else None."""
-    planned_end: float | None = None
-    """When it was to be done, as planned at dispatch; later arrivals may shift or split the window."""
-
-    def remaining_seconds(self, now: float) -> float:
-        """p̂: the rest of the chunk at its home, in seconds."""
-        return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)

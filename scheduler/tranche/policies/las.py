@@ -1,4 +1,4 @@
-"""Least attained service first, in classes that double: for jobs whose length nobody knows.
+"""Least attained service first, in classes that double: for jobs of unknown length.
 
 Source: two-dimensional LAS of Tiresias (Gu et al., NSDI 2019); classes at powers of two instead of a few
 queues are the multi-level feedback of Nuyens and Wierman, The foreground-background queue, Perf. Eval. 65(3), 2008.
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from math import log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 NEARLY = 1e-6
-"""GPU-seconds by which rounding may keep a job below a limit that it has reached."""
+"""Tolerance in GPU-seconds: rounding may keep a job this much below a limit that it has reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,7 @@ class Las(PooledPolicy):
 
     name: ClassVar[str] = "las"
     source: ClassVar[str] = "Least attained service (GPU-seconds) first, classes of powers of two (Tiresias, NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    behind: ClassVar[str] = "which has attained less service"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has attained less service", preemptive=True)
 
     first: float = 1024.0
     """GPU-seconds of the first class."""
@@ -36,14 +35,14 @@ class Las(PooledPolicy):
             raise ValueError("las needs first > 0 and factor > 1")
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
-        """How many class limits the job has passed."""
+        """Return the number of class limits that the job has passed."""
         attained = state.attained_gpu_seconds(now) + NEARLY
         return 0 if attained < self.first else 1 + int(log(attained / self.first) / log(self.factor) + 1e-12)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The class."""
+        """Return the class."""
         return (float(state.level), 0.0)
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
-        """When the job, if it runs on, reaches the next limit."""
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """Return when the job reaches the next limit if it runs on."""
         return state.reaches(self.first * self.factor**state.level, now)

@@ -23,5 +23,5 @@ class LeastLoaded(SlotDispatch):
     order: SlotOrder = "density"
 
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
-        """Least wait; ties go to the first."""
+        """Return the group of least wait; ties go to the first."""
         return min(groups, key=lambda group: group.wait)

@@ -1,40 +1,42 @@
-"""Nodes as the planner knows them: slots with their queues, windows, and what is reserved."""
+"""State of nodes: slots with their queues, windows, and reserved resources."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tranche.model import Node, PodShape, Resources
-from tranche.policies.jobs import Entry, JobState
-from tranche.policies.runs import Run
+from tranche.policies.hosts import Hosts
+from tranche.policies.jobs import JobState, QueuedChunk
+from tranche.policies.runs import TrackedWindow
 
 
 @dataclass(slots=True, eq=False)
 class NodeState:
-    """One node: its slots with their queues, its windows, and what they reserve."""
+    """A node with the queues of its slots, its windows, and the resources that these reserve."""
 
     node: Node
     capacity: Resources = Resources()
-    """What is there for us, in use or not."""
-    queues: list[list[Entry]] = field(default_factory=list)
-    """By slot, in order of the keys."""
-    runs: dict[tuple[str, int], tuple[JobState, Run]] = field(default_factory=dict)
-    """Windows by (job, attempt)."""
-    leaving: dict[tuple[str, int], Run] = field(default_factory=dict)
-    """Those of them that are closing."""
+    """Allocatable resources less those of foreign pods, in use or not."""
+    queues: list[list[QueuedChunk]] = field(default_factory=list)
+    """Bound chunks by slot, in the order of their keys."""
+    runs: dict[tuple[str, int], tuple[JobState, TrackedWindow]] = field(default_factory=dict)
+    """Open and closing windows by (job key, attempt)."""
+    leaving: dict[tuple[str, int], TrackedWindow] = field(default_factory=dict)
+    """Closing windows by (job key, attempt)."""
     free_gpus: int = 0
-    """Of `capacity`, in use by nobody."""
+    """Number of GPUs of `capacity` that are not reserved."""
     free_nodes: dict[str, NodeState] | None = None
-    """Where the node enters itself while `free_gpus` > 0."""
+    """Index in which the node enters itself by name while `free_gpus` > 0 (see `FreeNodes`)."""
     learnt: float = 1.0
-    """Seconds of a mini-batch here, relative to other nodes of its kind."""
+    """Learnt time of a mini-batch on this node over that on other nodes of its kind."""
     pace: float = 1.0
-    """The same relative to the kind that jobs are measured on."""
+    """Time of a mini-batch on this node over that on the kind of node to which specifications refer."""
     _reserved: Resources = Resources()
 
     @property
     def reserved(self) -> Resources:
-        """Requests of open windows and of parameter servers."""
+        """Requests of open windows, parameter servers and chiefs on the node."""
         return self._reserved
 
     def reserve(self, requests: Resources) -> None:
@@ -51,25 +53,25 @@ class NodeState:
 
     @property
     def slots(self) -> int:
-        """GPUs that are not taken by foreign pods."""
+        """Number of GPUs that are not taken by foreign pods."""
         return max(0, self.node.allocatable.gpus - self.node.foreign.gpus)
 
     def __post_init__(self) -> None:
         self.set_node(self.node)
 
     def set_node(self, node: Node) -> None:
-        """The node changed."""
+        """Replace the specification of the node."""
         self.node = node
         self.capacity = node.allocatable - node.foreign
         self.learn(self.learnt)
         self.note_room()
 
     def learn(self, seconds: float) -> None:
-        """Believe that a mini-batch takes so long here, relative to other nodes of its kind."""
+        """Set the learnt time of a mini-batch on this node over that on other nodes of its kind."""
         self.learnt, self.pace = seconds, seconds / self.node.speed
 
     def note_room(self) -> None:
-        """Count the free GPUs anew."""
+        """Update the number of free GPUs, and the node's entry in `free_nodes`."""
         self.free_gpus = self.capacity.gpus - self._reserved.gpus
         if self.free_nodes is not None:
             if self.free_gpus > 0:
@@ -78,7 +80,7 @@ class NodeState:
                 self.free_nodes.pop(self.node.name, None)
 
     def has_room(self, request: Resources) -> bool:
-        """Whether the request fits beside what is reserved."""
+        """Return whether the request fits beside the reserved resources."""
         whole, used = self.capacity, self.reserved
         return (
             request.gpus + used.gpus <= whole.gpus
@@ -88,7 +90,7 @@ class NodeState:
         )
 
     def objection(self, shape: PodShape) -> str | None:
-        """Why the node could not take such a pod even if it ran nothing of ours, or None."""
+        """Return why the node could not take such a pod even without our pods; None if it could."""
         if not self.node.ready:
             return "not ready"
         if self.node.unschedulable:
@@ -98,7 +100,40 @@ class NodeState:
             return "too small"
         return reason
 
-    def entries(self) -> list[Entry]:
-        """All chunks bound to this node, each once, in their order."""
+    def entries(self) -> list[QueuedChunk]:
+        """Return all chunks bound to this node, each once, in the order of their keys."""
         seen = {id(entry): entry for queue in self.queues for entry in queue}
         return sorted(seen.values(), key=lambda entry: entry.key)
+
+
+class FreeNodes:
+    """Index of the nodes with unreserved GPUs by site, which the nodes keep up to date."""
+
+    def __init__(self, nodes: Iterable[NodeState]) -> None:
+        self._at: dict[str, dict[str, NodeState]] = {}
+        self._nodes: dict[str, list[NodeState]] = {}
+        for node in nodes:
+            self._nodes.setdefault(node.node.site, []).append(node)
+            node.free_nodes = self._at.setdefault(node.node.site, {})
+            node.note_room()
+
+    def any_at(self, site: str) -> bool:
+        """Return whether there is such a node at the site, or at any site for ""."""
+        return bool(self._at.get(site)) if site else any(self._at.values())
+
+    def nodes_at(self, site: str) -> list[NodeState]:
+        """Return all nodes of the site, also those without free GPUs."""
+        return self._nodes.get(site, [])
+
+    def gpus(self) -> dict[str, int]:
+        """Return the number of free GPUs at each site with nodes."""
+        return {site: sum([node.free_gpus for node in free.values()]) for site, free in self._at.items()}
+
+    def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
+        """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""
+        places = (self._at.get(site, {}),) if site else tuple(self._at.values())
+        all_there = hosts.at(site)
+        if 4 * sum(map(len, places)) > len(all_there):
+            return [node for node in all_there if node.free_gpus > 0]
+        names = sorted(name for free in places for name in free if name in hosts.by_name)
+        return [hosts.by_name[name] for name in names]

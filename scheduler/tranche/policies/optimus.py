@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft, cloud_workers
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -28,7 +28,12 @@ class Optimus(DistributingPolicy):
     source: ClassVar[str] = (
         "Optimus-like [R]: workers by marginal gain, reconstructed, recalled and not read (Peng et al., EuroSys 2018)"
     )
-    behind: ClassVar[str] = "which gains more by another worker, or came earlier"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which gains more by another worker, or came earlier",
+        preemptive=True,
+        recoverable=False,  # the last allocation is not in status
+        allocates_workers=True,
+    )
 
     contention: float = 0.0
     """How much each worker slows the others down at the parameter servers: f(n) = n/(1 + contention · n)."""
@@ -39,20 +44,20 @@ class Optimus(DistributingPolicy):
             raise ValueError("optimus needs contention ≥ 0")
 
     def speed(self, workers: int) -> float:
-        """f(n), in workers that nobody slows down."""
+        """Return f(n), in workers without contention."""
         return workers / (1.0 + self.contention * workers)
 
     def gain(self, rest: float, workers: int) -> float:
-        """By how much one worker more brings the completion forward.
+        """Return by how many seconds another worker brings the completion forward.
 
         Args:
-            rest: Work left, in seconds of one worker that nobody slows down.
-            workers: That the job has, at least one.
+            rest: Remaining work, in seconds of one worker without contention.
+            workers: Number of workers that the job has, at least one.
         """
         return rest / self.speed(workers) - rest / self.speed(workers + 1)
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
-        """One each, those that run first, in order of arrival; then by gain as long as there is room."""
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        """Give each job one unit, running jobs first, in order of arrival; then more by gain while there is room."""
         draft = Draft(cluster, now)
         for state in sorted(draft.jobs, key=lambda state: not state.runs):
             if not draft.units(state):

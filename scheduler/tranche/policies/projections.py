@@ -1,4 +1,4 @@
-"""Projection of slot queues: what each bound chunk does from now on if no other job arrives.
+"""Projection of slot queues: when each bound chunk trains if no other job arrives.
 
 At each moment a slot runs the first chunk of its queue, in the policy's order, whose data have arrived; a chunk that is
 ready later and ranks earlier preempts. A worker of several GPUs needs all of its slots at once. Restart costs, worker
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tranche.policies.jobs import Entry
+from tranche.policies.jobs import QueuedChunk
 from tranche.policies.nodes import NodeState
 
 
 class Interval(NamedTuple):
-    """Half open, [start, end), in seconds."""
+    """A half-open interval [start, end), in seconds on the planner's clock."""
 
     start: float
     end: float
@@ -24,16 +24,16 @@ class Interval(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Projected:
-    """One chunk in the projection."""
+    """A chunk in the projection."""
 
-    entry: Entry
+    entry: QueuedChunk
     rest: float
-    """Seconds that are left at the end of the projection."""
+    """Remaining seconds of training at the end of the projection."""
     windows: list[Interval] = field(default_factory=list)
-    """When it runs."""
+    """Intervals in which it trains."""
 
     def run(self, start: float, end: float) -> bool:
-        """Train from `start` to `end` at most; returns whether the chunk is done."""
+        """Train from `start` to `end` at most, and return whether the chunk is done."""
         done = start + self.rest <= end
         end = start + self.rest if done else end
         self.rest = 0.0 if done else self.rest - (end - start)
@@ -44,16 +44,16 @@ class Projected:
         return done
 
 
-def project(entries: Sequence[Entry], now: float, until: float = inf) -> list[Projected]:
-    """Play chunks forward that share slots.
+def project(entries: Sequence[QueuedChunk], now: float, until: float = inf) -> list[Projected]:
+    """Project the training of chunks that share slots.
 
     Args:
-        entries: The chunks of one slot, or of one node, in their order.
+        entries: Chunks of one slot, or of one node, in the order of their keys.
         now: Clock, in seconds.
-        until: Stop then, or when all are done.
+        until: End of the projection, in seconds; it also ends when all chunks are done.
 
     Returns:
-        One for each entry, in the same order.
+        One projected chunk for each entry, in the same order.
     """
     projected = [Projected(entry, entry.remaining_seconds(now)) for entry in entries]
     if until <= now:
@@ -78,8 +78,8 @@ def project(entries: Sequence[Entry], now: float, until: float = inf) -> list[Pr
     return projected
 
 
-def _running(entries: Sequence[Entry], ready: Sequence[int], width: int) -> list[int]:
-    """Which of the ready chunks run: in their order, those that find all of their slots free."""
+def _running(entries: Sequence[QueuedChunk], ready: Sequence[int], width: int) -> list[int]:
+    """Return the ready chunks that run: in their order, those that find all of their slots free."""
     running: list[int] = []
     taken: set[int] = set()
     for i in ready:
@@ -93,17 +93,17 @@ def _running(entries: Sequence[Entry], ready: Sequence[int], width: int) -> list
 
 
 def project_node(node: NodeState, now: float, until: float = inf) -> list[Projected]:
-    """Play the queues of a node forward; each chunk is in the answer once."""
+    """Project the queues of a node; each chunk is in the result once."""
     if _is_wide(node):
         return project(node.entries(), now, until)
     return [projected for queue in node.queues if queue for projected in project(queue, now, until)]
 
 
-def planned_window(node: NodeState | None, entry: Entry, now: float) -> Interval:
-    """From when to when a bound chunk is to run, preemption by denser chunks in transit included (t* of Alg. 4).
+def planned_window(node: NodeState | None, entry: QueuedChunk, now: float) -> Interval:
+    """Return the time of training of a bound chunk, preemption by denser chunks in transit included (t* of Alg. 4).
 
     Args:
-        node: Of its home; None at an unlimited site, where it does not wait for others.
+        node: Node to which it is bound; None at an unlimited site, where it does not wait for other chunks.
         entry: The chunk, which is in the queues of its slots.
         now: Clock, in seconds.
     """
@@ -118,5 +118,5 @@ def planned_window(node: NodeState | None, entry: Entry, now: float) -> Interval
 
 
 def _is_wide(node: NodeState) -> bool:
-    """Whether a chunk holds several slots, so that these have to be played together."""
+    """Return whether a chunk holds several slots, so that these have to be projected together."""
     return any(len(entry.home.slots) > 1 for queue in node.queues for entry in queue)

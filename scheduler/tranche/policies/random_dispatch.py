@@ -22,5 +22,5 @@ class RandomDispatch(SlotDispatch):
     source: ClassVar[str] = "Each chunk to a slot drawn at random, first in, first out there (Mitzenmacher 2001, d = 1)"
 
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
-        """Uniform."""
+        """Return a group drawn uniformly by the seed."""
         return choose(groups, cluster.seed, state.job.uid, chunk)

@@ -50,12 +50,12 @@ _ALL: tuple[Policy, ...] = (
     Tiresias(),
 )
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _ALL})
-LIVE_POLICIES = tuple(sorted(name for name, policy in POLICIES.items() if policy.rebuilds))
-"""Those that a planner can take up again from spec and status."""
+LIVE_POLICIES = tuple(sorted(name for name, policy in POLICIES.items() if policy.traits.recoverable))
+"""Names of the policies that a restarted planner can restore from spec and status."""
 
 
 def get_policy(text: str) -> Policy:
-    """The policy of that name, with options if any: ``tiresias:order=entry:limits=3250/7200``.
+    """Return the policy of that name, with its options if any: ``tiresias:order=entry:limits=3250/7200``.
 
     Raises:
         ValueError: naming the policies, options or values that exist.
@@ -78,7 +78,7 @@ def get_policy(text: str) -> Policy:
 
 
 def get_live_policy(text: str) -> Policy:
-    """The same, of those that a planner can take up again from spec and status.
+    """Return the policy of that name, if a restarted planner can restore it from spec and status.
 
     Raises:
         ValueError: naming the policies, options or values that exist.
@@ -90,7 +90,7 @@ def get_live_policy(text: str) -> Policy:
 
 
 def _converted(name: str, key: str, value: str, example: object) -> object:
-    """The value in the type of the default; several numbers are separated by slashes."""
+    """Return the value in the type of the default; several numbers are separated by slashes."""
     try:
         if isinstance(example, tuple):
             return tuple(float(part) for part in value.split("/"))

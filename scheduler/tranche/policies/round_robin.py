@@ -24,5 +24,5 @@ class RoundRobin(SlotDispatch):
     )
 
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
-        """One after the other."""
+        """Return the group after the last one."""
         return groups[(cluster.dispatched + placed) % len(groups)]

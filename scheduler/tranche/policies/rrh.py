@@ -4,11 +4,11 @@ Source: RRH as a comparator of OASiS (INFOCOM 2018, arXiv 1801.00936), described
 admitted if its utility less the cost of the delay that it causes is above a threshold, and on arrivals and completions
 unfinished jobs run in order of future utility less cost, others pause; numbers of workers are fixed. The formula is
 ours [I]: a job is worth u(its end if it runs at once); its cost is the sum over all other unfinished jobs of what they
-are worth now less what they are worth when all of them end later by its GPU-seconds over all GPUs; nobody is delayed
-where all fit beside each other. [I] the fixed number is the most workers of the job, or as many as find room; workers
-take nodes as under all queue policies, not in turn; a job that was not admitted is not dropped: it is offered again at
-each arrival and completion, and takes room that nobody with a payoff above the threshold can use. The utility is that
-of a job that names none: see `tranche.policies.utilities`.
+are worth now less what they are worth when all of them end later by its GPU-seconds over all GPUs; there is no delay
+where all jobs fit beside each other. [I] the fixed number is the most workers of the job, or as many as find room;
+workers take nodes as under all queue policies, not in turn; a job that was not admitted is not dropped: it is offered
+again at each arrival and completion, and takes room that no job with a payoff above the threshold can use. The utility
+is that of a job that names none: see `tranche.policies.utilities`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from tranche.policies.distributing import DistributingPolicy
 from tranche.policies.drafts import Draft
-from tranche.policies.interfaces import PooledPolicy
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 from tranche.policies.utilities import utility_of
@@ -25,31 +25,36 @@ from tranche.policies.utilities import utility_of
 
 @dataclass(frozen=True, slots=True)
 class Rrh(DistributingPolicy):
-    """Greatest utility less delay cost per GPU first; who would cost more than it is worth waits for idle room."""
+    """Greatest utility less delay cost per GPU first; a job that costs more than it is worth waits for idle room."""
 
     name: ClassVar[str] = "rrh"
     source: ClassVar[str] = (
         "RRH-like: utility less the cost of delay, per GPU; after one sentence of OASiS [P], formula ours [I]"
     )
-    behind: ClassVar[str] = "which is worth more, less what it delays"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is worth more, less what it delays",
+        preemptive=True,
+        recoverable=False,  # the last allocation is not in status
+        allocates_workers=True,
+    )
 
     threshold: float = 0.0
-    """A job is admitted if its utility less its cost is above this."""
+    """Bound of utility less cost above which a job is admitted."""
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
         if not isfinite(self.threshold):
             raise ValueError("rrh needs a finite threshold")
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
-        """All workers of one job after the other, as far as there is room."""
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        """Give each job all its workers, one job after the other, while there is room."""
         draft = Draft(cluster, now)
         on_nodes = [state for state in draft.jobs if draft.most[state.job.key]]
         worth = payoffs(on_nodes, draft.capacity.gpus, now)
 
         def order(state: JobState) -> tuple[bool, float, tuple[float, int, str]]:
             payoff = worth.get(state.job.key, 0.0)
-            admitted = payoff > self.threshold or bool(state.runs) or state.attained_seconds > 0
+            admitted = payoff > self.threshold or bool(state.runs) or state.counted_gpu_seconds > 0
             return (not admitted, -payoff / state.job_gpus, state.arrival)
 
         draft.jobs.sort(key=order)
@@ -60,11 +65,11 @@ class Rrh(DistributingPolicy):
 
 
 def payoffs(jobs: list[JobState], gpus: int, now: float) -> dict[str, float]:
-    """What each unfinished job is worth if it runs at once, less the delay that it causes to all others.
+    """Return the payoff of each unfinished job by key: its utility if it runs at once, less the delay of all others.
 
     Args:
-        jobs: All of them.
-        gpus: Of the cluster.
+        jobs: All unfinished jobs.
+        gpus: Number of GPUs of the cluster.
         now: Clock, in seconds.
     """
     crowded = sum(state.job_gpus for state in jobs) > gpus

@@ -1,4 +1,4 @@
-"""Windows, and the places where chunks are bound to train, as the planner knows them."""
+"""State of windows and of the slots that chunks are bound to."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,54 +7,54 @@ from tranche.model import Window, WindowState
 from tranche.policies.phases import WindowPhase
 
 Key = tuple[float, float, str, int]
-"""Order of a chunk: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
+"""Order of a chunk in a queue: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
 
 
-class Home(NamedTuple):
-    """Where a chunk is bound to train."""
+class SlotBinding(NamedTuple):
+    """Slots in which a chunk is bound to train."""
 
     site: str
     node: str | None
     """None on an unlimited site."""
     slots: tuple[int, ...] = ()
-    """Ordinals of the node's GPUs, in the planner's own count."""
+    """Ordinals of the node's GPUs as the planner counts them; empty if the policy binds none."""
 
 
 @dataclass(slots=True, eq=False)
-class Run:
-    """A window that is open or closing, with what is known of its pod."""
+class TrackedWindow:
+    """A window that is open or closing, with the state of its pod."""
 
     window: Window
-    home: Home
+    home: SlotBinding
     opened: float
     batch_seconds: float
     """Expected time of a mini-batch, in seconds."""
     told_batch_seconds: float
-    """The same by specification and links alone when the window opened: what its measured pace is compared with."""
+    """That time by specification and links alone when the window opened, to compare the measured time with."""
     handover: bool = False
-    """Its slots were still in use by a worker that is to stop when the window opened."""
+    """Whether a worker that is to stop still held its slots when the window opened."""
     started: float | None = None
-    """When the worker began to train; None until its pod runs."""
+    """When the worker began to train, in seconds on the planner's clock; None until its pod runs."""
     since: float | None = None
-    """From when on its progress is estimated by its pace: `started`, or its last report."""
+    """Time from which its progress is estimated by its pace: `started`, or its last report."""
     counted: float = 0.0
-    """Mini-batches that reports have told of while it ran …"""
+    """Number of mini-batches that its reports have counted while it ran."""
     first_report: tuple[float, float] | None = None
-    """… and of those, when and how many the first one had: between it and the last, the pace is measured."""
+    """Time of the first report and `counted` then: the pace is measured between this report and the last one."""
     phase: WindowPhase = WindowPhase.PENDING
     """Changed by the bookkeeping of `ClusterState` alone."""
     reopens_as: WindowPhase = WindowPhase.PENDING
     """How far the pod of a closing window is: the phase of the window if it opens again."""
     obsolete: bool = False
-    """Its pod asks for what the job's template said before it was changed, so it has to go."""
+    """Whether its pod was made from an earlier version of the job's template, so that it has to be replaced."""
     adopted: bool = False
-    """An earlier planner opened it, so nobody knows when."""
+    """Whether an earlier planner opened it, so that the time of its opening is unknown."""
     held_from: float = 0.0
-    """When it was opened as far as the plan of that planner says; 0: it says nothing."""
+    """When it was opened by the plan of that planner, in seconds on the planner's clock; 0: unknown."""
     closed: float | None = None
-    """When it was told to stop."""
+    """When it began to close, in seconds on the planner's clock."""
     left: float | None = None
-    """Mini-batches of its chunks that nobody has told of; None until `JobState.left_of` is asked."""
+    """Number of mini-batches of its chunks that no report has counted; None: `JobState.left_of` computes it."""
 
     def __post_init__(self) -> None:
         if self.window.state is WindowState.CLOSING:
@@ -71,13 +71,13 @@ class Run:
         return self.phase in (WindowPhase.CLOSING, WindowPhase.DISMISSED)
 
 
-class Pace(NamedTuple):
-    """How the windows of a job train while nothing about them changes."""
+class TrainingPace(NamedTuple):
+    """Training progress of a job's windows as a linear function of time, while these do not change."""
 
     at: float
     done: float
-    """Worker seconds trained then, beyond the ledger."""
+    """Worker-seconds trained at that time, beyond the ledger."""
     rate: float
-    """By how much `done` rises per second …"""
+    """Increase of `done` per second."""
     until: float
-    """… until a window's chunks are probably through, or another window begins."""
+    """End of validity: when a window's chunks are expected to be done, or another window begins."""

@@ -1,4 +1,4 @@
-"""Parameter servers and chiefs as the planner knows them."""
+"""State of parameter servers and chiefs."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,14 +24,14 @@ def helpers_of(job: Job) -> list[Missing]:
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """A parameter server, or the chief of a gang, that has a place."""
+    """A parameter server, or the chief of a gang, that has been placed."""
 
     planned: PlannedServer
     requests: Resources
     since: float = 0.0
-    """When it got its place, or was taken over with it."""
+    """When it was placed, or restored with its place, in seconds on the planner's clock."""
     homeless: bool = False
-    """Its pod found no node, so it has never held anything that could be lost."""
+    """Whether its pod was never scheduled, so that it holds no state that could be lost."""
 
     @property
     def closing(self) -> bool:

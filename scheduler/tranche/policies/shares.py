@@ -1,4 +1,4 @@
-"""What tenants hold, and what completed jobs needed: the memory that fairness and prediction draw on."""
+"""Usage of tenants and service of completed jobs, as the basis of fair shares and predictions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,14 +11,14 @@ from tranche.model import Resources
 
 Derived = TypeVar("Derived")
 REVIEW_SECONDS = 60.0
-"""Least time between two looks at who is above its share."""
+"""Least time between two reviews of which tenants are above their shares."""
 MARGIN = 0.05
-"""Who is above its share by more than this part of it ranks behind, until it is no more above it at all."""
+"""Part of its share by which a tenant has to exceed it to rank behind; it stays behind until it is no longer above."""
 
 
 @dataclass(slots=True)
 class Recent:
-    """GPU time of a tenant with exponential forgetting."""
+    """GPU time of a tenant with exponential decay, as of a point in time."""
 
     gpu_seconds: float
     at: float
@@ -26,41 +26,41 @@ class Recent:
 
 @dataclass(slots=True)
 class Shares:
-    """Resources that each tenant's open windows hold, and the GPU time that they held lately."""
+    """Resources that each tenant's open windows hold, and the GPU time that they held recently."""
 
     capacity: Resources = Resources()
-    """Of all nodes together."""
+    """Capacity of all nodes together."""
     held: dict[str, Resources] = field(default_factory=dict)
     counted: bool = False
     """Whether the policy uses shares, so that open windows are counted."""
     weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """What a tenant is entitled to, relative to others; 1 if not given."""
+    """Weight of each tenant's share in relation to the others; 1 if not given."""
     halflife_seconds: float = 0.0
-    """0: GPU time is not counted."""
+    """Time after which GPU time counts half, in seconds; 0: it is not counted."""
     over: frozenset[str] = frozenset()
-    """Tenants above their share of recent GPU time when last looked at."""
+    """Tenants above their share of recent GPU time at the last review."""
     revision: int = 0
-    """Rises whenever `over` changes."""
+    """Number that rises whenever `over` changes."""
     reviewed: float = -inf
-    """When that was looked at."""
+    """Time of the last review, in seconds on the planner's clock."""
     looked_at: tuple[str, ...] = ()
-    """Tenants that had jobs then."""
+    """Tenants that had jobs then, by name."""
     review_at: float = -inf
-    """For when the last timer is set."""
+    """Time for which the last timer is set."""
     _recent: dict[str, Recent] = field(default_factory=dict)
 
     def copied(self) -> "Shares":
-        """The same, to be changed on its own."""
+        """Return a copy that can be changed independently."""
         return replace(self, held=dict(self.held), _recent=dict(self._recent))
 
     def change(self, tenant: str, more: Resources, now: float) -> None:
-        """Count more (or, if negative, less) for a tenant from now on."""
+        """Add an amount, which may be negative, to what the tenant holds from now on."""
         if self.halflife_seconds:
             self._recent[tenant] = Recent(self.recent(tenant, now), now)
         self.held[tenant] = self.held.get(tenant, Resources()) + more
 
     def recent(self, tenant: str, now: float) -> float:
-        """The tenant's recent GPU time in GPU-seconds: what it holds counts fully now, and half a half-life later."""
+        """Return the tenant's recent GPU-seconds: GPU time counts fully now and half after one half-life."""
         known = self._recent.get(tenant)
         if known is None:
             return 0.0
@@ -70,14 +70,14 @@ class Shares:
         return known.gpu_seconds * kept + (held.gpus if held else 0) * (1 - kept) / rate
 
     def restore(self, tenant: str, gpu_seconds: float, since: float, now: float) -> None:
-        """Count GPU time of before this planner, of which only the sum is known: as if spread evenly since then."""
+        """Add GPU time from before this planner, of which only the sum is known, spread evenly since `since`."""
         if self.halflife_seconds and gpu_seconds > 0:
             age = log(2) / self.halflife_seconds * max(0.0, now - since)
             kept = (1 - exp(-age)) / age if age > 0 else 1.0
             self._recent[tenant] = Recent(self.recent(tenant, now) + gpu_seconds * kept, now)
 
     def review(self, tenants: Iterable[str], now: float) -> None:
-        """Look again at who of the tenants, those with jobs, is above its share."""
+        """Determine which of the tenants, those with jobs, are above their shares."""
         self.reviewed, self.looked_at = now, tuple(sorted(tenants))
         used = {tenant: self.recent(tenant, now) for tenant in self.looked_at}
         total = sum(used.values())
@@ -87,10 +87,10 @@ class Shares:
             self.revision += 1
 
     def next_crossing(self, now: float) -> float | None:
-        """When the next of the tenants looked at passes its bound if nobody starts or stops; None if nobody will.
+        """Return when the next reviewed tenant passes its bound if no worker starts or stops; None if never.
 
-        Use at a time with the fraction x of today's left is ``used·x + held·(1 − x)/rate``: linear in x, so the
-        distance of a tenant from its bound is, too.
+        At a time when the fraction x of the present usage is left, usage is ``used·x + held·(1 − x)/rate``. It is
+        linear in x, and so is the distance of a tenant from its bound.
         """
         rate = log(2) / self.halflife_seconds
         used = {tenant: self.recent(tenant, now) for tenant in self.looked_at}
@@ -104,14 +104,14 @@ class Shares:
         return now - log(nearest) / rate if nearest else None
 
     def _bounds(self) -> Iterator[tuple[str, float]]:
-        """The part of all recent GPU time beyond which a tenant is above its share."""
+        """Yield each reviewed tenant with the part of all recent GPU time beyond which it is above its share."""
         entitled = sum(self.weights.get(tenant, 1.0) for tenant in self.looked_at)
         for tenant in self.looked_at:
             margin = 1.0 if tenant in self.over else 1.0 + MARGIN
             yield tenant, margin * self.weights.get(tenant, 1.0) / entitled
 
     def dominant(self, tenant: str) -> float:
-        """The tenant's largest share of any resource (GPUs, CPU, memory), 0 … 1."""
+        """Return the tenant's largest share of any resource (GPUs, CPU, memory), 0 … 1."""
         held = self.held.get(tenant)
         if held is None:
             return 0.0
@@ -132,11 +132,11 @@ class History:
         return len(self.services)
 
     def add(self, gpu_seconds: float) -> None:
-        """A job has completed."""
+        """Add the service of a completed job."""
         self.services.append(gpu_seconds)
 
     def derive(self, name: str, count: int, function: Callable[[Sequence[float]], Derived]) -> Derived:
-        """What a function says of the first `count` services, sorted; computed once while name and count stay."""
+        """Return the function of the first `count` services, sorted; the result is kept while name and count stay."""
         known = self._derived.get(name)
         if known is None or known[0] != count:
             known = self._derived[name] = (count, function(sorted(self.services[:count])))

@@ -1,4 +1,4 @@
-"""What jobs use at each site, as amounts: GPU time, completed chunks, and bytes of copied data."""
+"""Usage of sites by jobs: GPU time, completed chunks, and bytes of copied data."""
 
 from dataclasses import dataclass, field
 
@@ -10,15 +10,15 @@ class SiteUsage:
     """Amounts at one site."""
 
     gpu_seconds: float = 0.0
-    """GPU time that workers held, from the openings of their windows to the ends of their pods."""
+    """GPU-seconds that workers held, from the openings of their windows to the ends of their pods."""
     trained_gpu_seconds: float = 0.0
-    """Of these, in which they trained."""
+    """Part of these in which the workers trained."""
     chunks: int = 0
-    """Chunks that were completed there."""
+    """Number of chunks that were completed there."""
     copied_bytes: float = 0.0
-    """Of uploads to the site that were begun."""
+    """Bytes of uploads to the site that were begun."""
     in_vain_bytes: float = 0.0
-    """Of these, what no chunk trained from."""
+    """Part of these from which no chunk trained."""
 
     def add(
         self,
@@ -39,23 +39,23 @@ class SiteUsage:
 
 @dataclass(slots=True, eq=False)
 class JobUse:
-    """What one job has used, and what its copies were good for."""
+    """Usage of one job, and which of its copies were used."""
 
     sites: dict[str, SiteUsage] = field(default_factory=dict)
     unused: dict[str, set[int]] = field(default_factory=dict)
-    """By site: chunks of which a copy was begun, and from which no worker has trained yet."""
+    """Chunks of which a copy to the site was begun and no worker has trained yet, by site."""
     there: dict[str, set[int]] = field(default_factory=dict)
-    """By site: chunks of windows there that trained, so that their data need not be brought again."""
+    """Chunks of windows at the site that trained, so that their data need not be copied again, by site."""
     counted: set[int] = field(default_factory=set)
     """Chunks whose completion was counted."""
     trained_at: dict[int, str] = field(default_factory=dict)
-    """Where the other chunks were trained last."""
+    """Site at which each other chunk was trained last."""
 
     def at(self, site: str) -> SiteUsage:
-        """Amounts at the site, to be changed in place."""
+        """Return the usage at the site, to be changed in place."""
         return self.sites.setdefault(site, SiteUsage())
 
 
 def is_cloud(site: Site | None) -> bool:
-    """Whether GPU time at a site is the cloud's: its tier says so, or its capacity is made on demand."""
+    """Return whether GPU time at a site counts as the cloud's: its tier is Cloud, or it is unlimited."""
     return site is not None and (site.tier is Tier.CLOUD or site.unlimited)

@@ -6,19 +6,19 @@ Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967 (shortest processing
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
 class Sjf(PooledPolicy):
-    """Shortest expected duration first, without preemption; whoever fits starts."""
+    """Shortest expected duration first, without preemption; every job that fits starts."""
 
     name: ClassVar[str] = "sjf"
     source: ClassVar[str] = "Shortest job first, non-preemptive (Conway, Maxwell, Miller 1967)"
-    behind: ClassVar[str] = "which is shorter"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which is shorter")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in seconds on all its workers."""
+        """Return the remaining seconds of the job on all its workers."""
         return (state.worker_seconds(now) / state.job.width, 0.0)

@@ -1,13 +1,13 @@
 """A reference that cannot be deployed: one pool of all GPUs, data everywhere at once, the least work left first.
 
-Source: ours [I]: SRPT over jobs, as if all sites were one and data moved for nothing. What late binding to sites gives
-away to it is what data movement costs.
+Source: ours [I]: SRPT over jobs, as if all sites were one and data movement were free. The difference to late binding
+to sites is the cost of data movement.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import QueuePolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, QueuePolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -18,15 +18,17 @@ class SrptPool(QueuePolicy):
 
     name: ClassVar[str] = "srpt-pool"
     source: ClassVar[str] = "ours [I]: a reference with free data moves, for the simulator only"
-    preemptive: ClassVar[bool] = True
-    free_moves: ClassVar[bool] = True
-    rebuilds: ClassVar[bool] = False
-    behind: ClassVar[str] = "which has less work left"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which has less work left",
+        preemptive=True,
+        recoverable=False,
+        free_data_movement=True,
+    )
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in GPU-seconds."""
+        """Return the remaining GPU-seconds of the job."""
         return (state.worker_seconds(now) * state.job.gpus, 0.0)
 
-    def slope(self, state: JobState, now: float) -> float:
-        """GPU-seconds of rest that pass in a second."""
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
+        """Return the decrease of remaining GPU-seconds per second."""
         return state.training_rate(now) * state.job.gpus

@@ -6,7 +6,7 @@ Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -19,13 +19,12 @@ class Srsf(PooledPolicy):
     source: ClassVar[str] = (
         "Shortest remaining service (time × GPUs) first, preemptive (Gu et al., Tiresias, NSDI 2019)"
     )
-    preemptive: ClassVar[bool] = True
-    behind: ClassVar[str] = "which has less work left"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has less work left", preemptive=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in GPU-seconds."""
+        """Return the remaining GPU-seconds of the job."""
         return (state.worker_seconds(now) * state.job.gpus, 0.0)
 
-    def slope(self, state: JobState, now: float) -> float:
-        """GPU-seconds of rest that pass in a second."""
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
+        """Return the decrease of remaining GPU-seconds per second."""
         return state.training_rate(now) * state.job.gpus

@@ -7,7 +7,7 @@ Source: Schrage, A proof of the optimality of the shortest remaining processing 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.states import ClusterState
 
@@ -18,13 +18,12 @@ class Srtf(PooledPolicy):
 
     name: ClassVar[str] = "srtf"
     source: ClassVar[str] = "Shortest remaining time first, preemptive (Schrage 1968; baseline of Tiresias, NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    behind: ClassVar[str] = "which has less time left"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has less time left", preemptive=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The rest of the job in seconds on all its workers."""
+        """Return the remaining seconds of the job on all its workers."""
         return (state.worker_seconds(now) / state.job.width, 0.0)
 
-    def slope(self, state: JobState, now: float) -> float:
-        """Seconds of rest that pass in a second."""
+    def rank_decrease_per_second(self, state: JobState, now: float) -> float:
+        """Return the decrease of remaining seconds per second."""
         return state.training_rate(now) / state.job.width

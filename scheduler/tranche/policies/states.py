@@ -1,4 +1,4 @@
-"""The planner's state as policies read it: the cluster with its jobs and nodes."""
+"""State of the cluster with its jobs and nodes, as policies read it."""
 
 from bisect import insort
 from collections.abc import Collection, Iterable, Iterator
@@ -15,12 +15,12 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site, Tier, WindowState
-from tranche.policies.hosts import FreeNodes, Hosts
-from tranche.policies.jobs import Entry, JobState
-from tranche.policies.nodes import NodeState
+from tranche.policies.hosts import Hosts
+from tranche.policies.jobs import JobState, QueuedChunk
+from tranche.policies.nodes import FreeNodes, NodeState
 from tranche.policies.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
 from tranche.policies.quotas import Quotas, Shortage
-from tranche.policies.runs import Run
+from tranche.policies.runs import TrackedWindow
 from tranche.policies.servers import Server
 from tranche.policies.shares import History, Shares
 from tranche.policies.site_uses import SiteUsage
@@ -28,14 +28,14 @@ from tranche.policies.site_uses import SiteUsage
 
 @dataclass(slots=True, eq=False)
 class ClusterState:
-    """Everything that a policy may look at."""
+    """The state that a policy may read, and that the planner keeps up to date."""
 
     sites: dict[str, Site] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     network: NetworkPrior = NetworkPrior()
     seed: int = 0
-    """Of random choices."""
+    """Seed of reproducible random choices (`tranche.policies.choices`)."""
     validate: bool = False
     """Check each transition of a window's phase."""
     uploads: Uploads = field(default_factory=Uploads)
@@ -43,52 +43,52 @@ class ClusterState:
     history: History = field(default_factory=History)
     quotas: Quotas = field(default_factory=Quotas)
     lessons: Lessons = field(default_factory=Lessons)
-    """Stays empty unless the policy learns."""
+    """Learnt speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
     restarts: Restarts = field(default_factory=Restarts)
-    """What stopping and starting workers was seen to cost."""
+    """Measured cost of stopping and starting workers."""
     spared: dict[str, float] = field(default_factory=dict)
-    """Until when jobs are spared whose pods could not be evicted."""
+    """Time until which a job is not preempted because an eviction of its pods was rejected, by job key."""
     site_uses: dict[tuple[str, Tier], SiteUsage] = field(default_factory=dict)
-    """What all jobs used since this planner began, by site and the tier that it had then; amounts never decrease."""
+    """Usage by all jobs since this planner began, by site and its tier at that time; amounts never decrease."""
     dispatched: int = 0
-    """Chunks that were bound so far."""
+    """Number of chunks that were bound so far."""
     epoch: int = 0
-    """Rises whenever a node or site changes."""
+    """Number that rises whenever a node or site changes."""
     _measured: int = -1
-    """The epoch that `shares.capacity` is of."""
-    _eligible: dict[PodShape, Hosts] = field(default_factory=dict)
+    """Epoch at which `shares.capacity` was computed."""
+    _eligible: dict[PodShape, Hosts[NodeState]] = field(default_factory=dict)
     _free: tuple[int, FreeNodes] = field(default_factory=lambda: (-1, FreeNodes(())))
     _clouds: tuple[dict[str, Site] | None, tuple[str, ...]] = (None, ())
 
     def nodes_changed(self) -> None:
-        """Forget what was derived from the nodes."""
+        """Discard what was derived from the nodes, after one of them has changed."""
         self._eligible.clear()
         self.epoch += 1
 
     @property
     def free(self) -> FreeNodes:
-        """Where GPUs are free."""
+        """Index of the nodes with free GPUs, those of unlimited sites left out."""
         if self._free[0] != self.epoch:
             clouds = set(self.clouds)
             self._free = (self.epoch, FreeNodes(n for n in self.nodes.values() if n.node.site not in clouds))
         return self._free[1]
 
     def dominant_share(self, tenant: str) -> float:
-        """The tenant's largest share of what all nodes have, 0 … 1."""
+        """Return the tenant's largest share of any resource of all nodes, 0 … 1."""
         if self._measured != self.epoch:
             self._measured = self.epoch
             self.shares.capacity = sum((node.capacity for node in self.nodes.values()), start=Resources())
         return self.shares.dominant(tenant)
 
-    def hosts(self, state: JobState) -> Hosts:
-        """Return `eligible` for the job's workers; the job caches the answer until a node changes."""
+    def hosts(self, state: JobState) -> Hosts[NodeState]:
+        """Return the `eligible` nodes for the job's workers, kept with the job until a node changes."""
         if state.hosts[0] != self.epoch:
             state.hosts = (self.epoch, self.eligible(state.job.worker))
-        found: Hosts = state.hosts[1]
+        found: Hosts[NodeState] = state.hosts[1]
         return found
 
-    def eligible(self, shape: PodShape) -> Hosts:
-        """Nodes that could take such a pod if they ran nothing of ours, by name.
+    def eligible(self, shape: PodShape) -> Hosts[NodeState]:
+        """Return the nodes that could take such a pod without our other pods, by name.
 
         Nodes of unlimited sites are left out: windows there name no node, since the next one may not exist yet.
         """
@@ -99,7 +99,7 @@ class ClusterState:
         return self._eligible[shape]
 
     def unlimited_sites(self) -> Iterator[Site]:
-        """Sites where capacity is made on demand, by name."""
+        """Return the unlimited sites, whose nodes are created on demand, by name."""
         return (self.sites[name] for name in self.clouds)
 
     @property
@@ -110,14 +110,14 @@ class ClusterState:
         return self._clouds[1]
 
     def is_unlimited(self, site: str) -> bool:
-        """Whether capacity is made on demand there."""
+        """Return whether the site's nodes are created on demand."""
         known = self.sites.get(site)
         return known is not None and known.unlimited
 
     def batch_seconds(
         self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
     ) -> float:
-        """1 / n_js of a worker at the site (on the node, if one is given), in seconds, as far as it has been learnt."""
+        """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
         host = self.nodes.get(node) if node is not None else None
         known = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
         return self.told_batch_seconds(state, site, colocated, node) * self.lessons.factor(
@@ -127,9 +127,9 @@ class ClusterState:
     def told_batch_seconds(
         self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
     ) -> float:
-        """The same by specification and links alone.
+        """Return 1 / n_js by specification and links alone, in seconds.
 
-        Before the parameter server has a place it is assumed beside the data, or beside the worker if no site of the
+        A parameter server that is not placed yet is assumed beside the data, or beside the worker if no site of the
         cluster has the data. The site "" stands for the inside of any site.
         """
         host = self.nodes.get(node) if node is not None else None
@@ -141,53 +141,53 @@ class ClusterState:
         return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
 
     def _is_colocated(self, state: JobState, site: str) -> bool:
-        """Whether ζ = 1 for a worker at the site: decided at dispatch by a policy that binds, else as things stand."""
+        """Return whether ζ = 1 for a worker at the site: decided at dispatch by a binding policy, else as it is now."""
         if state.colocated or state.entries:
             return state.colocated
         return self.is_unlimited(site) and state.is_bound_for(site) and self.could_colocate(state, site)
 
     def could_colocate(self, state: JobState, site: str) -> bool:
-        """Whether ζ = 1 if all waiting chunks train at the unlimited site: nothing of the job is elsewhere."""
+        """Return whether ζ = 1 if all waiting chunks train at the unlimited site: no pod of the job is elsewhere."""
         servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
         runs = (run.home.site for run in state.runs.values())
         return all(there == site for there in (*servers, *runs))
 
     def exchange_bits_per_second(self, state: JobState, site: str, other: str) -> float:
-        """B between a worker of the job and a parameter server, in bit/s."""
+        """Return B between a worker of the job and a parameter server, in bit/s."""
         return min(bits_per_second(self.network, self.sites, site, other), state.job.bits_per_second)
 
     def nominal_batch_seconds(self, state: JobState) -> float:
-        """1 / n_j where the job's data and parameter servers are, or inside any site if they may be anywhere."""
+        """Return 1 / n_j in seconds at the job's data and servers, or inside any site if these may be anywhere."""
         return self.batch_seconds(state, state.job.home or "")
 
     def transfer_seconds(self, state: JobState, site: str) -> float:
-        """Δ_js of one chunk that has the link for itself, in seconds, as measured uploads correct it."""
+        """Return Δ_js of one chunk without other traffic on the link, in seconds, corrected by measured uploads."""
         path = self._path(state, site)
         return 0.0 if path is None else self.uploads.seconds(*path, state.job.chunk_bytes)
 
     def copy_ready(self, state: JobState, site: str, now: float) -> float:
-        """When a chunk of the job that is sent to the site now would be there, behind all that shares the link."""
+        """Return when a chunk sent to the site now would be there, after the transfers that share the link."""
         path = self._path(state, site)
         return now if path is None else self.uploads.ready(*path, state.job.chunk_bytes, now)
 
     def copies_ready(self, state: JobState, site: str, count: int, now: float) -> list[float]:
-        """When `count` chunks of the job would be there if they were sent now."""
+        """Return when each of `count` chunks of the job would be there if they were sent now."""
         path = self._path(state, site)
         return [now] * count if path is None else self.uploads.preview(*path, state.job.chunk_bytes, now, count)
 
     def begin_copies(self, state: JobState, site: str, count: int, now: float) -> list[float]:
-        """Send so many chunks; returns when each will be there."""
+        """Begin to send `count` chunks, and return when each will be there."""
         path = self._path(state, site)
         return [now] * count if path is None else self.uploads.begin(*path, state.job.chunk_bytes, now, count)
 
     def copy_measured(self, state: JobState, site: str, seconds: float) -> None:
-        """Sending a chunk of the job there took so long."""
+        """Record that sending a chunk of the job there took this many seconds."""
         path = self._path(state, site)
         if path is not None:
             self.uploads.measured(*path, state.job.chunk_bytes, seconds)
 
     def _path(self, state: JobState, site: str) -> tuple[Ends, Link] | None:
-        """The link that the job's data take to the site; None if nothing has to be sent."""
+        """Return the link that the job's data take to the site; None if nothing has to be sent."""
         link = upload_link(self.network, self.sites, state.job, site)
         return None if link is None else ((state.job.data_site or site, site), link)
 
@@ -195,18 +195,18 @@ class ClusterState:
         """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
         if not self.quotas.by_namespace:
             return None
-        return self.quotas.shortage(state.job, state.job.together, state.missing_requests)
+        return self.quotas.shortage(state.job, state.job.min_available, state.missing_requests)
 
-    def bind(self, entry: Entry) -> None:
-        """Put a chunk into the queues of its home's slots."""
+    def bind(self, entry: QueuedChunk) -> None:
+        """Put a chunk into the queues of the slots that it is bound to."""
         entry.state.entries[entry.chunk] = entry
         if entry.home.node is not None:
             node = self.nodes[entry.home.node]
             for slot in entry.home.slots:
                 insort(node.queues[slot], entry, key=lambda e: e.key)
 
-    def unbind(self, entries: Iterable[Entry]) -> None:
-        """Take chunks out of their queues: done, moved, or removed."""
+    def unbind(self, entries: Iterable[QueuedChunk]) -> None:
+        """Take chunks out of their queues, because they are done, moved or removed."""
         for entry in entries:
             entry.state.entries.pop(entry.chunk, None)
             node = self.nodes.get(entry.home.node or "")
@@ -217,7 +217,7 @@ class ClusterState:
 
     # ---- windows and reservations: nothing else opens, closes or ends a window, or reserves room on a node
 
-    def enter_window(self, state: JobState, run: Run, now: float) -> None:
+    def enter_window(self, state: JobState, run: TrackedWindow, now: float) -> None:
         """Add an open or closing window to what its job, node, quotas and tenant have.
 
         A closing window (of an earlier planner) counts against quotas until its pod has ended, but reserves nothing.
@@ -232,11 +232,19 @@ class ClusterState:
         if not run.closing:
             self._count_share(state, 1, now)
 
-    def close_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
-        """Mark an open window as closing and release its reservation; returns the node that has more room, if any."""
+    def close_window(self, state: JobState, run: TrackedWindow, now: float, preempted_by: str = "") -> NodeState | None:
+        """Mark an open window as closing and release its reservation; returns the node that has more room, if any.
+
+        Args:
+            state: Its job.
+            run: The window.
+            now: Clock, in seconds.
+            preempted_by: Job for which it makes way, or a foreign pod, as in `Window`; empty for another reason.
+        """
         run.reopens_as = run.phase
         self._set_phase(state, run, WindowPhase.CLOSING)
-        run.window, run.closed = replace(run.window, state=WindowState.CLOSING), now
+        run.window = replace(run.window, state=WindowState.CLOSING, preempted_by=preempted_by)
+        run.closed = now
         node = self.nodes.get(run.home.node or "")
         if node is not None:
             node.leaving[(state.job.key, run.window.attempt)] = run
@@ -244,10 +252,10 @@ class ClusterState:
         self._count_share(state, -1, now)
         return node
 
-    def reopen_window(self, state: JobState, run: Run, now: float) -> NodeState | None:
+    def reopen_window(self, state: JobState, run: TrackedWindow, now: float) -> NodeState | None:
         """Mark a closing window as open, with its reservation; returns its node, which may now be overbooked."""
         self._set_phase(state, run, run.reopens_as)
-        run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
+        run.window, run.closed = replace(run.window, state=WindowState.OPEN, preempted_by=""), None
         node = self.nodes.get(run.home.node or "")
         if node is not None:
             node.leaving.pop((state.job.key, run.window.attempt), None)
@@ -255,7 +263,7 @@ class ClusterState:
         self._count_share(state, 1, now)
         return node
 
-    def note_window(self, state: JobState, run: Run, reached: WindowPhase) -> None:
+    def note_window(self, state: JobState, run: TrackedWindow, reached: WindowPhase) -> None:
         """Note how far a window's pod is, unless it is known to be further; a closing window stays closing."""
         known = run.reopens_as if run.closing else run.phase
         if PROGRESS[reached] <= PROGRESS[known]:
@@ -265,7 +273,7 @@ class ClusterState:
         else:
             self._set_phase(state, run, reached)
 
-    def end_window(self, state: JobState, run: Run, now: float, *, moves: bool = False) -> NodeState | None:
+    def end_window(self, state: JobState, run: TrackedWindow, now: float, *, moves: bool = False) -> NodeState | None:
         """Remove a window from what its job, node, quotas and tenant have; returns the node that has more room, if any.
 
         Args:
@@ -318,13 +326,13 @@ class ClusterState:
         if node is not None:
             node.release(server.requests)
 
-    def _set_phase(self, state: JobState, run: Run, phase: WindowPhase) -> None:
+    def _set_phase(self, state: JobState, run: TrackedWindow, phase: WindowPhase) -> None:
         if self.validate and phase not in WINDOW_TRANSITIONS[run.phase]:
             window = f"{state.job.key}: window {run.window.attempt}"
             raise PhaseError(f"{window} goes from {run.phase.value} to {phase.value}")
         run.phase = phase
 
-    def _enter_node(self, node: NodeState, state: JobState, run: Run) -> None:
+    def _enter_node(self, node: NodeState, state: JobState, run: TrackedWindow) -> None:
         node.runs[(state.job.key, run.window.attempt)] = (state, run)
         if run.closing:
             node.leaving[(state.job.key, run.window.attempt)] = run
@@ -340,7 +348,7 @@ class ClusterState:
 
 
 def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now: float) -> bool:
-    """Whether a dispatch rule may bind chunks of the job to the (eligible) node."""
+    """Return whether a dispatch rule may bind chunks of the job to the (eligible) node."""
     return (
         (sites is None or node.node.site in sites)
         and not state.avoids(node.node.name, now)

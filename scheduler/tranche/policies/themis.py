@@ -1,31 +1,31 @@
-"""Themis-like: whoever is treated worst, by its completion time over the one that it would have alone, comes first.
+"""Themis-like: the job with the greatest ratio of its completion time to that alone on the cluster comes first.
 
 Source: reconstructed [R] after Mahajan et al., Themis, NSDI 2020, recalled and not read: finish-time fairness ``ρ =
 (elapsed + remaining at the present share) / duration alone``; what is free goes to the greatest ρ, and workers hold a
 GPU for a lease. [I] the lease, 20 minutes from the start of a worker's window, after which it may be stopped for a job
 whose ρ is greater than that of the victim without the worker; a job without workers is taken to have one, or all of its
-gang; alone, it would have its most workers; ρ counts in steps of 10 %, so that a waiting job is ranked anew a number of
-times that grows with the logarithm of its wait, and in a step by arrival. Themis' auctions, in which jobs may hide what
-they know, are not here.
+gang; alone, it would have its most workers; ρ counts in steps of 10 %, so that the number of times that a waiting job
+is ranked again grows with the logarithm of its wait; jobs of one step run by arrival. Themis' auctions, in which jobs
+may hide what they know, are not here.
 """
 
 from dataclasses import dataclass
 from math import floor, inf, isfinite, log
 from typing import ClassVar
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
-from tranche.policies.runs import Run
+from tranche.policies.runs import TrackedWindow
 from tranche.policies.states import ClusterState
 
 STEP = 1.1
-"""Ranks count ρ in powers of this."""
+"""Factor between two steps of ρ."""
 NEARLY = 1e-6
-"""Of a step, or of a second: a timer may fire this much too early by rounding."""
+"""Tolerance in steps or seconds: a timer may fire this much too early by rounding."""
 SHORTEST_STEP_SECONDS = 1.0
-"""Between two looks at a waiting job at least."""
+"""Least time between two changes of a waiting job's rank."""
 MOST = 100
-"""Steps at most: a factor of 13,780."""
+"""Largest number of steps: a factor of 13,780."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,13 @@ class Themis(PooledPolicy):
     source: ClassVar[str] = (
         "Themis-like [R]: finish-time fairness with leases, reconstructed, recalled and not read (Mahajan et al., 2020)"
     )
-    preemptive: ClassVar[bool] = True
-    behind: ClassVar[str] = "which is further behind the completion time that it would have alone"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is further behind the completion time that it would have alone",
+        preemptive=True,
+    )
 
     lease: float = 1200.0
-    """Seconds for which a worker is not stopped for another job."""
+    """Time for which a worker is not stopped for another job, in seconds."""
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
@@ -48,15 +50,15 @@ class Themis(PooledPolicy):
             raise ValueError("themis needs lease ≥ 0")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """The greatest ρ first, in steps."""
+        """Return the negative number of steps of ρ: the greatest ρ runs first."""
         return (-float(_steps(fairness_of(state, now))), 0.0)
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
-        """Rises when the lease of a worker is over: it may have to make way."""
+        """Return the number of workers whose leases are over, which may have to make way."""
         return sum(not self._is_leased(run, now) for run in state.runs.values())
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
-        """When the next lease is over, or ρ has risen by a step."""
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """Return when the next lease is over or ρ has risen by a step, whichever is first."""
         ends = [run.window.start + self.lease for run in state.runs.values() if self._is_leased(run, now)]
         step = _steps(fairness_of(state, now))
         rate = 1.0 - state.training_rate(now) / _share(state)
@@ -65,33 +67,36 @@ class Themis(PooledPolicy):
             ends.append(now + max(SHORTEST_STEP_SECONDS, seconds))
         return min(ends, default=None)
 
-    def preempts_above(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
-        """Only a job that is treated worse stops others."""
+    def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
+        """Return -inf if ρ of the waiting job is greater than that of the victim, in steps; else inf."""
         return -inf if _steps(fairness_of(state, now)) > _steps(fairness_of(victim, now)) else inf
 
-    def may_stop(self, state: JobState, victim: JobState, run: Run, now: float) -> bool:
-        """After its lease, if the victim is still treated better without the worker: so the greatest ρ falls."""
+    def may_preempt_window(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
+        """Return whether the lease is over and ρ of the victim without the window is still the smaller one.
+
+        So the greatest ρ falls.
+        """
         after = fairness_of(victim, now, fewer=1)
         return not self._is_leased(run, now) and _steps(fairness_of(state, now)) > _steps(after)
 
-    def _is_leased(self, run: Run, now: float) -> bool:
+    def _is_leased(self, run: TrackedWindow, now: float) -> bool:
         return now < run.window.start + self.lease - NEARLY
 
 
 def finish_time_fairness(elapsed: float, remaining: float, alone: float) -> float:
-    """ρ of a job that has been there for so long and needs so long at its present share; all in seconds."""
+    """Return ρ from the time since arrival, the time left at the present share, and the duration alone, in seconds."""
     return (elapsed + remaining) / max(alone, NEARLY)
 
 
 def fairness_of(state: JobState, now: float, *, fewer: int = 0) -> float:
-    """ρ of a job now, or as it would be with so many workers fewer."""
+    """Return ρ of a job now, or as it would be with `fewer` workers less."""
     remaining = max(0.0, state.worker_seconds(now)) / _share(state, fewer)
     return finish_time_fairness(max(0.0, now - state.job.submitted), remaining, state.ideal_seconds)
 
 
 def _share(state: JobState, fewer: int = 0) -> int:
-    """Workers that the job has, less so many, but at least what it would start with."""
-    return max(state.job.together, sum(not run.closing for run in state.runs.values()) - fewer)
+    """Return the number of the job's workers less `fewer`, but at least the number that it would start with."""
+    return max(state.job.min_available, sum(not run.closing for run in state.runs.values()) - fewer)
 
 
 def _steps(ratio: float) -> int:

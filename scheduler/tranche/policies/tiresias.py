@@ -3,8 +3,8 @@
 Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019. [P]
 Attained service is GPUs × time; a job moves down a queue when it passes the queue's limit; a starving job is promoted
 back to the first queue when it has waited PROMOTEKNOB times as long as it has run; within a queue jobs go by start
-time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu), which orders a queue by
-who runs; there a job may fall later than at its limit, at the next event, since the time of the fall is computed from
+time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu), which puts the running
+jobs of a queue first; there a job may fall later than at its limit, at the next event, since the time is computed from
 seconds and not from GPU-seconds. [I] The other orders; what each gives is in docs/results.md. The profiler and the
 consolidated placement are not here.
 """
@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from tranche.policies.interfaces import PooledPolicy, Rank
+from tranche.policies.interfaces import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.jobs import JobState
 from tranche.policies.las import NEARLY
 from tranche.policies.states import ClusterState
@@ -27,10 +27,11 @@ class Tiresias(PooledPolicy):
 
     name: ClassVar[str] = "tiresias"
     source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019)"
-    preemptive: ClassVar[bool] = True
-    rebuilds: ClassVar[bool] = False
-    """First starts, entries and promotions are not in status."""
-    behind: ClassVar[str] = "which is in a higher queue of attained service, or came earlier in the same"
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="which is in a higher queue of attained service, or came earlier in the same",
+        preemptive=True,
+        recoverable=False,  # first starts, entries and promotions are not in status
+    )
 
     limits: tuple[float, ...] = (3250.0, 7200.0)
     """GPU-seconds at which a job leaves a queue for the next."""
@@ -51,11 +52,11 @@ class Tiresias(PooledPolicy):
             raise ValueError("tiresias needs promote ≥ 0")
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
-        """The queue, by service attained since the last promotion."""
+        """Return the number of the queue, by service attained since the last promotion."""
         return bisect_right(self.limits, state.attained_gpu_seconds(now) - state.forgiven + NEARLY)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
-        """Queue, then order within it."""
+        """Return the queue, then the order within it."""
         return (float(state.level), self._within(state, now))
 
     def _within(self, state: JobState, now: float) -> float:
@@ -72,8 +73,8 @@ class Tiresias(PooledPolicy):
             case _:
                 return 0.0
 
-    def next_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
-        """When a running job reaches its queue's limit, or a waiting one is promoted."""
+    def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
+        """Return when a running job reaches its queue's limit, or when a waiting one is promoted."""
         if state.runs:
             limit = self.limits[state.level] if state.level < len(self.limits) else None
             return None if limit is None else state.reaches(limit + state.forgiven, now)
@@ -81,8 +82,8 @@ class Tiresias(PooledPolicy):
             return state.idle_since + self.promote * state.attained_gpu_seconds(now) / state.job_gpus
         return None
 
-    def promotes(self, state: JobState, now: float) -> bool:
-        """Waited at least `promote` times as long as it ran, in the time of all its GPUs together."""
+    def should_promote(self, state: JobState, now: float) -> bool:
+        """Return whether the job has waited `promote` times as long as it ran, in the time of all its GPUs together."""
         if not self.promote or not state.level or state.runs:
             return False
         run = state.attained_gpu_seconds(now) / state.job_gpus

@@ -1,4 +1,4 @@
-"""What completing a job is worth, by the time that it took.
+"""Utility of completing a job, by the time that it took.
 
 Source: the sigmoid is that of Bao, Peng, Wu and Li, Online Job Scheduling in Distributed Machine Learning Clusters
 (OASiS), INFOCOM 2018, arXiv 1801.00936 [P]. [I] the parameters of a job that names none: γ1 = 50 · weight, γ3 = twice
@@ -11,7 +11,7 @@ from math import exp
 from tranche.policies.jobs import JobState
 
 LARGEST_EXPONENT = 700.0
-"""exp of more overflows."""
+"""Largest argument of exp; a larger one overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +19,19 @@ class Utility:
     """u(d) = γ1 / (1 + exp(γ2 (d − γ3))), d the seconds since arrival."""
 
     priority: float
-    """γ1: the most that it can be worth."""
+    """γ1: the largest utility."""
     decay_per_second: float
-    """γ2: how sharply it falls."""
+    """γ2: steepness of the decrease, per second."""
     target_seconds: float
-    """γ3: when half of it is gone."""
+    """γ3: time at which half of the utility is left, in seconds since arrival."""
 
     def at(self, seconds: float) -> float:
-        """What a completion after so many seconds is worth."""
+        """Return the utility of a completion that many seconds after arrival."""
         exponent = self.decay_per_second * (seconds - self.target_seconds)
         return self.priority / (1.0 + exp(min(exponent, LARGEST_EXPONENT)))
 
 
 def utility_of(state: JobState) -> Utility:
-    """Of a job that names no utility."""
+    """Return the utility of a job that names none."""
     target = max(2.0 * state.ideal_seconds, 1e-9)
     return Utility(50.0 * state.job.weight, 4.0 / target, target)

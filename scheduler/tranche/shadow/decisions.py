@@ -101,9 +101,9 @@ def _submission(key: str, pods: list[Pod], sites: Mapping[str, str | None], gpu_
         chunks=len(pods),
         max_workers=len(pods),
         min_workers=len(pods),
-        rigid=True,
+        is_gang=True,
         step_seconds=UNKNOWN_DURATION_SECONDS,
-        sized=False,
+        size_declared=False,
     )
     placed = [pod for pod in pods if sites.get(pod.spec.node_name)]
     if len(placed) < len(pods):

@@ -37,8 +37,8 @@ a cloud (ζ = 1) and without a parameter server.
 (5) No job progresses before ``r_j + min_s Δ_js``. Hence (1), (3) and (4) hold with these times in the place of r_j,
     and the mean of ``min_s Δ_js`` added.
 
-(1') and (5) hold neither for a reference whose data are everywhere at once (`QueuePolicy.free_moves`: ``srpt-pool``)
-nor where the true time of uploads is drawn; there Δ counts as 0.
+(1') and (5) hold neither for a reference whose data are everywhere at once (`PolicyTraits.free_data_movement`:
+``srpt-pool``) nor where the true time of uploads is drawn; there Δ counts as 0.
 
 Restart costs, packing into nodes, whole chunks and constraints are left out: they only delay. The bounds hold for what
 a job specifies; a run with speeds or durations drawn at random (σ > 0) has other jobs than these.
@@ -193,7 +193,7 @@ def _rooms(nodes: Sequence[Node], sites: Sequence[Site]) -> list[Room]:
 
 def _delays(job: Job, rooms: Sequence[Room], sites: Mapping[str, Site]) -> dict[str, float]:
     """Δ_js at the sites that could train the job, if its data have to be brought."""
-    if job.data_site is None or not job.chunk_bytes or job.rigid:
+    if job.data_site is None or not job.chunk_bytes or job.is_gang:
         return {}
     prior = NetworkPrior()
     return {room.site: transfer_seconds(prior, sites, job, room.site) for room in rooms if room.workers(job.gpus)}
@@ -201,7 +201,7 @@ def _delays(job: Job, rooms: Sequence[Room], sites: Mapping[str, Site]) -> dict[
 
 def _alone_seconds(job: Job, rooms: Sequence[Room], widest: float, delays: Mapping[str, float]) -> float:
     """T_j of the bound (1'); 0 if no place could train the job."""
-    most = float(job.chunks if job.rigid else job.width)
+    most = float(job.chunks if job.is_gang else job.width)
     places: dict[float, dict[float, float]] = {}
     """Workers by the time at which data can be there and the seconds of one chunk."""
     for room in rooms:
@@ -234,7 +234,7 @@ def _relax(jobs: Sequence[Job], nodes: Sequence[Node], unlimited: bool) -> tuple
     others = 0.0
     for job in sorted(jobs, key=lambda job: (job.submitted, job.key)):
         seconds = job.chunks * job.batches_per_chunk_total * job.step_seconds
-        parallel = job.chunks if job.rigid else min(job.max_workers, job.chunks)
+        parallel = job.chunks if job.is_gang else min(job.max_workers, job.chunks)
         if job.gpus:
             work = seconds * job.gpus
             rows.append((job.submitted, work, work / min(parallel * job.gpus * fastest, capacity)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from tranche.model import ChunkState, ChunkWindow, ExecutedWindow, Window
 from tranche.planner import Planner
 from tranche.planner.chunk_windows import chunk_windows
-from tranche.policies import Home, JobState
+from tranche.policies import JobState, SlotBinding
 
 Stretch = tuple[int, float, float, bool]
 """A chunk, from when until when a worker trained it, and whether it was through then."""
@@ -42,7 +42,7 @@ class ChunkRecords:
     _planned: dict[str, dict[int, ChunkWindow]] = field(default_factory=dict)
     """As seen at dispatch, by job."""
     _executed: dict[str, dict[int, list[ExecutedWindow]]] = field(default_factory=dict)
-    _homes: dict[tuple[str, int], Home] = field(default_factory=dict)
+    _homes: dict[tuple[str, int], SlotBinding] = field(default_factory=dict)
     """Of windows that are open, by job and attempt."""
 
     def opened(self, state: JobState, window: Window) -> None:

@@ -59,7 +59,7 @@ class DelayedSimulation(Simulation):
 
     def _starts_at(self, state: JobState, window: Window) -> float:
         takes = self.delays.start_seconds + self._crowd() + (self.start_error() if self.start_error else 0.0)
-        takes += self.delays.gang_seconds if state.job.together > 1 else 0.0
+        takes += self.delays.gang_seconds if state.job.min_available > 1 else 0.0
         starts = self.now + max(0.0, takes)
         machines = self._machines_of(window.site)
         if machines is not None:

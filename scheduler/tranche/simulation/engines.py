@@ -245,7 +245,7 @@ class Simulation:
 
     def _servers_of_ended(self, event: WorkerEnded) -> None:
         state = self.planner.cluster.jobs.get(event.job)
-        if state is None or (state.job.helpers and len(state.done) + 1 >= state.job.chunks):
+        if state is None or (state.job.helper_count and len(state.done) + 1 >= state.job.chunks):
             for place in [place for place in self._servers if place[0] == event.job]:
                 del self._servers[place]
 
@@ -272,9 +272,9 @@ class Simulation:
         paces: dict[str, float] = {}
         for state, window in opened:  # a gang is as fast as its slowest member
             pace = self._true_batch_seconds(state, window)
-            paces[state.job.key] = max(pace, paces.get(state.job.key, 0.0)) if state.job.rigid else pace
+            paces[state.job.key] = max(pace, paces.get(state.job.key, 0.0)) if state.job.is_gang else pace
         for state, window in opened:
-            pace = paces[state.job.key] if state.job.rigid else self._true_batch_seconds(state, window)
+            pace = paces[state.job.key] if state.job.is_gang else self._true_batch_seconds(state, window)
             self._start(state, window, pace)
 
     def _true_batch_seconds(self, state: JobState, window: Window) -> float:
@@ -314,7 +314,7 @@ class Simulation:
         """Chunks whose data the worker has to fetch; other policies have waited for the upload before the window."""
         job = state.job
         queue = self.planner.queue
-        if queue is None or job.data_site is None or not queue.policy.fetches_data:
+        if queue is None or job.data_site is None or not queue.policy.fetches_after_start:
             return []
         return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
 

@@ -16,6 +16,6 @@ def oversized(jobs: Iterable[Job], nodes: Sequence[Node], sites: Iterable[Site])
             continue
         if job.gpus not in places:
             places[job.gpus] = sum(node.allocatable.gpus // job.gpus for node in nodes)
-        if places[job.gpus] < job.together:
+        if places[job.gpus] < job.min_available:
             found.append(job)
     return found

@@ -80,7 +80,7 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         jobs = tuple(job if job.restart_seconds else replace(job, restart_seconds=restart) for job in jobs)
     if misled:
         jobs = tuple(
-            replace(job, step_seconds=job.step_seconds * belief[job.key], sized=not _unsized(scenario, job))
+            replace(job, step_seconds=job.step_seconds * belief[job.key], size_declared=not _unsized(scenario, job))
             for job in jobs
         )
 

@@ -208,7 +208,7 @@ def lower_bound_seconds(scenario: Scenario, result: SimulationResult) -> float |
     """No policy has a smaller average JCT over the completed jobs; None where that cannot be said.
 
     Where speeds are drawn, a worker may be faster than what the scenario says of its node, and the bound fails. A
-    reference to which data come for nothing (`QueuePolicy.free_moves`) may be below it.
+    reference to which data come for nothing (`PolicyTraits.free_data_movement`) may be below it.
     """
     jobs = [job for job in scenario.jobs if job.key not in result.unfinished]
     if not jobs or scenario.speed_sigma > 0:

@@ -88,7 +88,7 @@ def _gang(row: TraceRow, largest: int, shapes: dict[int, PodShape]) -> Job:
         members = next(n for n in range(ceil(row.gpus / largest), row.gpus + 1) if row.gpus % n == 0)
     batches, step = _batches(row.duration_seconds)
     job = _job(row, _shape(row.gpus // members, shapes), batches, step)
-    return replace(job, chunks=members, max_workers=members, rigid=True) if members > 1 else job
+    return replace(job, chunks=members, max_workers=members, is_gang=True) if members > 1 else job
 
 
 def _job(row: TraceRow, worker: PodShape, batches: int, step: float) -> Job:

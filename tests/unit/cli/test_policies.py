@@ -12,4 +12,4 @@ def test_every_policy_has_one_line_with_its_source() -> None:
     for line in lines:
         policy = POLICIES[line.split()[0]]
         assert line.endswith(policy.source)
-        assert ("preemptive" in line.removesuffix(policy.source)) == policy.preemptive
+        assert ("preemptive" in line.removesuffix(policy.source)) == policy.traits.preemptive

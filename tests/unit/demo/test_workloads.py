@@ -28,7 +28,7 @@ def test_manifests_are_read_as_chunked_jobs_and_gangs() -> None:
         job = to_job(TrainingJob.model_validate(drawn.manifest("default")))
         work = job.chunks * job.batches_per_chunk_total * job.step_seconds
         assert work == pytest.approx(drawn.chunks * drawn.chunk_seconds, rel=1e-3)
-        assert (job.rigid, job.servers) == (drawn.gang, 0 if drawn.gang else 1)
+        assert (job.is_gang, job.servers) == (drawn.gang, 0 if drawn.gang else 1)
         assert job.data_site == (drawn.site or None)
 
 

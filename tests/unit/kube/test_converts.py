@@ -48,7 +48,7 @@ def resource(**spec: Any) -> TrainingJob:
 
 def test_the_smallest_job_is_a_gang_with_an_assumed_duration() -> None:
     job = to_job(resource())
-    assert job.rigid
+    assert job.is_gang
     assert (job.key, job.chunks, job.max_workers, job.gpus) == ("team/a", 4, 4, 2)
     assert job.step_seconds == 3600.0
 
@@ -56,7 +56,7 @@ def test_the_smallest_job_is_a_gang_with_an_assumed_duration() -> None:
 def test_a_chunked_job_keeps_sizes_in_bits_and_seconds() -> None:
     data = {"chunks": 6, "epochs": 3, "batchesPerChunk": 10, "chunkSize": "64Mi", "site": "edge-a"}
     job = to_job(resource(data=data, model={"gradientSize": "1M", "stepTime": "120ms"}))
-    assert not job.rigid
+    assert not job.is_gang
     assert (job.gradient_bits, job.step_seconds, job.chunk_bytes) == (8e6, 0.12, 64 * 2**20)
     assert job.batches_per_chunk_total == 30
     assert job.worker.requests.cpu == 500
@@ -84,9 +84,23 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         homes={"edge-a": "0-3"},
         windows=(
             Window(0, 6, "edge-a", "n1", (1, 2), ("n2",), 1_800_000_000.0, 1_800_000_050.0),
-            Window(1, 7, "cloud", None, (3,), (), 1_800_000_000.0, 1_800_000_050.0, WindowState.CLOSING),
+            Window(
+                1,
+                7,
+                "cloud",
+                None,
+                (3,),
+                (),
+                1_800_000_000.0,
+                1_800_000_050.0,
+                WindowState.CLOSING,
+                preempted_by="team/b",
+            ),
         ),
-        servers=(PlannedServer(0, 5, "edge-a", "n1"),),
+        servers=(
+            PlannedServer(0, 5, "edge-a", "n1"),
+            PlannedServer(1, 4, "edge-a", "n1", (), WindowState.CLOSING, preempted_by="team/b"),
+        ),
     )
     again = read_plan(Plan.model_validate(plan_status(plan, "u", 2, 9)))
     assert (again.windows, again.servers, again.homes, again.attempts) == (
@@ -95,7 +109,11 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         plan.homes,
         plan.attempts,
     )
-    progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, (AttemptRecord(0, 1, "n1", "Failed", 3),))
+    failed, evicted = (
+        AttemptRecord(0, 1, "n1", "Failed", 3),
+        AttemptRecord(0, 2, "n1", "Preempted", 143, preempted_by="pod/team/guest"),
+    )
+    progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, (failed, evicted))
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
     written = progress_status(progress, job, 57.5, estimated=True)
     assert read_progress(Progress.model_validate(written)) == progress
@@ -187,16 +205,16 @@ def test_jobs_that_run_the_same_code_in_one_namespace_share_a_template_whatever_
 
 
 def test_a_job_is_sized_if_its_user_says_how_long_a_step_or_the_whole_takes() -> None:
-    assert not to_job(resource()).sized
-    assert to_job(resource(estimatedDuration="2h")).sized
-    assert to_job(resource(model={"stepTime": "120ms"})).sized
+    assert not to_job(resource()).size_declared
+    assert to_job(resource(estimatedDuration="2h")).size_declared
+    assert to_job(resource(model={"stepTime": "120ms"})).size_declared
 
 
 def test_a_chief_has_a_shape_of_its_own() -> None:
     requests = {"cpu": "250m", "memory": "1Gi", "nvidia.com/gpu": "1"}
     job = to_job(resource(chief={"template": {"spec": {"containers": [{"resources": {"requests": requests}}]}}}))
     assert job.chief is not None
-    assert (job.chief.requests.cpu, job.chief.requests.gpus, job.helpers, job.chunks) == (250, 1, 1, 4)
+    assert (job.chief.requests.cpu, job.chief.requests.gpus, job.helper_count, job.chunks) == (250, 1, 1, 4)
 
 
 def test_the_place_of_a_chief_survives_the_status() -> None:

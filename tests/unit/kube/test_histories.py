@@ -48,7 +48,7 @@ def told(*pods: Pod, until: float = 1000, **submissions: float) -> tuple[dict[st
 def test_members_that_ran_together_are_a_gang_that_needs_the_gpu_time_that_they_held() -> None:
     found, _ = told(pod("a", 0, 10, 110, gpus=2, **labelled("bert")), pod("b", 1, 10, 110, gpus=2, **labelled("bert")))
     job, past = found["team/bert"]
-    assert (job.rigid, job.chunks, job.gpus, job.step_seconds, job.submitted) == (True, 2, 2, 100.0, T0)
+    assert (job.is_gang, job.chunks, job.gpus, job.step_seconds, job.submitted) == (True, 2, 2, 100.0, T0)
     assert (past.started - T0, past.completed - T0, past.gpus, past.gpu_seconds) == (10, 110, 4, 400)
     assert past.end == "Succeeded"
 

@@ -93,6 +93,59 @@ def test_what_a_preempted_worker_leaves_in_its_termination_message_is_its_progre
     assert (ended.outcome, ended.progress, ended.exit_code) == ("Preempted", {4: 17}, 143)
 
 
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+def guest(name: str, node: str = "n1", priority: int = 10, bound: str = "") -> Pod:
+    """A foreign pod that kube-scheduler has nominated for a node."""
+    spec = {"priority": priority, "nodeName": bound}
+    return pod(name, ours=False, spec=spec, phase="Pending", nominatedNodeName=node)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([guest("a")], "pod/default/a"),
+        ([guest("a"), guest("b", priority=20)], "pod/default/b"),
+        ([guest("a"), guest("b", priority=20, bound="n1")], "pod/default/a"),
+        ([guest("a", node="n2")], ""),
+        ([guest("a", priority=0)], ""),
+        ([], ""),
+    ],
+)
+def test_a_worker_evicted_by_kube_scheduler_names_the_nominated_pod(others: list[Pod], expected: str) -> None:
+    over = pod(spec={"nodeName": "n1", "priority": 5}, phase="Failed", conditions=[EVICTED])
+    (ended,) = pods.events_of(RUNNING, over, NOW, lambda: others)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.outcome, ended.preempted_by) == ("Preempted", expected)
+
+
+def test_a_worker_evicted_for_one_of_our_pods_names_its_job() -> None:
+    ours = pod("b-worker-0-1", spec={"priority": 10}, phase="Pending", nominatedNodeName="n1")
+    (ended,) = pods.events_of(
+        RUNNING, pod(spec={"nodeName": "n1"}, phase="Failed", conditions=[EVICTED]), NOW, lambda: [ours]
+    )
+    assert isinstance(ended, WorkerEnded)
+    assert ended.preempted_by == "default/a"
+
+
+@pytest.mark.parametrize("role", ["ps", "chief"])
+def test_an_evicted_helper_names_the_nominated_pod(role: str) -> None:
+    running = pod(role=role, spec={"nodeName": "n1"}, phase="Running")
+    over = pod(role=role, spec={"nodeName": "n1"}, phase="Failed", conditions=[EVICTED])
+    (ended,) = pods.events_of(running, over, NOW, lambda: [guest("a")])
+    assert isinstance(ended, ChiefEnded | ParameterServerLost)
+    assert ended.preempted_by == "pod/default/a"
+
+
+def test_a_worker_that_the_operator_stopped_names_no_pod() -> None:
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    over = pod(spec={"nodeName": "n1"}, phase="Failed", conditions=[evicted])
+    (ended,) = pods.events_of(RUNNING, over, NOW, lambda: [guest("a")])
+    assert isinstance(ended, WorkerEnded)
+    assert ended.preempted_by == ""
+
+
 def test_a_parameter_server_that_ends_is_lost() -> None:
     gone = pod(role="ps", phase="Failed")
     running = pod(role="ps", phase="Running")
@@ -229,7 +282,7 @@ def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_
 
 def test_a_chief_that_finds_no_place_and_one_that_is_to_stop_and_has_no_pod_are_told_in_time() -> None:
     p = planner("chunk", [node("n1")])
-    p.handle(JobSubmitted(job("a", rigid=True, chief=worker(0))), NOW)
+    p.handle(JobSubmitted(job("a", is_gang=True, chief=worker(0))), NOW)
     known = {"default/a-chief-0-1": pod("a-chief-0-1", role="chief", phase="Pending")}
     known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Pending", spec={"nodeName": "n1"})
     timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))

@@ -27,7 +27,7 @@ from tranche_operator.observations import Observed, PodView, ServiceState, Templ
 from tranche_operator.plans import entries_of, is_open
 from tranche_operator.reconciles import reconcile
 from tranche_operator.settings import Settings
-from tranche_operator.statuses import TERMINAL, Finding
+from tranche_operator.statuses import TERMINAL, ConditionUpdate
 
 SETTINGS = Settings()
 ROUNDS = 6
@@ -164,8 +164,8 @@ def carry_out(seen: Observed, action: Action, quick: bool) -> Observed:
         case CreateService():
             return replace(seen, service=ServiceState.OWN)
         case CheckTemplate():
-            finding = Finding(names.CONDITION_INVALID_TEMPLATE, "False", "TemplateAccepted")
-            return replace(seen, verdict=TemplateVerdict(action.generation, finding))
+            update = ConditionUpdate(names.CONDITION_INVALID_TEMPLATE, "False", "TemplateAccepted")
+            return replace(seen, verdict=TemplateVerdict(action.generation, update))
         case WriteStatus():
             assert seen.job is not None
             document = seen.job.model_dump(by_alias=True, mode="json")

@@ -113,7 +113,7 @@ def test_a_node_whose_labels_change_is_tried() -> None:
 @pytest.mark.parametrize("members", [2, 8])
 def test_a_gang_of_which_several_pods_have_waited_in_vain_pauses_as_if_it_were_one(members: int) -> None:
     p = planner("chunk", [node(f"n{i}") for i in range(members)], avoid_seconds=0.0)
-    p.handle(JobSubmitted(job("picky", chunks=members, rigid=True, min_workers=members)), 0.0)
+    p.handle(JobSubmitted(job("picky", chunks=members, is_gang=True, min_workers=members)), 0.0)
     for attempt in list(state_of(p).runs):
         p.handle(WorkerUnschedulable(KEY, attempt, "no free ports"), 30.0)
     for attempt in list(state_of(p).runs):

@@ -36,7 +36,7 @@ POLICIES = ["chunk", "fifo", "srsf"]
 def gang(name: str = "cats", submitted: float = 0.0, members: int = 2, **changes: Any) -> Job:
     fields: dict[str, Any] = {
         "chunks": members,
-        "rigid": True,
+        "is_gang": True,
         "min_workers": members,
         "servers": 1,
         "server": worker(0),
@@ -162,7 +162,7 @@ def test_the_chiefs_success_ends_the_job_whatever_the_members_are_at() -> None:
     assert state_of(p).finished
     assert p.progress_of(KEY).done == {0, 1}
     assert (plan.windows, plan.servers) == ((), ())
-    assert p.progress_of(KEY).attained_seconds == 2 * 49.0
+    assert p.progress_of(KEY).attained_gpu_seconds == 2 * 49.0
     assert all(one.reserved == Resources() for one in p.cluster.nodes.values())
 
 

@@ -79,7 +79,7 @@ def test_what_happens_between_the_pieces_of_a_forecast_does_not_count_before_the
 def test_a_job_that_can_never_run_has_no_estimate() -> None:
     p = planner("chunk", [node("n1", gpus=2)])
     p.handle(JobSubmitted(job("wide", worker=worker(gpus=4))), 0.0)
-    p.handle(JobSubmitted(job("gang", chunks=3, rigid=True)), 0.0)
+    p.handle(JobSubmitted(job("gang", chunks=3, is_gang=True)), 0.0)
     p.handle(JobSubmitted(job("fine")), 0.0)
     assert set(p.forecast(0.0)) == {"default/fine"}
 

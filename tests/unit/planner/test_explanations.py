@@ -51,7 +51,7 @@ def test_a_job_with_less_work_is_told_why_the_other_is_not_stopped(changes: dict
 
 
 def test_a_gang_waits_for_the_gpus_of_all_its_members() -> None:
-    p = submitted([node("n1"), node("n2")], BUSY, job("gang", chunks=2, seconds=200.0, rigid=True))
+    p = submitted([node("n1"), node("n2")], BUSY, job("gang", chunks=2, seconds=200.0, is_gang=True))
     assert sentence(p, "gang", 1.0).startswith("waits for 2 GPUs at edge-a until 00:01:40Z, behind default/busy")
 
 
@@ -116,7 +116,7 @@ def test_workers_that_do_not_fit_beside_their_own_server_are_named() -> None:
         ([node("n1", unschedulable=True)], {}, "no node takes a worker: 1 of 1 nodes cordoned"),
         ([node("n1", taints=(Taint("a"),))], {}, "no node takes a worker: 1 of 1 nodes taint a=:NoSchedule is not"),
         ([node("n1")], {"worker": worker(gpus=2)}, "no node can hold a worker (2 GPUs, 1 CPU, 1 GiB): the largest has"),
-        ([node("n1")], {"chunks": 2, "rigid": True}, "needs 2 workers of 1 GPU at once, more than the cluster can"),
+        ([node("n1")], {"chunks": 2, "is_gang": True}, "needs 2 workers of 1 GPU at once, more than the cluster can"),
         ([node("n1")], {"suspended": True}, "suspended by spec.suspend; 0 of 1 chunks done"),
     ],
 )

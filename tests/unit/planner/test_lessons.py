@@ -54,9 +54,9 @@ def test_a_published_policy_takes_what_it_is_told() -> None:
 def test_a_job_of_a_known_template_is_believed_to_need_what_the_others_needed() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     for number, seconds in enumerate((30.0, 50.0, 70.0)):
-        opened = submitted(p, f"j{number}", 1000.0 * number, seconds=3600, sized=False, template="t")
+        opened = submitted(p, f"j{number}", 1000.0 * number, seconds=3600, size_declared=False, template="t")
         ended(p, f"j{number}", opened.window.attempt, 1000.0 * number + seconds)
-    submitted(p, "next", 9000.0, seconds=3600, sized=False, template="t")
+    submitted(p, "next", 9000.0, seconds=3600, size_declared=False, template="t")
     state = p.cluster.jobs["default/next"]
     assert rest_gpu_seconds(state, 9000.0) == pytest.approx(50.0)
     assert state.runs[1].window.end == pytest.approx(9050.0)
@@ -64,17 +64,17 @@ def test_a_job_of_a_known_template_is_believed_to_need_what_the_others_needed() 
 
 def test_the_history_is_gathered_anew_from_completed_jobs() -> None:
     p, q = planner("chunk:aging=0", [node("n1")]), planner("chunk:aging=0", [node("n1")])
-    done = job("done", seconds=3600, sized=False, template="t")
-    submitted(p, "done", seconds=3600, sized=False, template="t")
+    done = job("done", seconds=3600, size_declared=False, template="t")
+    submitted(p, "done", seconds=3600, size_declared=False, template="t")
     ended(p, "done", 1, 40.0)
     q.restore([JobSubmitted(done, p.plan_of("default/done", 40.0), p.progress_of("default/done"))], 50.0)
-    submitted(q, "next", 60.0, seconds=3600, sized=False, template="t")
+    submitted(q, "next", 60.0, seconds=3600, size_declared=False, template="t")
     assert rest_gpu_seconds(q.cluster.jobs["default/next"], 60.0) == pytest.approx(40.0)
 
 
 def test_a_job_of_which_nothing_is_known_falls_by_classes_of_attained_service() -> None:
     p = planner("chunk:aging=0", [node("n1")])
-    submitted(p, "mystery", seconds=100, sized=False)
+    submitted(p, "mystery", seconds=100, size_declared=False)
     state = p.cluster.jobs["default/mystery"]
     rests = [rest_gpu_seconds(state, at) for at in (0.0, 50.0, 110.0, 300.0, 1000.0)]
     assert rests == pytest.approx([100.0, 50.0, 90.0, 100.0, 600.0])
@@ -82,7 +82,7 @@ def test_a_job_of_which_nothing_is_known_falls_by_classes_of_attained_service() 
 
 def test_the_first_chunk_tells_the_size_of_a_chunked_job() -> None:
     p = planner("chunk:aging=0", [node("n1")])
-    submitted(p, "mystery", chunks=10, seconds=100, sized=False)
+    submitted(p, "mystery", chunks=10, seconds=100, size_declared=False)
     ended(p, "mystery", 1, 700.0)
     state = p.cluster.jobs["default/mystery"]
     assert not state.assumed

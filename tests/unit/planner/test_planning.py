@@ -92,7 +92,7 @@ def test_fifo_blocks_behind_the_head_of_the_queue() -> None:
 
 def test_fifo_starts_a_gang_as_a_whole_or_not_at_all_and_again_as_a_whole() -> None:
     p = planner("fifo", [node("n1", gpus=2), node("n2", gpus=2)])
-    gang = job("gang", rigid=True, chunks=4, batches_per_chunk=1, step_seconds=50.0)
+    gang = job("gang", is_gang=True, chunks=4, batches_per_chunk=1, step_seconds=50.0)
     p.handle(JobSubmitted(job("single")), 0.0)
     assert of_type(OpenWindow, p.handle(JobSubmitted(gang), 1.0)) == []
     out = p.handle(WorkerEnded("default/single", 1, "Succeeded", 10.0), 10.0)
@@ -109,8 +109,8 @@ def test_fifo_starts_a_gang_as_a_whole_or_not_at_all_and_again_as_a_whole() -> N
 
 def test_a_gang_that_the_cluster_can_never_hold_is_told_so_and_stops_nobody() -> None:
     p = planner("srsf", [node("n1", gpus=4), node("n2", gpus=2)])
-    p.handle(JobSubmitted(job("wide", rigid=True, chunks=4, worker=worker(2), max_workers=4)), 0.0)
-    p.handle(JobSubmitted(job("narrow", rigid=True, chunks=3, worker=worker(2), max_workers=3)), 1.0)
+    p.handle(JobSubmitted(job("wide", is_gang=True, chunks=4, worker=worker(2), max_workers=4)), 0.0)
+    p.handle(JobSubmitted(job("narrow", is_gang=True, chunks=3, worker=worker(2), max_workers=3)), 1.0)
     assert (
         p.plan_of("default/wide", 1.0).explanation
         == "needs 4 workers of 2 GPUs at once, more than the cluster can hold"
@@ -120,7 +120,7 @@ def test_a_gang_that_the_cluster_can_never_hold_is_told_so_and_stops_nobody() ->
 
 def test_a_policy_without_gangs_says_what_to_do_instead() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=4)])
-    p.handle(JobSubmitted(job("gang", rigid=True, chunks=4)), 0.0)
+    p.handle(JobSubmitted(job("gang", is_gang=True, chunks=4)), 0.0)
     plan = p.plan_of("default/gang", 0.0)
     assert plan.unplannable == "GangNotPlanned"
     assert "fifo" in plan.explanation
@@ -316,12 +316,12 @@ def test_a_removed_job_frees_its_slots() -> None:
     assert [o.job for o in of_type(OpenWindow, out)] == ["default/b"]
 
 
-@pytest.mark.parametrize("rigid", [True, False])
+@pytest.mark.parametrize("is_gang", [True, False])
 @pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
-def test_a_job_without_gpus_is_told_so_and_others_are_planned(policy: str, rigid: bool) -> None:
+def test_a_job_without_gpus_is_told_so_and_others_are_planned(policy: str, is_gang: bool) -> None:
     p = planner(policy, [node("n1")])
     for sized in (True, False):
-        p.handle(JobSubmitted(job(f"a-{sized}", worker=worker(gpus=0), rigid=rigid, sized=sized)), 0.0)
+        p.handle(JobSubmitted(job(f"a-{sized}", worker=worker(gpus=0), is_gang=is_gang, size_declared=sized)), 0.0)
         assert p.plan_of(f"default/a-{sized}", 0.0).unplannable == "NoGpuRequested"
     assert of_type(OpenWindow, p.handle(JobSubmitted(job("b")), 1.0))
 

@@ -82,7 +82,7 @@ def test_all_of_a_gang_fit_into_the_quota_or_none_starts() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     p.handle(gpus(5), 0.0)
     assert opened(submit(p, "filler", chunks=2, seconds=10)) == ["filler"] * 2
-    assert opened(submit(p, "gang", chunks=4, min_workers=4, rigid=True, seconds=100)) == []
+    assert opened(submit(p, "gang", chunks=4, min_workers=4, is_gang=True, seconds=100)) == []
     assert explanation(p, "gang") == "waits for the quota team-a/gpus: 2 of 5 nvidia.com/gpu in use, and 4 needed"
     p.handle(WorkerEnded("team-a/filler", 1, "Succeeded", 10.0), 10.0)
     assert len(p.cluster.jobs["team-a/gang"].runs) == 4
@@ -91,7 +91,7 @@ def test_all_of_a_gang_fit_into_the_quota_or_none_starts() -> None:
 def test_a_gang_larger_than_the_quota_is_told_so() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     p.handle(gpus(3), 0.0)
-    submit(p, "gang", chunks=4, min_workers=4, rigid=True)
+    submit(p, "gang", chunks=4, min_workers=4, is_gang=True)
     assert explanation(p, "gang") == "needs 4 nvidia.com/gpu at once, more than the quota team-a/gpus allows: 3"
 
 

@@ -21,7 +21,7 @@ from tranche.planner import (
 )
 from tranche.policies import LIVE_POLICIES, get_policy
 
-PREEMPTIVE = [name for name in LIVE_POLICIES if get_policy(name).preemptive]
+PREEMPTIVE = [name for name in LIVE_POLICIES if get_policy(name).traits.preemptive]
 QUEUED = [name for name in PREEMPTIVE if name not in ("chunk-faithful", "least-loaded", "random", "round-robin")]
 BY_SERVICE = ("gittins", "las")
 """They go by the service that jobs have attained, which is little for all of these."""
@@ -120,7 +120,7 @@ def test_a_victim_that_was_spared_is_asked_again_when_the_time_is_over() -> None
 
 def test_a_gang_of_which_a_member_has_stopped_is_not_opened_again() -> None:
     made = planner("srsf", [node("n1", gpus=2)])
-    gang = job("gang", chunks=2, seconds=1e4, rigid=True, min_workers=2)
+    gang = job("gang", chunks=2, seconds=1e4, is_gang=True, min_workers=2)
     running(made, gang)
     made.handle(JobSubmitted(urgent("small", 10.0)), 10.0)
     assert not of_type(OpenWindow, made.handle(EvictionRefused(gang.key, (2,), "budget"), 11.0))

@@ -119,7 +119,7 @@ def test_no_restart_is_charged_and_the_time_of_each_chunk_counts_once() -> None:
     p.handle(WorkerEnded(KEY, window(p).attempt, "Succeeded", 200.0, {1: 100}), 200.0)
     state = state_of(p)
     assert state.finished
-    assert state.attained_seconds == 200.0
+    assert state.counted_gpu_seconds == 200.0
     assert [record.attempt for record in state.records] == [1]
 
 
@@ -204,7 +204,7 @@ def changed(**changes: Any) -> Callable[[Planner], object]:
 
 EXITS: dict[str, Callable[[Planner], object]] = {
     "a job that ranks before it waits": other(preemption=Preemption.NEVER),
-    "a gang that ranks before it would fit": other(chunks=1, rigid=True),
+    "a gang that ranks before it would fit": other(chunks=1, is_gang=True),
     "its node is cordoned": lambda p: p.handle(NodeChanged(replace(node("n1"), unschedulable=True)), 50.0),
     "its specification is another one": changed(weight=2.0),
     "its node has more than there is room for": lambda p: p.handle(
@@ -228,7 +228,7 @@ def test_it_is_to_exit_if(why: str) -> None:
 STAYS: dict[str, Callable[[Planner], object]] = {
     "the job that waits ranks behind it": other(chunks=3, seconds=500.0),
     "the job that waits does not fit there": other(worker=worker(2)),
-    "the gang that waits does not fit": other(chunks=2, max_workers=2, rigid=True),
+    "the gang that waits does not fit": other(chunks=2, max_workers=2, is_gang=True),
 }
 
 
@@ -259,7 +259,7 @@ def test_a_job_that_ranks_before_and_waits_for_the_quota_gets_its_turn() -> None
 
 def test_a_gang_that_ranks_before_gets_the_slot_if_the_rest_of_it_finds_room() -> None:
     p = running("srsf", preemption=Preemption.AT_CHUNK_END)
-    other(chunks=2, max_workers=2, rigid=True)(p)
+    other(chunks=2, max_workers=2, is_gang=True)(p)
     p.handle(NodeChanged(node("n2")), 60.0)
     assert not p.cluster.jobs["default/dogs"].runs
     assert ask(p, WHOLE)[0] == Allotment()
@@ -310,4 +310,4 @@ def test_a_planner_that_takes_over_answers_the_same_and_counts_time_from_the_las
     assert ask(after, WHOLE, 111.0, fence=fence)[0] == given
     after.handle(WorkerEnded(KEY, window(after).attempt, "Succeeded", 200.0, {1: 100.0}), 200.0)
     assert after.progress_of(KEY).done == {0, 1}
-    assert after.progress_of(KEY).attained_seconds == 200.0
+    assert after.progress_of(KEY).attained_gpu_seconds == 200.0

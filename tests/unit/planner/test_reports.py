@@ -199,7 +199,7 @@ def test_a_worker_that_finds_an_older_checkpoint_takes_its_chunk_back() -> None:
 
 
 def test_rank_0_speaks_for_its_gang() -> None:
-    p = running("srsf", servers=0, chunks=2, rigid=True, min_workers=2)
+    p = running("srsf", servers=0, chunks=2, is_gang=True, min_workers=2)
     report(p, attempt_of(p, 1), {0: 50, 1: 50}, {}, 50.0)
     assert trained(state_of(p), 50.0).estimated
     report(p, attempt_of(p, 0), {0: 50, 1: 50}, {}, 50.0)

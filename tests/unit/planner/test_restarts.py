@@ -9,7 +9,7 @@ from tranche.policies import JobState
 
 
 def untold(name: str, at: float = 0.0, **changes: object) -> JobSubmitted:
-    return JobSubmitted(job(name, at, restart_told=False, **changes))  # type: ignore[arg-type]
+    return JobSubmitted(job(name, at, restart_declared=False, **changes))  # type: ignore[arg-type]
 
 
 def start(p: Planner, event: JobSubmitted, seconds: float) -> JobState:

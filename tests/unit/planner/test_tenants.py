@@ -147,7 +147,7 @@ def test_gpu_time_counts_half_after_a_half_life_and_what_is_held_adds_up() -> No
 
 def test_a_new_planner_takes_recent_use_from_the_ledgers_as_if_spread_evenly() -> None:
     p = planner("chunk:fair=1:halflife=1000", [node("n1")])
-    progress = JobProgress(attained_seconds=400.0)
+    progress = JobProgress(attained_gpu_seconds=400.0)
     p.restore([JobSubmitted(job("old", 0.0, key="a/old", chunks=2), progress=progress)], 2000.0)
     assert p.cluster.shares.recent("a", 2000.0) == pytest.approx(400 * (1 - 0.25) / (2 * log(2)))
     fresh = Shares(halflife_seconds=1000.0)

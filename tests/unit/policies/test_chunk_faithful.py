@@ -10,7 +10,7 @@ import pytest
 from builders import job, node, planner, worker
 from tranche.model import Job, JobProgress, Link, Node, PodShape, Resources, Site, Tier
 from tranche.planner import JobSubmitted, Planner, WorkerStarted
-from tranche.policies import ClusterState, Entry, Home, JobState, NodeState, Placement, get_policy
+from tranche.policies import ClusterState, JobState, NodeState, Placement, QueuedChunk, SlotBinding, get_policy
 from tranche.policies.chunk_faithful import ChunkFaithful
 from tranche.policies.projections import project_node
 from tranche.simulation import SimulationResult, simulate
@@ -40,7 +40,7 @@ def run(jobs: list[Job], nodes: list[Node], sites: tuple[Site, ...] = (), policy
     return max(one.jct_seconds for one in result.jobs)
 
 
-def entry_of(p: Planner, name: str, chunk: int = 0) -> Entry:
+def entry_of(p: Planner, name: str, chunk: int = 0) -> QueuedChunk:
     return p.cluster.jobs[f"default/{name}"].entries[chunk]
 
 
@@ -203,11 +203,11 @@ def test_rest_of_a_job_goes_to_the_cloud_when_it_is_cheaper() -> None:
 # ---- the minimum of the cost
 
 
-def left_at(host: NodeState, now: float, until: float) -> dict[Entry, float]:
+def left_at(host: NodeState, now: float, until: float) -> dict[QueuedChunk, float]:
     """Remaining seconds of the node's unfinished chunks at t0: the queues are run step by step."""
     left = {entry: entry.remaining_seconds(now) for entry in host.entries()}
     while now < until:
-        running: list[Entry] = []
+        running: list[QueuedChunk] = []
         for entry in left:  # in the order of the keys
             if entry.ready_at <= now and not any(set(entry.home.slots) & set(other.home.slots) for other in running):
                 running.append(entry)
@@ -261,7 +261,7 @@ class Compared(ChunkFaithful):
     """The production policy; notes how far the cost of each placement is above the least, and where it is."""
 
     excess: list[float] = field(default_factory=list)
-    homes: list[Home] = field(default_factory=list)
+    homes: list[SlotBinding] = field(default_factory=list)
 
     def dispatch(
         self,

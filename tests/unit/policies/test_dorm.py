@@ -21,8 +21,8 @@ def workers(made: Planner, names: str) -> list[int]:
 class Watched(Dorm):
     """Checks each distribution as it is made."""
 
-    def distribute(self, cluster: ClusterState, now: float) -> Draft:
-        draft = super().distribute(cluster, now)
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        draft = super().allocate_workers(cluster, now)
         fair = fair_units(Draft(cluster, now))
         limited = self._attempt(Draft(cluster, now), fair, limited=True)
         running = {state.job.key: len(node_runs(state)) for state in draft.jobs if node_runs(state)}

@@ -7,7 +7,16 @@ from tranche.model import Window, WindowState
 from tranche.planner import JobChanged, JobSubmitted, Planner, PlannerSettings, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.invariants import InvariantError, check_phases
 from tranche.planner.job_actions import close_window
-from tranche.policies import ClusterState, Home, JobPhase, JobState, NodeState, Run, WindowPhase, get_policy
+from tranche.policies import (
+    ClusterState,
+    JobPhase,
+    JobState,
+    NodeState,
+    SlotBinding,
+    TrackedWindow,
+    WindowPhase,
+    get_policy,
+)
 from tranche.policies.phases import (
     ACTIVE_PHASES,
     JOB_TRANSITIONS,
@@ -19,12 +28,12 @@ from tranche.policies.phases import (
 KEY = "default/a"
 
 
-def opened(state: WindowState = WindowState.OPEN) -> tuple[ClusterState, JobState, Run]:
+def opened(state: WindowState = WindowState.OPEN) -> tuple[ClusterState, JobState, TrackedWindow]:
     """A cluster that checks transitions, with one window."""
     cluster = ClusterState(validate=True)
     cluster.add_node(NodeState(node("n1", gpus=2)))
     owner = cluster.jobs[KEY] = JobState(job("a"))
-    run = Run(Window(0, 1, "edge-0", "n1", (0,), state=state), Home("edge-0", "n1"), 0.0, 1.0, 1.0)
+    run = TrackedWindow(Window(0, 1, "edge-0", "n1", (0,), state=state), SlotBinding("edge-0", "n1"), 0.0, 1.0, 1.0)
     cluster.enter_window(owner, run, 0.0)
     return cluster, owner, run
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders import job, node, of_type, planner, worker
 from tranche.model import Job, JobProgress, Link, Node, Site, Tier
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, Planner, PlannerSettings
-from tranche.policies import Entry, get_policy
+from tranche.policies import QueuedChunk, get_policy
 from tranche.policies.projections import Interval, project_node
 from tranche.simulation import Simulation
 
@@ -27,7 +27,7 @@ def planned(p: Planner, now: float) -> dict[str, dict[Chunk, list[Interval]]]:
     }
 
 
-def entry_of(p: Planner, key: str, chunk: int = 0) -> Entry:
+def entry_of(p: Planner, key: str, chunk: int = 0) -> QueuedChunk:
     return p.cluster.jobs[key].entries[chunk]
 
 

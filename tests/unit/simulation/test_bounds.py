@@ -151,7 +151,7 @@ def test_a_thousand_times_later_is_the_same_bound() -> None:
 
 
 def test_gangs_use_all_their_members_at_once() -> None:
-    gang = job("gang", chunks=4, seconds=10.0, worker=worker(2), rigid=True)
+    gang = job("gang", chunks=4, seconds=10.0, worker=worker(2), is_gang=True)
     assert ideal_seconds([gang], [node("a", gpus=8)]) == pytest.approx(10.0)
     assert ideal_seconds([gang], [node("a", gpus=4)]) == pytest.approx(20.0)
 

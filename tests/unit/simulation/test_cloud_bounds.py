@@ -15,7 +15,9 @@ from tranche.simulation.presets import jsac_jobs, preset_cluster
 from tranche.simulation.scenarios import Scenario, run
 
 MOVING = sorted(
-    name for name, policy in POLICIES.items() if not (isinstance(policy, QueuePolicy) and policy.free_moves)
+    name
+    for name, policy in POLICIES.items()
+    if not (isinstance(policy, QueuePolicy) and policy.traits.free_data_movement)
 )
 """Policies that bring data to where they train."""
 SITES = [Site("a"), Site("b"), Site("cloud", Tier.CLOUD, unlimited=True)]
@@ -68,7 +70,7 @@ def test_without_an_unlimited_site_queues_count_beside_uploads() -> None:
 
 
 def test_gangs_and_jobs_without_data_wait_for_no_upload() -> None:
-    gang = job("gang", chunks=2, seconds=30.0, rigid=True, data_site="a", chunk_bytes=1e12)
+    gang = job("gang", chunks=2, seconds=30.0, is_gang=True, data_site="a", chunk_bytes=1e12)
     assert bound_seconds([gang], [node("b-1", "b", gpus=2)], SITES[:2]) == pytest.approx(30)
     assert bound_seconds([job("j", seconds=30.0)], [node("b-1", "b")], SITES) == pytest.approx(30)
 

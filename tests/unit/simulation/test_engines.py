@@ -104,7 +104,7 @@ def test_a_node_of_twice_the_speed_takes_half_the_time() -> None:
 
 
 def test_a_gang_runs_at_the_pace_of_its_slowest_member() -> None:
-    gang = job("x", chunks=2, rigid=True, min_workers=2)
+    gang = job("x", chunks=2, is_gang=True, min_workers=2)
     result = ran([gang], [node("fast", speed=2.0), node("slow", speed=0.5)], restart_seconds=10.0)
     assert [(one.opened, one.ended) for one in result.occupations] == [(0.0, 210.0), (0.0, 210.0)]
     assert by_name(result)["x"].ideal_seconds == 50.0

@@ -92,7 +92,7 @@ def test_jobs_stay_within_the_printed_ranges_and_reach_their_ends() -> None:
     sites = {site.name: site for site in spec.sites}
     jobs = drawn(spec, jobs=500)
     assert {job.chunks for job in jobs} == {27, 60, 115}
-    assert all(job.max_workers == job.chunks and not job.rigid for job in jobs)
+    assert all(job.max_workers == job.chunks and not job.is_gang for job in jobs)
     assert {job.data_site for job in jobs} == set(sites)
     assert {job.batches_per_chunk for job in jobs} == {58}
     assert (min(job.epochs for job in jobs), max(job.epochs for job in jobs)) == (20, 60)

@@ -1,0 +1,67 @@
+"""Traits of the registered policies: complete, frozen, and in agreement with the hooks that they switch on."""
+
+import re
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+
+from builders import job
+from tranche.policies import POLICIES, BindingPolicy, ClusterState, JobState, PolicyTraits, QueuePolicy
+from tranche.policies.distributing import DistributingPolicy
+
+NEEDED = {
+    "ranks_by_group": "rank_group",
+    "allocates_workers": "allocate_workers",
+    "needs_local_data": "prefetch_site_count",
+}
+"""Traits that do nothing without a hook, and hooks that are never called without their trait."""
+NAMES = sorted(POLICIES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_precedence_reason_is_a_relative_clause(name: str) -> None:
+    assert re.fullmatch(r"(which|whose) \w.*[^.]", POLICIES[name].traits.precedence_reason)
+
+
+@pytest.mark.parametrize(("trait", "hook"), NEEDED.items())
+@pytest.mark.parametrize("name", NAMES)
+def test_trait_and_hook_come_together(name: str, trait: str, hook: str) -> None:
+    overridden = getattr(type(POLICIES[name]), hook, None) not in (None, getattr(QueuePolicy, hook))
+    assert overridden == getattr(POLICIES[name].traits, trait)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_base_class_and_traits_agree(name: str) -> None:
+    policy = POLICIES[name]
+    assert policy.traits.allocates_workers == isinstance(policy, DistributingPolicy)
+    if isinstance(policy, BindingPolicy):
+        assert policy.traits.preemptive
+        assert not policy.traits.supports_gangs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_preemptive_policies_decide_on_preemption(name: str) -> None:
+    kind = type(POLICIES[name])
+    for hook in ("min_remaining_to_preempt", "may_preempt_window"):
+        if getattr(kind, hook, None) not in (None, getattr(QueuePolicy, hook)):
+            assert POLICIES[name].traits.preemptive
+
+
+def test_traits_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        POLICIES["fifo"].traits.preemptive = True  # type: ignore[misc]
+
+
+def test_defaults_are_a_recoverable_queue_without_preemption() -> None:
+    given = PolicyTraits(precedence_reason="which came earlier")
+    assert [field.name for field in fields(given) if getattr(given, field.name) is True] == [
+        "supports_gangs",
+        "recoverable",
+    ]
+
+
+def test_default_rank_group_and_level_are_the_same_for_all_jobs() -> None:
+    policy, cluster = POLICIES["fifo"], ClusterState()
+    assert isinstance(policy, QueuePolicy)
+    states = [JobState(job("a")), JobState(job("b", 5.0, weight=3.0))]
+    assert {(policy.rank_group(one), policy.level(one, cluster, 9.0)) for one in states} == {("", 0)}
