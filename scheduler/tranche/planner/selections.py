@@ -53,16 +53,17 @@ def _serve_node(planner: Planner, node: NodeState, now: float) -> None:
     for state, run in list(node.runs.values()):
         entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
         if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
-            planner.close(state, run, preempted_by=_preemptor(run, waiting))
+            planner.close(state, run, preempted_by=_preemptor(state, run, waiting))
     for entry in chosen:
         if entry.chunk not in entry.state.chunk_runs:
             planner.open(entry.state, entry.home, (entry.chunk,), now)
 
 
-def _preemptor(run: Run, waiting: Sequence[Entry]) -> str:
-    """The job whose waiting chunk takes a slot of the window, else one that takes its room; empty if none does."""
-    on_slots = [entry for entry in waiting if set(entry.home.slots) & set(run.home.slots)]
-    return next((entry.state.job.key for entry in (*on_slots, *waiting)), "")
+def _preemptor(state: JobState, run: Run, waiting: Sequence[Entry]) -> str:
+    """Return the job whose waiting chunk takes a slot of the window, else its room; empty if none does."""
+    others = [entry for entry in waiting if entry.state is not state]
+    on_slots = [entry for entry in others if set(entry.home.slots) & set(run.home.slots)]
+    return next((entry.state.job.key for entry in (*on_slots, *others)), "")
 
 
 def _choose(planner: Planner, node: NodeState, now: float) -> list[Entry]:

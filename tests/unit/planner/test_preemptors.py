@@ -7,7 +7,7 @@ import pytest
 from builders import gang, job, node, of_type, planner, worker
 from tranche.kube.converts import plan_status, read_plan
 from tranche.kube.resources import Plan
-from tranche.model import AttemptRecord, Job, Quota, QuotaLimit, Window
+from tranche.model import AttemptRecord, Job, Quota, QuotaLimit, Resources, Window
 from tranche.planner import (
     ChiefEnded,
     CloseParameterServer,
@@ -15,6 +15,7 @@ from tranche.planner import (
     EvictionRefused,
     JobChanged,
     JobSubmitted,
+    NodeChanged,
     NodeRemoved,
     Planner,
     QuotaChanged,
@@ -141,3 +142,10 @@ def test_a_window_on_a_lost_node_names_no_preemptor() -> None:
     made.handle(NodeRemoved(window.node or ""), 1.0)
     made.handle(WorkerEnded("default/large", 1, "Lost", 2.0), 2.0)
     assert records(made) == [replace(records(made)[0], reason="NotStarted", preempted_by="")]
+
+
+def test_a_window_closed_for_a_foreign_pods_room_names_no_job() -> None:
+    made = planner("chunk-faithful", [node("n1", gpus=2)])
+    made.handle(JobSubmitted(job("large", chunks=3, seconds=5000.0)), 0.0)
+    out = made.handle(NodeChanged(node("n1", gpus=2, foreign=Resources(gpus=1))), 1.0)
+    assert [closed.window.preempted_by for closed in of_type(CloseWindow, out)] == [""]
