@@ -56,12 +56,12 @@ def read_pods(raw: bytes) -> PodList:
 
 
 def job_key(metadata: Metadata) -> str:
-    """The key of the job whose label a pod carries."""
+    """Return the key of the job that the pod's label names."""
     return f"{metadata.namespace}/{metadata.labels.get(LABEL_JOB, '')}"
 
 
 def read_pod(raw: object) -> tuple[str, PodView]:
-    """A pod that was decoded from JSON: the key of its job, and what reconcile needs to know.
+    """Convert a pod that was decoded from JSON; return the key of its job, and its `PodView`.
 
     Raises:
         msgspec.ValidationError: if it is none.
