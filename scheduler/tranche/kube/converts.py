@@ -210,7 +210,7 @@ def read_progress(progress: Progress) -> JobProgress:
         failures=progress.failures,
         lost_batches=progress.lost_batches,
         records=tuple(
-            AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code, a.preempted_by or "")
+            AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code, preempted_by=a.preempted_by or "")
             for a in progress.attempts
         ),
         checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,

@@ -52,9 +52,9 @@ def events_of(
             ended: Outcome = "Lost" if new is None else outcome(new)
             code = None if new is None else exit_code(new)
             if who.role == ROLE_CHIEF:
-                yield ChiefEnded(who.job, who.attempt, ended, code, by)
+                yield ChiefEnded(who.job, who.attempt, ended, code, preempted_by=by)
             else:
-                yield ParameterServerLost(who.job, who.index, who.attempt, ended, code, by)
+                yield ParameterServerLost(who.job, who.index, who.attempt, ended, code, preempted_by=by)
         return
     if who.role == ROLE_STAGING:
         if over and not was_over:
@@ -70,7 +70,9 @@ def events_of(
     if new is None:
         yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by)
     elif over:
-        yield WorkerEnded(who.job, who.attempt, outcome(new), now, termination_progress(new), exit_code(new), by)
+        yield WorkerEnded(
+            who.job, who.attempt, outcome(new), now, termination_progress(new), exit_code(new), preempted_by=by
+        )
 
 
 def preemptor_of(victim: Pod, others: Iterable[Pod]) -> str:

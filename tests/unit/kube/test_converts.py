@@ -111,7 +111,7 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
     )
     failed, evicted = (
         AttemptRecord(0, 1, "n1", "Failed", 3),
-        AttemptRecord(0, 2, "n1", "Preempted", 143, "pod/team/guest"),
+        AttemptRecord(0, 2, "n1", "Preempted", 143, preempted_by="pod/team/guest"),
     )
     progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, (failed, evicted))
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
