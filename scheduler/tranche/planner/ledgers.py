@@ -116,8 +116,8 @@ def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
     if event.outcome != "Succeeded" and state.checkpoint is None:
         state.lost_batches += lost
     node = run.window.node or run.window.site
-    by = preemptor_of(run.window, event)
-    note(state, AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code, by))
+    index, attempt, by = run.window.index, run.window.attempt, preemptor_of(run.window, event)
+    note(state, AttemptRecord(index, attempt, node, reason, event.exit_code, preempted_by=by))
     return trained
 
 
