@@ -93,4 +93,4 @@ def _source(
         alike = all(transitions[one].get(other) == transitions[phase][other] for one in members)
         if phase in members and other not in members and alike:
             return name
-    return phase.value
+    return str(phase.value)
