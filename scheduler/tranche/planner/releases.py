@@ -50,8 +50,8 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
     """
     planned = server.planned
     if planned.is_chief:
-        by = ledgers.preemptor_of(planned, event)
-        record = AttemptRecord(0, planned.attempt, planned.node or planned.site, event.outcome, event.exit_code, by)
+        node, by = planned.node or planned.site, ledgers.preemptor_of(planned, event)
+        record = AttemptRecord(0, planned.attempt, node, event.outcome, event.exit_code, preempted_by=by)
         ledgers.note(state, record)
     if event.outcome == "Succeeded":
         if planned.is_chief:

@@ -62,16 +62,17 @@ def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
     for state, run in list(node.runs.values()):
         entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
         if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
-            close_window(context, state, run, preempted_by=_preemptor(run, waiting))
+            close_window(context, state, run, preempted_by=_preemptor(state, run, waiting))
     for entry in chosen:
         if entry.chunk not in entry.state.chunk_runs:
             open_window(context, entry.state, entry.home, (entry.chunk,))
 
 
-def _preemptor(run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> str:
-    """The job whose waiting chunk takes a slot of the window, else one that takes its room; empty if none does."""
-    on_slots = [entry for entry in waiting if set(entry.home.slots) & set(run.home.slots)]
-    return next((entry.state.job.key for entry in (*on_slots, *waiting)), "")
+def _preemptor(state: JobState, run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> str:
+    """Return the job whose waiting chunk takes a slot of the window, else its room; empty if none does."""
+    others = [entry for entry in waiting if entry.state is not state]
+    on_slots = [entry for entry in others if set(entry.home.slots) & set(run.home.slots)]
+    return next((entry.state.job.key for entry in (*on_slots, *others)), "")
 
 
 def _choose(context: PlannerContext, node: NodeState, now: float) -> list[QueuedChunk]:
