@@ -9,6 +9,7 @@ from tranche_codegen.reference.crds import definition_page
 from tranche_codegen.reference.policies import policies_page
 from tranche_codegen.reference.presets import presets_page
 from tranche_codegen.reference.values import values_page
+from tranche_references.phases import phases_page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -24,6 +25,7 @@ def generated_files(root: Path) -> dict[Path, str]:
         folder / "commands.md": commands_page(),
         folder / "policies.md": policies_page(),
         folder / "presets.md": presets_page(),
+        folder / "phases.md": phases_page(),
     }
 
 

@@ -164,6 +164,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 state=WindowState(w.state),
                 generation=w.generation or 0,
                 renewed=w.renewed or 0,
+                preempted_by=w.preempted_by or "",
             )
             for w in plan.workers
         ),
@@ -176,6 +177,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 tuple(s.fallbacks),
                 WindowState(s.state),
                 is_chief=isinstance(s, PlannedChief),
+                preempted_by=s.preempted_by or "",
             )
             for s in (*([plan.chief] if plan.chief else ()), *plan.parameter_servers)
         ),
@@ -207,7 +209,10 @@ def read_progress(progress: Progress) -> JobProgress:
         preemptions=progress.preemptions,
         failures=progress.failures,
         lost_batches=progress.lost_batches,
-        records=tuple(AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code) for a in progress.attempts),
+        records=tuple(
+            AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code, preempted_by=a.preempted_by or "")
+            for a in progress.attempts
+        ),
         checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,
         sites=tuple(
             SiteProgress(
@@ -253,6 +258,7 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 state=w.state.value,
                 generation=w.generation or None,
                 renewed=w.renewed or None,
+                preemptedBy=w.preempted_by or None,
             )
             for w in plan.windows
         ],
@@ -285,6 +291,7 @@ def _server(planned: PlannedServer) -> dict[str, Any]:
         node=planned.node,
         fallbacks=list(planned.fallbacks),
         state=planned.state.value,
+        preemptedBy=planned.preempted_by or None,
     )
 
 
@@ -317,7 +324,14 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         "failures": progress.failures,
         "lostBatches": round(progress.lost_batches, 3),
         "attempts": [
-            _present(index=r.index, attempt=r.attempt, node=r.node, reason=r.reason, exitCode=r.exit_code)
+            _present(
+                index=r.index,
+                attempt=r.attempt,
+                node=r.node,
+                reason=r.reason,
+                exitCode=r.exit_code,
+                preemptedBy=r.preempted_by or None,
+            )
             for r in progress.records
         ],
         **_present(sites=_sites(progress.sites) or None),

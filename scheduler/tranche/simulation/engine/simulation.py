@@ -30,8 +30,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.gangs import expected_end
-from tranche.planner.releases import end_of
+from tranche.planner.job_actions import end_of, expected_end
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
