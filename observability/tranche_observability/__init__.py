@@ -1,1 +1,1 @@
-"""Dashboards, alert rules and the reference of metrics: generated from the registries, and drawn from real runs."""
+"""Dashboards and the metrics reference, generated from the registries, and pictures of dashboards from real runs."""

@@ -12,14 +12,14 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def generated_files(root: Path) -> dict[Path, str]:
-    """What every generated file should hold."""
+    """Return the expected text of every generated file."""
     folder = root / "helm/tranche/files/dashboards"
     files = {folder / f"{dashboard.name}.json": dashboard_json(dashboard) for dashboard in DASHBOARDS}
     return {**files, root / "docs/metrics.md": metrics_page()}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or compare, and return the exit code."""
+    """Write or compare the files, and return the exit code."""
     return write_or_compare(generated_files, REPOSITORY, "python -m tranche_observability", __doc__, "file", arguments)
 
 

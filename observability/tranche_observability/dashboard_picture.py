@@ -1,4 +1,4 @@
-"""A dashboard as a picture, drawn from what Prometheus has of a run: the same panels, without Grafana."""
+"""Pictures of dashboards, drawn from Prometheus' data of a run: the same panels, without Grafana."""
 
 import io
 import re
@@ -17,18 +17,18 @@ from tranche_observability.panels import Dashboard, Panel, Query
 
 Labels = tuple[tuple[str, str], ...]
 Course = Sequence[tuple[float, float]]
-"""Moments and values."""
+"""Pairs of time and value."""
 Ask = Callable[[Query], Mapping[Labels, Course]]
-"""What a query gives over the time that is drawn."""
+"""Function that evaluates a query over the drawn period."""
 
 COLUMNS = 2
 PANEL_INCHES = (6.2, 2.5)
 DPI = 100
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#59636e", "#b00020")
-"""Those of Okabe and Ito, which colour-blind readers can tell apart."""
+"""Colours of Okabe and Ito, which colour-blind readers can distinguish."""
 INK, MUTED, GRID = "#1b1f24", "#59636e", "#dfe3e8"
 _SCALES = {"bytes": 2**20, "Bps": 2**10}
-"""What one of what is shown of a unit is."""
+"""Factor between the unit and the displayed one."""
 _SETTINGS: Any = {"font.size": 9, "text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False}
 
 
@@ -36,10 +36,10 @@ def draw(dashboard: Dashboard, ask: Ask, period: tuple[float, float], path: Path
     """Write the picture of a dashboard.
 
     Args:
-        dashboard: What to draw.
-        ask: Of Prometheus; of a panel that shows one number only the last value counts.
-        period: From when to when, in seconds of the clock; the axis begins at zero.
-        path: A PNG file.
+        dashboard: The dashboard to draw.
+        ask: Queries Prometheus; a panel with a single number shows the last value.
+        period: Start and end in seconds of the clock; the axis starts at zero.
+        path: PNG file to write.
     """
     rows = -(-len(dashboard.panels) // COLUMNS)
     with rc_context(_SETTINGS):
@@ -91,7 +91,7 @@ def _numbers(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> None:
 
 
 def _distribution(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> None:
-    """Bars of the buckets, as they were in the end."""
+    """Draw the final values of the buckets as bars."""
     bounds = sorted((name for name in courses if name != "+Inf"), key=float)
     total = [courses[bound][-1][1] for bound in bounds]
     counts = [after - before for before, after in zip([0.0, *total], total, strict=False)]
@@ -124,13 +124,13 @@ def _lines(axes: Axes, panel: Panel, courses: Mapping[str, Course]) -> None:
 
 
 def _natural(name: str) -> list[float | str]:
-    """For sorting: numbers in a name by their size."""
+    """Return a sort key that compares numbers in a name by value."""
     parts = re.split(r"(\d+|\+Inf)", name)
     return [float(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _with_gaps(course: Course) -> list[tuple[float, float]]:
-    """A point without a value wherever there are none for longer than usual: no line is drawn across."""
+    """Insert NaN into gaps that are longer than the usual step, so that no line crosses them."""
     step = min((after - before for (before, _), (after, _) in pairwise(course)), default=0.0)
     filled = [course[0]]
     for before, after in pairwise(course):

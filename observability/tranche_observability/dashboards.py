@@ -1,15 +1,15 @@
-"""The dashboards."""
+"""Definitions of the dashboards."""
 
 from tranche_observability.panels import Dashboard, mean, panel, per_second, quantile
 
 THRASH_SECONDS = 64
-"""A worker that was stopped earlier has hardly paid for its start; a bound of the histogram's buckets."""
+"""Run time below which stopping a worker counts as thrash: it has hardly paid for its start. A bound of the buckets."""
 _ERROR = "tranche_job_estimate_error_seconds"
 
 JCT = Dashboard(
     "jct",
     "tranche / Job completion",
-    "How long jobs take from submission to success, and how well that was foretold.",
+    "Time from submission to success, and how accurate the estimates were.",
     (
         panel(
             "Jobs completed",
@@ -19,14 +19,14 @@ JCT = Dashboard(
         ),
         panel(
             "Average completion time",
-            "Of the jobs that succeeded in the time shown: what the scheduler minimises.",
+            "Average over the jobs that succeeded in the time shown; the scheduler minimises it.",
             (mean("tranche_job_completion_seconds", "namespace", "$__range"), "{{namespace}}"),
             unit="s",
             look="stat",
         ),
         panel(
             "Completion time: quantiles",
-            "Read from buckets that double, so a quantile is exact to a factor of two at worst.",
+            "Computed from buckets that double, so a quantile is accurate to a factor of two.",
             *((quantile(share, "tranche_job_completion_seconds"), f"p{100 * share:g}") for share in (0.5, 0.95, 0.99)),
             unit="s",
         ),
@@ -39,14 +39,14 @@ JCT = Dashboard(
         ),
         panel(
             "Planned and real completion time",
-            "Averages of the same jobs: as first planned, and as it was. Apart for long: estimates are wrong.",
+            "Averages of the same jobs, as first planned and as measured. A lasting difference means wrong estimates.",
             (mean("tranche_job_planned_completion_seconds"), "planned at first"),
             (mean("tranche_job_completion_seconds"), "real"),
             unit="s",
         ),
         panel(
             "Error of the first estimate",
-            "Average seconds between the first planned and the real completion, of jobs that ended earlier or later.",
+            "Average difference between first planned and real completion, of jobs that ended earlier or later.",
             (mean(_ERROR, "direction"), "{{direction}}"),
             unit="s",
         ),
@@ -56,17 +56,17 @@ JCT = Dashboard(
 QUEUE = Dashboard(
     "queue",
     "tranche / Queue",
-    "Who waits, for what, for how long, and when they are planned to start.",
+    "Waiting jobs: number, reason, age and planned start.",
     (
         panel(
             "Jobs by phase",
-            "Jobs that are there, without those that have ended.",
+            "Jobs that have not ended.",
             ('max by (phase) (tranche_jobs{phase!~"Succeeded|Failed"})', "{{phase}}"),
             stacked=True,
         ),
         panel(
             "Waiting jobs by reason",
-            "What binds, as status.plan.explanation says in words; reasons without a job are left out.",
+            "Constraint that keeps jobs waiting, as in status.plan.explanation. Reasons without jobs are left out.",
             ("sum by (reason) (tranche_jobs_waiting) > 0", "{{reason}}"),
             stacked=True,
         ),
@@ -77,7 +77,7 @@ QUEUE = Dashboard(
         ),
         panel(
             "Oldest waiting job",
-            "Age of the job that has been there longest among those that wait.",
+            "Age of the oldest waiting job.",
             ("max (tranche_jobs_oldest_waiting_seconds)", "age"),
             unit="s",
         ),
@@ -89,7 +89,7 @@ QUEUE = Dashboard(
         ),
         panel(
             "Queueing time: 95 %",
-            "The same, of the job that waited longer than 95 of 100.",
+            "95th percentile of the same time.",
             (quantile(0.95, "tranche_job_queueing_seconds", "namespace"), "{{namespace}}"),
             unit="s",
         ),
@@ -103,56 +103,56 @@ SITES = Dashboard(
     (
         panel(
             "GPUs in use",
-            "Held by pods, ours and others'.",
+            "GPUs that pods of any kind hold.",
             ("max by (site) (tranche_site_used_gpus)", "{{site}}"),
             stacked=True,
         ),
         panel(
             "GPUs of the nodes",
-            "What there is; a step down is a node that went away.",
+            "GPUs of all nodes; a step down is a lost node.",
             ("max by (site) (tranche_site_gpus)", "{{site}}"),
             stacked=True,
         ),
         panel(
             "Utilisation",
-            "In use of what there is.",
+            "GPUs in use over GPUs of the nodes.",
             ("max by (site) (tranche_site_used_gpus) / (max by (site) (tranche_site_gpus) > 0)", "{{site}}"),
             unit="percentunit",
         ),
         panel(
             "GPUs planned",
-            "Held by plans for pods that have no node yet. High for long: pods do not start.",
+            "GPUs that plans reserve for pods without a node. A lasting high value means that pods do not start.",
             ("max by (site) (tranche_site_planned_gpus)", "{{site}}"),
         ),
         panel(
             "Copies of chunks",
-            "Begun per second, from site to site.",
+            "Copies that begin per second, by pair of sites.",
             (per_second("tranche_uploads_total", "source, target"), "{{source}} → {{target}}"),
             unit="ops",
         ),
         panel(
             "Copies in bytes",
-            "The same in bytes per second, by spec.data.chunkSize.",
+            "Bytes per second of these copies, by spec.data.chunkSize.",
             (per_second("tranche_upload_bytes_total", "source, target"), "{{source}} → {{target}}"),
             unit="Bps",
         ),
         panel(
             "GPU-hours by site",
-            "Held by workers that ended in the time shown, each from the opening of its window to the end of its pod.",
+            "GPU time of workers that ended in the time shown, from the opening of the window to the end of the pod.",
             ("sum by (site, tier) (increase(tranche_site_gpu_seconds_total[$__range])) / 3600", "{{site}} ({{tier}})"),
             look="stat",
         ),
         panel(
             "Bytes copied by site",
-            "Copies of chunks' data to the site that were begun in the time shown.",
+            "Data of chunks whose copy to the site began in the time shown.",
             ("sum by (site, tier) (increase(tranche_site_copied_bytes_total[$__range]))", "{{site}} ({{tier}})"),
             unit="bytes",
             look="stat",
         ),
         panel(
             "Bytes copied in vain by site",
-            "Copies that no chunk trained from; a copy counts when its chunk has trained elsewhere. If that is much, "
-            "fewer copies ahead of need (chunk:copies=1) save the links.",
+            "Copies that no chunk trained from; a copy counts once its chunk has trained elsewhere. If this is high, "
+            "fewer copies ahead of need (chunk:copies=1) relieve the links.",
             (
                 "sum by (site, tier) (increase(tranche_site_copied_in_vain_bytes_total[$__range]))",
                 "{{site}} ({{tier}})",
@@ -162,7 +162,7 @@ SITES = Dashboard(
         ),
         panel(
             "Links: time still busy",
-            "With copies that were begun, as the planner reckons.",
+            "Time that copies under way will still take, as the planner estimates.",
             ("max by (source, target) (tranche_link_busy_seconds)", "{{source}} → {{target}}"),
             unit="s",
         ),
@@ -172,17 +172,17 @@ SITES = Dashboard(
 PREEMPTION = Dashboard(
     "preemption",
     "tranche / Preemption",
-    "Workers that are stopped before their end, and what that costs.",
+    "Workers that stop before their chunks are done, and the cost.",
     (
         panel(
             "Workers stopped",
-            "Per second. planned: by the plan; preempted: by others, such as a drain; lost: with their node.",
+            "Rate by reason. planned: by the plan; preempted: by others, such as a drain; lost: with the node.",
             (per_second("tranche_preemptions_total", "reason"), "{{reason}}"),
             unit="ops",
         ),
         panel(
             "Work lost",
-            "Mini-batches per second that were trained and have to be trained again.",
+            "Mini-batches per second that must be trained again.",
             (per_second("tranche_lost_batches_total"), "batches"),
             unit="ops",
         ),
@@ -198,13 +198,13 @@ PREEMPTION = Dashboard(
         ),
         panel(
             "Time run before the stop",
-            "Of workers that were stopped, on average.",
+            "Average run time of workers that were stopped.",
             (mean("tranche_preempted_worker_seconds"), "seconds"),
             unit="s",
         ),
         panel(
             "Stops per completed job",
-            "In the time shown.",
+            "Stopped workers over completed jobs, in the time shown.",
             (
                 "sum (increase(tranche_preemptions_total[$__range]))"
                 " / sum (increase(tranche_job_completion_seconds_count[$__range]))",
@@ -214,7 +214,7 @@ PREEMPTION = Dashboard(
         ),
         panel(
             "Time to start a worker",
-            "From its window's opening, on average; with a hand-over a preempted worker saves and goes first.",
+            "Average time from the opening of the window; with a hand-over, a preempted worker saves and exits first.",
             (mean("tranche_window_start_seconds", "handover"), "hand-over: {{handover}}"),
             unit="s",
         ),
@@ -224,11 +224,11 @@ PREEMPTION = Dashboard(
 SCHEDULER = Dashboard(
     "scheduler",
     "tranche / Scheduler and operator",
-    "Whether the processes are well.",
+    "Health of the processes.",
     (
         panel(
             "Leader",
-            "Replicas that plan: 1; for up to 15 s of a failover 0.",
+            "Number of leading replicas: 1, or 0 for up to 15 s during a failover.",
             ("sum (tranche_leader)", "leaders"),
             look="stat",
         ),
@@ -240,13 +240,13 @@ SCHEDULER = Dashboard(
         ),
         panel(
             "Extender: requests",
-            "Answers per second.",
+            "Requests answered per second.",
             (per_second("tranche_extender_request_seconds_count", "verb"), "{{verb}}"),
             unit="ops",
         ),
         panel(
             "Planner",
-            "Time for one event; forecasts play the whole plan forward and have a share of the time only.",
+            "Time to handle one event. Forecasts simulate the whole plan; their share of the CPU time is bounded.",
             (quantile(0.5, "tranche_plan_seconds"), "event p50"),
             (quantile(0.99, "tranche_plan_seconds"), "event p99"),
             (quantile(0.99, "tranche_forecast_seconds"), "forecast p99"),
@@ -254,13 +254,13 @@ SCHEDULER = Dashboard(
         ),
         panel(
             "Status writes",
-            "Per second, by how they went.",
+            "Rate by result.",
             (per_second("tranche_status_writes_total", "result"), "{{result}}"),
             unit="ops",
         ),
         panel(
             "Errors",
-            "Per second: what could not be understood, failures of watches, and reconciles that are repeated.",
+            "Rate of invalid objects and requests, failed watches, and reconciles that are retried.",
             (per_second("tranche_errors_total", "kind"), "{{kind}}"),
             (per_second("tranche_watch_errors_total", "kind"), "watch {{kind}}"),
             (per_second("tranche_operator_reconcile_errors_total"), "reconcile"),
@@ -268,38 +268,38 @@ SCHEDULER = Dashboard(
         ),
         panel(
             "Watches: silence",
-            "Since the API server last said anything; it says something every minute.",
+            "Time since the API server last sent anything; it sends a bookmark about once a minute.",
             ("max by (kind) (tranche_watch_age_seconds)", "{{kind}}"),
             unit="s",
         ),
         panel(
             "Watches: complete lists",
-            "Read anew in the time shown, the first one of each process left out.",
+            "Lists read again in the time shown, without the first of each process.",
             ("sum by (kind) (increase(tranche_watch_relists_total[$__range]))", "{{kind}}"),
             look="stat",
         ),
         panel(
             "Operator: reconciles",
-            "Time of one reconcile.",
+            "Duration of one reconcile.",
             (quantile(0.5, "tranche_operator_reconcile_seconds"), "p50"),
             (quantile(0.99, "tranche_operator_reconcile_seconds"), "p99"),
             unit="s",
         ),
         panel(
             "Operator: pods",
-            "Created, evicted, deleted and refused, per second.",
+            "Pods created, evicted, deleted and refused, per second.",
             (per_second("tranche_operator_pods_total", "result"), "{{result}}"),
             unit="ops",
         ),
         panel(
             "Requests to the API server",
-            "Per second, by the status of the answer; 0: no answer.",
+            "Rate by status code of the response; 0: no response.",
             (per_second("tranche_api_requests_total", "code"), "{{code}}"),
             unit="ops",
         ),
         panel(
             "Memory",
-            "Resident, by process.",
+            "Resident memory by process.",
             (
                 "max by (job) (process_resident_memory_bytes * on (instance, job) group_left tranche_build_info)",
                 "{{job}}",

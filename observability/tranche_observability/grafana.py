@@ -6,14 +6,14 @@ from typing import Any
 from tranche_observability.panels import Dashboard, Panel
 
 SCHEMA_VERSION = 39
-"""Of Grafana 10.4 and later."""
+"""Schema version of Grafana 10.4 and later."""
 WIDTH, HEIGHT = 12, 8
-"""Of a panel, in Grafana's units; a row has 24."""
+"""Size of a panel in grid units; a row has 24."""
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def dashboard_json(dashboard: Dashboard) -> str:
-    """The file of a dashboard."""
+    """Return the file of a dashboard."""
     document = {
         "uid": f"tranche-{dashboard.name}",
         "title": dashboard.title,

@@ -1,4 +1,4 @@
-"""docs/metrics.md: every metric of both processes, from their registries."""
+"""Generator of docs/metrics.md: every metric of both processes, from their registries."""
 
 from collections.abc import Iterable
 
@@ -26,23 +26,23 @@ _TABLE = "| name | type | labels | meaning |\n|---|---|---|---|\n"
 
 
 def registries() -> dict[str, ProcessMetrics]:
-    """One of each process."""
+    """Return the registry of each process."""
     return {"scheduler": Metrics(), "operator": OperatorMetrics()}
 
 
 def definitions() -> dict[str, dict[str, Definition]]:
-    """By process and name."""
+    """Return the metric definitions by process and name."""
     return {process: {d.name: d for d in metrics.definitions} for process, metrics in registries().items()}
 
 
 def series() -> frozenset[str]:
-    """All names that dashboards and rules may use."""
+    """Return the names of all series that dashboards and rules may use."""
     own = {name for known in definitions().values() for d in known.values() for name in d.series}
     return frozenset(own | {"process_resident_memory_bytes", "process_start_time_seconds", "process_cpu_seconds_total"})
 
 
 def metrics_page() -> str:
-    """The text of docs/metrics.md."""
+    """Return the text of docs/metrics.md."""
     known = definitions()
     common = set(known["scheduler"]) & set(known["operator"])
     parts = [

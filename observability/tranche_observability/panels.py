@@ -1,4 +1,4 @@
-"""Panels and dashboards as values; `grafana` writes them, tests evaluate them, `pictures` draws them."""
+"""Panels and dashboards as values: `grafana` serializes them, tests evaluate them, and `pictures` draws them."""
 
 import re
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ _VARIABLES = re.compile(r"\$__(?:rate_interval|range)")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression and how its series are called."""
+    """A PromQL expression and the legend of its series."""
 
     expression: str
     legend: str = ""
-    """May name labels: ``{{site}}``."""
+    """Legend; it may contain labels, such as ``{{site}}``."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Series that it reads."""
+        """Names of the series that the expression reads."""
         return frozenset(_NAME.findall(self.expression))
 
     def over(self, span: str) -> str:
-        """The expression with one duration, such as ``5m``, for all of Grafana's variables."""
+        """Return the expression with a duration, such as ``5m``, in place of Grafana's variables."""
         return _VARIABLES.sub(span, self.expression)
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture."""
+    """A panel."""
 
     title: str
     text: str
-    """What is seen and what to think of it."""
+    """Description: what the panel shows and how to interpret it."""
     queries: tuple[Query, ...]
     unit: Unit = "short"
     look: Look = "timeseries"
@@ -43,10 +43,10 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """A page of panels, two in a row."""
+    """A dashboard: panels, two in a row."""
 
     name: str
-    """Of its file, and of its address."""
+    """Name of its file and part of its URL."""
     title: str
     text: str
     panels: tuple[Panel, ...]
@@ -60,22 +60,22 @@ def panel(
     look: Look = "timeseries",
     stacked: bool = False,
 ) -> Panel:
-    """A panel of (expression, legend) pairs."""
+    """Create a panel from (expression, legend) pairs."""
     return Panel(title, text, tuple(Query(*query) for query in queries), unit, look, stacked)
 
 
 def quantile(share: float, metric: str, by: str = "", span: str = "$__rate_interval") -> str:
-    """Of a histogram, over all processes."""
+    """Return the expression for a quantile of a histogram, over all processes."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share:g}, sum by ({labels}) (rate({metric}_bucket[{span}])))"
 
 
 def mean(metric: str, by: str = "", span: str = "$__rate_interval") -> str:
-    """Of a histogram, over all processes."""
+    """Return the expression for the mean of a histogram, over all processes."""
     labels = f" by ({by})" if by else ""
     return f"sum{labels} (rate({metric}_sum[{span}])) / sum{labels} (rate({metric}_count[{span}]))"
 
 
 def per_second(metric: str, by: str = "") -> str:
-    """Of a counter, over all processes."""
+    """Return the expression for the rate of a counter, over all processes."""
     return f"sum by ({by}) (rate({metric}[$__rate_interval]))" if by else f"sum (rate({metric}[$__rate_interval]))"

@@ -1,1 +1,4 @@
-"""Creates, evicts and resumes the pods of TrainingJobs as the planner decided; knows the objects, not the scheduler."""
+"""Operator: creates, evicts and resumes the pods of TrainingJobs according to their plans.
+
+It reads and writes objects of the API server only, and does not depend on the scheduler's code.
+"""

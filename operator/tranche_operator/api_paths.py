@@ -1,4 +1,4 @@
-"""Paths of the API server. Names of objects are DNS names, so nothing in them needs escaping."""
+"""URL paths of the API server. Names of objects are DNS names, so they need no escaping."""
 
 from tranche.kube.api.resources import API_VERSION
 
@@ -8,41 +8,41 @@ ALL_PODS = "/api/v1/pods"
 
 
 def job(namespace: str, name: str) -> str:
-    """One TrainingJob."""
+    """Return the path of a TrainingJob."""
     return f"{jobs(namespace)}/{name}"
 
 
 def jobs(namespace: str) -> str:
-    """The TrainingJobs of a namespace."""
+    """Return the path of the TrainingJobs of a namespace."""
     return f"{RESOURCES}/namespaces/{namespace}/trainingjobs"
 
 
 def site(name: str) -> str:
-    """One Site."""
+    """Return the path of a Site."""
     return f"{RESOURCES}/sites/{name}"
 
 
 def pods(namespace: str) -> str:
-    """The pods of a namespace."""
+    """Return the path of the pods of a namespace."""
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
 def pod(namespace: str, name: str) -> str:
-    """One pod."""
+    """Return the path of a pod."""
     return f"{pods(namespace)}/{name}"
 
 
 def budgets(namespace: str | None) -> str:
-    """The disruption budgets of a namespace; None: of all."""
+    """Return the path of the disruption budgets of a namespace, or of all namespaces (None)."""
     place = f"namespaces/{namespace}/" if namespace else ""
     return f"/apis/policy/v1/{place}poddisruptionbudgets"
 
 
 def services(namespace: str) -> str:
-    """The Services of a namespace."""
+    """Return the path of the Services of a namespace."""
     return f"/api/v1/namespaces/{namespace}/services"
 
 
 def event(namespace: str, name: str) -> str:
-    """One event."""
+    """Return the path of an event."""
     return f"/api/v1/namespaces/{namespace}/events/{name}"

@@ -1,12 +1,12 @@
-"""One reconcile of one job: read, decide, execute."""
+"""Controller: read a job, decide, execute."""
 
 from collections.abc import Callable
 from datetime import datetime
 
-from tranche_operator.execute.executor import Applier
+from tranche_operator.execute.executor import ActionExecutor
 from tranche_operator.execute.reader import Reader
-from tranche_operator.execute.reconciler_cache import Memory
-from tranche_operator.queue.deferred_actions import Leisure, split
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.queue.deferred_actions import DeferredActionQueue, split_deferrable
 from tranche_operator.reconcile import pod_teardown
 from tranche_operator.reconcile.actions import WriteStatus
 from tranche_operator.reconcile.observed import entries_of
@@ -15,21 +15,21 @@ from tranche_operator.settings import Settings
 
 
 class Controller:
-    """Brings jobs to what their plans say."""
+    """Reconciler of single jobs."""
 
     def __init__(
         self,
         reader: Reader,
-        applier: Applier,
-        leisure: Leisure,
-        memory: Memory,
+        executor: ActionExecutor,
+        deferred: DeferredActionQueue,
+        cache: ReconcilerCache,
         settings: Settings,
         clock: Callable[[], datetime],
     ) -> None:
         self._reader = reader
-        self._applier = applier
-        self._leisure = leisure
-        self._memory = memory
+        self._executor = executor
+        self._deferred = deferred
+        self._cache = cache
         self._settings = settings
         self._clock = clock
 
@@ -37,25 +37,25 @@ class Controller:
         """Reconcile a job once.
 
         Args:
-            key: ``namespace/name``; there need not be such a job.
+            key: ``namespace/name``; the job need not exist.
 
         Returns:
-            Seconds after which it wants to be reconciled again, or None.
+            Seconds after which the job is to be reconciled again, or None.
 
         Raises:
-            ApiError: if the API server refuses a request that should succeed, or cannot be reached.
-            ValueError: if an object cannot be read.
+            ApiError: if a request fails that should succeed, or the API server is unreachable.
+            ValueError: if an object cannot be decoded.
         """
         observed = await self._reader.observe(key)
         if observed.job is None and not observed.pods:
-            self._memory.forget(key)
+            self._cache.forget(key)
             return None
         if observed.job is not None:
             unwanted = pod_teardown.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
-            self._memory.keep_refusals(key, {pod.name for pod in unwanted})
+            self._cache.keep_refusals(key, {pod.name for pod in unwanted})
         actions = reconcile(observed, self._settings, self._clock())
         if not any(isinstance(action, WriteStatus) for action in actions):
-            self._memory.unwritten.pop(key, None)
-        now, later = split(observed, actions)
-        self._leisure.put(observed, later)
-        return await self._applier.apply(observed, now)
+            self._cache.unwritten.pop(key, None)
+        now, later = split_deferrable(observed, actions)
+        self._deferred.put(observed, later)
+        return await self._executor.execute(observed, now)

@@ -1,4 +1,4 @@
-"""A small HTTP server for the kubelet's probes and for Prometheus."""
+"""HTTP server for the kubelet's probes and for Prometheus."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,17 +8,18 @@ from aiohttp import web
 
 @asynccontextmanager
 async def serve_health(port: int | None, ready: Callable[[], str], metrics: Callable[[], bytes]) -> AsyncIterator[None]:
-    """Answer ``/healthz`` (the event loop turns), ``/readyz`` and ``/metrics`` while the block runs.
+    """Serve ``/healthz``, ``/readyz`` and ``/metrics`` while the block runs.
 
-    Alive does not depend on the API server: to start again would not bring it back.
+    ``/healthz`` succeeds while the event loop runs. It does not depend on the API server, because a restart of the
+    operator would not repair that.
 
     Args:
-        port: Of all addresses; None: no server.
-        ready: What is waited for, as text; empty if nothing.
-        metrics: In the text format of Prometheus.
+        port: Port on all addresses; None for no server.
+        ready: Returns the obstacle to readiness, as text; empty if the operator is ready.
+        metrics: Returns the metrics in Prometheus text format.
 
     Raises:
-        OSError: if the port is taken.
+        OSError: if the port is in use.
     """
     if port is None:
         yield

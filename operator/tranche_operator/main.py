@@ -19,14 +19,21 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 @click.command(context_settings={"show_default": True, "auto_envvar_prefix": "TRANCHE_OPERATOR"})
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, the pod's service account, ~/.kube/config.")
-@click.option("--namespace", metavar="NAME|all", default="all", help="The only namespace to serve, or all.")
-@click.option("--health-port", metavar="PORT", type=click.IntRange(1, 65535), help="Of probes and /metrics.")
 @click.option(
-    "--checkpoint-dir", metavar="PATH", default=Settings().checkpoint_directory, help="Mount checkpoints here."
+    "--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, then the pod's service account, then ~/.kube/config."
 )
-@click.option("--report-url", metavar="URL", default="", help="Have training pods report their progress there.")
-@click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Least severity of log lines.")
+@click.option("--namespace", metavar="NAME|all", default="all", help="Namespace to reconcile, or all.")
+@click.option(
+    "--health-port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of the probes and of /metrics."
+)
+@click.option(
+    "--checkpoint-dir",
+    metavar="PATH",
+    default=Settings().checkpoint_directory,
+    help="Mount path of the checkpoint volume.",
+)
+@click.option("--report-url", metavar="URL", default="", help="Address to which training pods report their progress.")
+@click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Minimum severity of log lines.")
 @click.version_option(__version__, prog_name="tranche-operator")
 def main(
     kubeconfig: str | None,
@@ -38,8 +45,8 @@ def main(
 ) -> None:
     """Create, evict and resume the pods of TrainingJobs as tranche-scheduler has planned them.
 
-    Only one should run at a time; two are harmless. All it knows is in the API server, so it may be killed at any
-    moment.
+    Run one replica; a second one is safe but redundant. The operator keeps no local state and can be restarted at any
+    time.
     """
     configure_logging(log_level)
     settings = Settings(checkpoint_directory=checkpoint_dir.rstrip("/") or "/", report_url=report_url.rstrip("/"))
@@ -50,11 +57,11 @@ def main(
 
 
 async def run(kubeconfig: str | None, namespace: str | None, health_port: int | None, settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Run the operator until SIGTERM or SIGINT.
 
     Raises:
         Unreachable: if there are no usable credentials.
-        OSError: if the health port is taken.
+        OSError: if the health port is in use.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,20 +81,20 @@ async def run(kubeconfig: str | None, namespace: str | None, health_port: int | 
 
 
 def configure_logging(level: str) -> None:
-    """One line a fact, to stderr; Kopf's own lines only from warnings on, unless everything is asked for."""
+    """Log one line per record to stderr, and Kopf's records only from severity warning, except at level debug."""
     form = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form, force=True)
     if level == "debug":
         return
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
-    # It warns that signals do not reach it: they reach us, and we stop it.
+    # It warns that it receives no signals: this process handles them and stops it.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     for handler in logging.getLogger().handlers:
         handler.addFilter(_without_kopfs_traceback)
 
 
 def _without_kopfs_traceback(record: logging.LogRecord) -> bool:
-    """Keep Kopf's lines to lines: when its watches fail, they start again, and we say why."""
+    """Remove tracebacks from Kopf's records: failed watches restart, and our own record has the reason."""
     if record.name.startswith("kopf."):
         record.exc_info = record.exc_text = None
     return True

@@ -1,4 +1,4 @@
-"""What Prometheus reads of an operator process. Labels are bounded: never a job's name."""
+"""Prometheus metrics of an operator process. Labels are bounded: no label has a job's name."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -9,39 +9,39 @@ from tranche.metrics.process import ProcessMetrics
 RECONCILE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 ROLES = (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF, ROLE_STAGING)
 RESULTS = ("created", "evicted", "deleted", "refused")
-"""What became of pods: refused are those that the API server did not take, or that a disruption budget kept."""
+"""Results of requests for pods; refused: by the API server, or an eviction by a disruption budget."""
 
 
 class OperatorMetrics(ProcessMetrics):
     """All metrics of one operator process."""
 
     def __init__(self, waiting: Callable[[], int] = int, ready: Callable[[], bool] = bool) -> None:
-        """Define them.
+        """Define the metrics.
 
         Args:
-            waiting: How many jobs are reconciled or are to be.
-            ready: Whether plans are followed.
+            waiting: Returns the number of jobs that are being reconciled or are queued.
+            ready: Returns whether the operator follows plans.
         """
         super().__init__()
         self._reconcile = self.histogram(
-            "tranche_operator_reconcile_seconds", "Time of one reconcile of one job.", (), RECONCILE_BUCKETS
+            "tranche_operator_reconcile_seconds", "Duration of one reconcile of one job.", (), RECONCILE_BUCKETS
         )
         self._errors = self.counter(
-            "tranche_operator_reconcile_errors_total", "Reconciles that failed and are tried again."
+            "tranche_operator_reconcile_errors_total", "Reconciles that failed and are retried."
         )
-        text = "Pods of jobs, by what the operator did or was refused to do."
+        text = "Pods that the operator created, evicted or deleted, and requests for pods that were refused."
         self._pods = self.counter("tranche_operator_pods_total", text, ("role", "result"), ROLES, RESULTS)
-        text = "Jobs that are reconciled now or are to be."
+        text = "Jobs that are being reconciled or are queued."
         self.computed("gauge", "tranche_operator_queue_jobs", text, (), lambda: [((), waiting())])
-        text = "Whether plans are followed: 0 while the API server or the CRD is waited for."
+        text = "1 if the operator follows plans, 0 while it waits for the API server or the CRD."
         self.computed("gauge", "tranche_operator_ready", text, (), lambda: [((), ready())])
 
     def count_pod(self, role: str, result: str) -> None:
-        """A pod was created, evicted or deleted, or the API server refused it."""
+        """Count the result of one request for a pod."""
         self._pods.labels(role, result).inc()
 
     async def measure(self, reconcile: Coroutine[Any, Any, float | None]) -> float | None:
-        """Await one reconcile; its failures are counted and raised."""
+        """Await one reconcile, measure its duration, and count and raise its failure."""
         with self._reconcile.time():
             try:
                 return await reconcile
@@ -51,5 +51,5 @@ class OperatorMetrics(ProcessMetrics):
 
 
 def role_of(job: str, pod: str) -> str:
-    """What a pod of the job is, as its name says."""
+    """Return the role of a job's pod, which its name contains."""
     return pod.removeprefix(f"{job}-").partition("-")[0]

@@ -149,7 +149,7 @@ def remove(simulation: Simulation, world: World, key: str, constraint: Constrain
         case Limit.DATA:
             for chunk in state.waiting:
                 state.copy(chunk, constraint.site, world.moment)
-            simulation.planner.touch(state)
+            simulation.planner.context.touch(state)
             happen(Tick())
         case Limit.NODE | Limit.SIZE:
             labels = dict(one.worker.constraints.selector)

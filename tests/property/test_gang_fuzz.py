@@ -28,7 +28,7 @@ from tranche.planner import (
     WorkerUnschedulable,
 )
 from tranche.planner.invariants import check
-from tranche.planner.releases import end_of
+from tranche.planner.job_actions import end_of
 
 MOST_JOBS = 5
 ENDINGS = [("Succeeded", 0), ("Preempted", 143), ("Failed", 1), ("Lost", None)]
@@ -98,11 +98,11 @@ class GangMachine(RuleBasedStateMachine):
         key, attempt = data.draw(st.sampled_from(sorted(pods)))
         chosen = [pod for pod in sorted(pods) if pod[0] == key] if several else [(key, attempt)]
         state = self.planner.cluster.jobs[key]
-        before, counted = self.planner.rejections.get(key, 0), bool(self._waits(key, chosen))
+        before, counted = self.planner.context.rejections.get(key, 0), bool(self._waits(key, chosen))
         events = [WorkerUnschedulable(name, one, "no disk") for name, one in chosen]
         for batch in [events] if together else [[event] for event in events]:
             self.tell(*batch)
-        after = self.planner.rejections.get(key, 0)
+        after = self.planner.context.rejections.get(key, 0)
         assert after <= before + 1, "the same refusal has been counted more than once"
         assert counted or after == before, "pods that are to stop have been counted"
         if after > before:

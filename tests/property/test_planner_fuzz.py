@@ -48,9 +48,8 @@ from tranche.planner import (
     WorkerUnschedulable,
 )
 from tranche.planner.chunk_windows import chunk_windows
-from tranche.planner.gangs import expected_end
 from tranche.planner.invariants import check
-from tranche.planner.releases import end_of
+from tranche.planner.job_actions import end_of, expected_end
 from tranche.planner.renewals import allotment
 from tranche.state.entities import JobState
 
@@ -364,7 +363,7 @@ class PlannerMachine(RuleBasedStateMachine):
 
     def _assert_finished(self) -> None:
         for key, one in self.jobs.items():
-            if self._could_run(one) or (self.planner.cluster.clouds and not self.planner.binding):
+            if self._could_run(one) or (self.planner.cluster.clouds and not self.planner.context.binding):
                 state = self.planner.cluster.jobs[key]
                 assert state.finished, f"{key} is lost: {self.planner.plan_of(key, self.now).explanation}"
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import grimp
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
@@ -14,6 +15,7 @@ PACKAGES = (
     "tranche_observability",
     "tranche_codegen",
 )
+PRODUCTS = ("tranche", "tranche_operator", "tranche_worker")
 
 
 def room(module: str) -> str | None:
@@ -48,3 +50,39 @@ def test_every_room_of_the_code_is_described() -> None:
 def test_folders_that_shadow_the_standard_library_are_no_packages() -> None:
     assert not (ROOT / "operator/__init__.py").exists()
     assert not (ROOT / "scheduler/__init__.py").exists()
+
+
+def cyclic(imports: dict[str, set[str]]) -> set[str]:
+    """What is left when modules that import nothing, or that nothing imports, are struck until none is: the cycles."""
+    left = {module: set(imported) for module, imported in imports.items()}
+    while True:
+        used = {name for imported in left.values() for name in imported}
+        kept = {module: here & left.keys() for module, here in left.items() if module in used and here & left.keys()}
+        if kept == left:
+            return set(left)
+        left = kept
+
+
+def test_a_cycle_of_imports_is_found() -> None:
+    chain = {"a": {"b"}, "b": {"c"}, "c": set[str](), "d": {"a"}}
+    assert cyclic(chain) == set()
+    assert cyclic(chain | {"c": {"b"}}) == {"b", "c"}
+
+
+@pytest.mark.parametrize("package", PRODUCTS)
+def test_a_product_package_has_no_import_cycle(package: str) -> None:
+    graph = grimp.build_graph(package)  # typing-only imports are part of it
+    assert cyclic({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}) == set()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\._reserved(: \w+)? = ",  # reservations of a node
+        r"\b(node|known|host)\.(reserve|release)\(",
+        r"\brun\.phase = ",  # phases of a window
+    ],
+)
+def test_one_module_alone_keeps_the_books(pattern: str) -> None:
+    files = [path for path in (ROOT / "scheduler/tranche").rglob("*.py") if re.search(pattern, path.read_text())]
+    assert len(files) == 1, files

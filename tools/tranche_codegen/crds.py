@@ -34,18 +34,18 @@ def column(name: str, path: str, kind: str = "string", priority: int = 0, descri
 _AGE = column("Age", ".metadata.creationTimestamp", "date")
 _JOB_COLUMNS = [
     column("Phase", ".status.phase"),
-    column("Done", ".status.progress.chunks", description="Chunks that are trained, of all."),
-    column("Workers", ".status.activeWorkers", "integer", description="Worker pods that exist now."),
-    column("Sites", ".status.sites", description="Where pods of the job run now."),
+    column("Done", ".status.progress.chunks", description="Completed chunks over all chunks."),
+    column("Workers", ".status.activeWorkers", "integer", description="Worker pods that exist."),
+    column("Sites", ".status.sites", description="Sites where pods of the job run."),
     column("Planned-Start", ".status.plan.estimatedStart"),
     column("Planned-Completion", ".status.plan.estimatedCompletion"),
-    column("Preemptions", ".status.progress.preemptions", "integer", description="Workers stopped for another job."),
+    column("Preemptions", ".status.progress.preemptions", "integer", description="Worker pods that were preempted."),
     _AGE,
-    column("Why", ".status.plan.explanation", priority=1, description="Why the job runs or waits."),
+    column("Why", ".status.plan.explanation", priority=1, description="Reason why the job runs or waits."),
 ]
 _SITE_COLUMNS = [
     column("Tier", ".spec.tier"),
-    column("Nodes", ".status.nodes", "integer", description="Nodes that are ready."),
+    column("Nodes", ".status.nodes", "integer", description="Ready nodes."),
     column("GPUs", ".status.gpus", "integer"),
     column("Allocated", ".status.allocatedGpus", "integer", description="GPUs that pods hold."),
     column("Connected", ".status.connected", "boolean"),

@@ -1,9 +1,9 @@
-"""What runs inside a training container; standard library only.
+"""Library for training containers; it needs only the standard library.
 
-`Session` is the life of a worker: its batches, SIGTERM, reports, exit code. Code that needs less takes `assignment`,
-which says what to train and where to resume, and `report`, which leaves what is durable for the scheduler. A parameter
-server refuses old attempts by a `Fence` and reports for its job by a `Reporter`. Files that `checkpoints` saves stay
-whole.
+`Session` handles the lifecycle of a worker: batches, SIGTERM, reports, exit code. Code that needs less uses
+`assignment` for the chunks and the point to resume from, and `report` to write durable progress for the scheduler. A
+parameter server rejects old attempts with a `Fence` and reports for its job with a `Reporter`. `checkpoints` saves
+files atomically.
 """
 
 from tranche_worker import checkpoints

@@ -1,4 +1,4 @@
-"""What this pod is to train, as the operator wrote it into the environment."""
+"""The assignment of this pod, which the operator passes in environment variables."""
 
 import os
 from collections.abc import Mapping
@@ -13,55 +13,55 @@ GRACE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The chunks of this worker's window; of a parameter server, those of nobody."""
+    """The chunks of this worker's window, with job, attempt and place to resume; a parameter server has no chunks."""
 
     job: str
     """``namespace/name``."""
     attempt: int
-    """Of this pod; it is also the fencing token of the chunks that it begins with."""
+    """Attempt number of this pod, and fencing token of its first chunks."""
     chunks: tuple[int, ...]
-    """To be trained in this order."""
+    """Chunks to train, in this order."""
     chunk_count: int
-    """Chunks of the whole job."""
+    """Number of chunks of the whole job."""
     epochs: int
     batches_per_chunk: int
     resume: Mapping[int, int]
-    """Batches that are durable already, by chunk; of a gang's member, which may be told a fraction of its one, none."""
+    """Durable batches by chunk, as integers; 0 for a member of a gang, whose progress is a fraction of one batch."""
     checkpoint_directory: Path
     index: int = 0
-    """Slot of the worker within its job: two attempts of one slot never run together by plan."""
+    """Worker index within the job; the plan never runs two attempts of one index at the same time."""
     grace_seconds: float = GRACE_SECONDS
-    """From SIGTERM to SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     api: str = ""
-    """Where to report; empty: this pod does not report for its job."""
+    """Address of the report API; empty if this pod does not report for its job."""
     token: Path | None = None
-    """File with the token for that; it is renewed now and then."""
+    """File with the token for the API; the kubelet renews it."""
     termination_log: Path = TERMINATION_LOG
     next_api: str = ""
-    """Where to ask for the next chunks; empty: nowhere."""
+    """Address for requests for more chunks; empty if this pod makes none."""
     renewed: int = 0
-    """Of chunks that this pod was given when it asked: their fencing token."""
+    """Fencing token of chunks that this pod received on request; 0 for its first chunks."""
 
     @property
     def fence(self) -> int:
-        """Fencing token of the chunks: a parameter server refuses updates of whoever comes with a smaller one."""
+        """Fencing token of the chunks; a parameter server rejects updates with a smaller one."""
         return self.renewed or self.attempt
 
     @property
     def batches(self) -> int:
-        """Batches that finish one chunk."""
+        """Number of batches that complete one chunk."""
         return self.epochs * self.batches_per_chunk
 
     def remaining(self, chunk: int) -> range:
-        """Numbers of the batches of the chunk that are still to be trained."""
+        """Return the numbers of the chunk's remaining batches."""
         return range(self.resume.get(chunk, 0), self.batches)
 
 
 def assignment(environment: Mapping[str, str] = os.environ) -> Assignment:
-    """Read the assignment.
+    """Read the assignment from environment variables.
 
     Raises:
-        KeyError: naming the variable that is missing: this process was not started by tranche.
+        KeyError: if a variable is missing, because tranche did not start this process; it names the variable.
     """
     pairs = (part.split(":") for part in environment.get("TRANCHE_RESUME", "").split(",") if part)
     token = environment.get("TRANCHE_TOKEN")

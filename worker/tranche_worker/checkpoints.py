@@ -1,4 +1,4 @@
-"""Checkpoint files that a crash leaves whole, and that an attempt given up for lost cannot overwrite."""
+"""Checkpoint files that are written atomically and that a superseded attempt cannot overwrite."""
 
 import os
 from collections.abc import Callable
@@ -7,21 +7,21 @@ from typing import BinaryIO
 
 
 def newest(directory: Path) -> Path | None:
-    """What the highest attempt has saved last; None if nothing was saved."""
+    """Return the checkpoint of the highest attempt; None if there is none."""
     saved = _saved(directory)
     return saved[max(saved)] if saved else None
 
 
 def save(directory: Path, attempt: int, write: Callable[[BinaryIO], None]) -> None:
-    """Replace this attempt's checkpoint as a whole: a crash at any moment leaves the old one or the new one.
+    """Replace this attempt's checkpoint atomically: a crash leaves either the old one or the new one.
 
-    Every attempt has a file of its own, and the highest counts: one that was given up for lost and goes on somewhere
-    cannot overwrite what its successor has saved.
+    Every attempt has its own file, and the highest attempt is read. So an attempt that continues on an unreachable node
+    cannot overwrite the checkpoint of its successor.
 
     Args:
-        directory: Of the job.
-        attempt: Of this pod.
-        write: Writes the checkpoint into a file that is open for it.
+        directory: Checkpoint directory of the job.
+        attempt: Attempt number of this pod.
+        write: Writes the checkpoint into an open binary file.
     """
     path = directory / f"checkpoint-{attempt}"
     beside = path.with_suffix(".new")
@@ -36,6 +36,6 @@ def save(directory: Path, attempt: int, write: Callable[[BinaryIO], None]) -> No
 
 
 def _saved(directory: Path) -> dict[int, Path]:
-    """Checkpoints by the attempt that wrote them."""
+    """Return checkpoints by attempt."""
     found = (path for path in directory.glob("checkpoint-*") if not path.suffix)
     return {int(path.name.rpartition("-")[2]): path for path in found}

@@ -1,4 +1,4 @@
-"""Asking the scheduler for the next chunks, so that this pod goes on as long as its slot stays with its job."""
+"""Requests for more chunks, so that this pod continues while its slot stays with its job."""
 
 import json
 import logging
@@ -14,29 +14,29 @@ from tranche_worker.assignment import Assignment
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
-"""After failures, doubling."""
+"""Pauses after failures; they double."""
 TIMEOUT_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
-"""So long a GPU waits for an answer; then the pod ends as if there were nobody to ask."""
+"""Time for which a GPU waits for a response; after it, the pod ends as if there were no more chunks."""
 FENCED, REFUSALS = 409, (400, 401, 403, 404, 405, 413, 422)
 
 
 class FencedError(Exception):
-    """Another attempt has taken over."""
+    """Another attempt has taken over the chunks."""
 
 
 def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -> Assignment | None:
-    """What to train next; None if the pod is to end.
+    """Request the next chunks; None if the pod is to end.
 
-    An answer that was lost on its way is given again: the question names the fence of the chunks that are done.
+    A lost response is repeated: the request contains the fencing token of the completed chunks.
 
     Args:
-        mine: What was trained.
-        durable: Its batches by chunk that outlive this pod.
-        stop: Nothing is asked any more when it is set.
+        mine: The completed assignment.
+        durable: Durable batches by chunk.
+        stop: No request is made once it is set.
 
     Raises:
-        FencedError: see there.
+        FencedError: if another attempt has taken over the chunks.
     """
     deadline, pause = time.monotonic() + PATIENCE_SECONDS, FIRST_PAUSE_SECONDS
     while mine.next_api and not stop.is_set():
@@ -47,11 +47,11 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -
                 reason = error.read(1000).decode(errors="replace").strip()
             if error.code == FENCED:
                 raise FencedError(reason) from None
-            logger.warning("the scheduler answers %d to a request for chunks: %s", error.code, reason)
+            logger.warning("the scheduler responded with status %d to a request for chunks: %s", error.code, reason)
             if error.code in REFUSALS:
                 return None
-        except Exception as error:  # whatever is wrong with asking, what was trained is done
-            logger.warning("no chunks yet: %s: %s", type(error).__name__, error)
+        except Exception as error:  # the chunks are done, however the request fails
+            logger.warning("a request for chunks failed: %s: %s", type(error).__name__, error)
         if time.monotonic() + pause > deadline:
             return None
         stop.wait(pause)

@@ -1,7 +1,7 @@
-"""Which attempts a parameter server still listens to.
+"""Fencing of attempts at a parameter server.
 
-A worker on a node that went silent may wake up long after another one has taken over its chunks. Both are named by
-their attempt, which rises over the whole job; the older one is refused, and exits.
+A worker on an unreachable node may return long after another worker has taken over its chunks. Attempt numbers increase
+over the whole job, so the server can reject the older worker, which then exits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Fence:
-    """The highest attempt that has been heard of, by slot and by chunk; part of every checkpoint."""
+    """Highest known attempt by worker index and by chunk; part of every checkpoint."""
 
     slots: dict[int, int] = field(default_factory=dict)
     chunks: dict[int, int] = field(default_factory=dict)
 
     def admits(self, slot: int, chunks: Iterable[int], attempt: int) -> bool:
-        """Whether this attempt may fetch and push; if so, older ones may not any more.
+        """Return whether an attempt may fetch and push; if it may, older attempts are rejected from now on.
 
         Args:
             slot: Index of the worker.
-            chunks: Those that it is about to train.
-            attempt: Of its pod.
+            chunks: Chunks that it trains.
+            attempt: Fencing token of the chunks.
         """
         mine = tuple(chunks)
         if attempt < self.slots.get(slot, 0) or any(attempt < self.chunks.get(chunk, 0) for chunk in mine):
@@ -31,7 +31,7 @@ class Fence:
         return True
 
     def dump(self) -> dict[str, dict[str, int]]:
-        """As JSON."""
+        """Return the state as JSON values."""
         return {
             "slots": {str(slot): attempt for slot, attempt in self.slots.items()},
             "chunks": {str(chunk): attempt for chunk, attempt in self.chunks.items()},
@@ -39,6 +39,6 @@ class Fence:
 
     @classmethod
     def load(cls, dumped: Mapping[str, Mapping[str, int]]) -> "Fence":
-        """From what `dump` gave."""
+        """Create a fence from the result of `dump`."""
         slots, chunks = dumped.get("slots", {}), dumped.get("chunks", {})
         return cls({int(s): a for s, a in slots.items()}, {int(c): a for c, a in chunks.items()})

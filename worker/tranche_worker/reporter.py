@@ -1,4 +1,4 @@
-"""Reports to the scheduler, from a thread of their own: training never waits for them and never fails with them."""
+"""Progress reports to the scheduler, sent by a separate thread so that they neither delay nor fail the training."""
 
 import json
 import logging
@@ -17,33 +17,33 @@ from tranche_worker.assignment import Assignment
 logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 22.5
-"""Mean time between two reports, each a third more or less; the environment's TRANCHE_REPORT_SECONDS is another."""
+"""Mean interval of reports, with a jitter of one third; TRANCHE_REPORT_SECONDS overrides it."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
-"""After failures, doubling."""
+"""Pauses after failures; they double."""
 TIMEOUT_SECONDS = 10.0
 LAST_TIMEOUT_SECONDS = 2.0
-"""Of the report at the end: the grace period is for saving."""
+"""Timeout of the last report, short because the grace period is for saving."""
 FENCED = 409
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the job, or this worker's part of it, is."""
+    """Progress of the job, or of this worker's chunks."""
 
     applied: Mapping[int, float] = field(default_factory=dict)
-    """Batches by chunk that the model has seen."""
+    """Applied batches by chunk: those that the model has seen."""
     durable: Mapping[int, float] = field(default_factory=dict)
-    """Batches by chunk that a checkpoint holds."""
+    """Durable batches by chunk: those in a checkpoint."""
     batch_seconds: float | None = None
     fetch_seconds: float | None = None
-    """Of a batch's time: waiting for parameters and data."""
+    """Part of `batch_seconds` spent waiting for parameters and data."""
     compute_seconds: float | None = None
 
 
 class Reporter:
-    """Sends what `progress` answers, at once and then every 15–30 s, and once more at the end.
+    """Context that sends the result of `progress` at once, then every 15 to 30 s, and once more at the end.
 
-    Does nothing if this pod does not report for its job (no TRANCHE_API).
+    It does nothing if this pod does not report for its job (no TRANCHE_API).
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Reporter:
         refused: Callable[[], None] = lambda: None,
         period_seconds: float | None = None,
     ) -> None:
-        """Nothing is sent before the context is entered.
+        """Store the arguments; nothing is sent before the context is entered.
 
         Args:
-            mine: Who reports, and where.
-            progress: Called in the reporter's thread.
-            refused: Called there if this attempt is over: the process should stop training and exit.
-            period_seconds: Mean pause; default: the environment's, or 22.5.
+            mine: Assignment with job, attempt and address.
+            progress: Returns the progress; called in the reporter's thread.
+            refused: Called in that thread if the attempt is superseded; the process should stop training and exit.
+            period_seconds: Mean interval; default: TRANCHE_REPORT_SECONDS, or 22.5.
         """
         self._mine = mine
         self._progress = progress
@@ -77,7 +77,7 @@ class Reporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Send the last report; whether it arrives is not waited for long."""
+        """Send the last report, with a short timeout."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(TIMEOUT_SECONDS)
@@ -99,17 +99,17 @@ class Reporter:
             self._stop.wait(pause * random.uniform(2 / 3, 4 / 3))  # noqa: S311 - so that not all come at once
 
     def _send(self, timeout: float) -> float | None:
-        """Send one report; None if it was taken, else how long to wait at least, in seconds."""
+        """Send one report; return None if it was accepted, else the minimum seconds to wait."""
         try:
-            told = self._progress()
+            current = self._progress()
             token = self._mine.token.read_text().strip() if self._mine.token is not None else ""
             body = {
                 "attempt": self._mine.attempt,
-                "applied": told.applied,
-                "durable": told.durable,
-                "batchSeconds": told.batch_seconds,
-                "fetchSeconds": told.fetch_seconds,
-                "computeSeconds": told.compute_seconds,
+                "applied": current.applied,
+                "durable": current.durable,
+                "batchSeconds": current.batch_seconds,
+                "fetchSeconds": current.fetch_seconds,
+                "computeSeconds": current.compute_seconds,
             }
             request = urllib.request.Request(  # noqa: S310 - the operator's address
                 f"{self._mine.api}/v1/jobs/{self._mine.job}/progress",
@@ -122,9 +122,9 @@ class Reporter:
             with error:
                 reason = error.read(1000).decode(errors="replace").strip()
             self._fenced = error.code == FENCED
-            logger.warning("the scheduler answers %d to a report: %s", error.code, reason)
+            logger.warning("the scheduler responded with status %d to a report: %s", error.code, reason)
             after = error.headers.get("Retry-After", "")
             return float(after) if after.isdecimal() else 0.0
-        except Exception as error:  # whatever is wrong with reporting is no reason to stop training
-            logger.warning("no report: %s: %s", type(error).__name__, error)
+        except Exception as error:  # a failed report must not stop the training
+            logger.warning("a report failed: %s: %s", type(error).__name__, error)
             return 0.0

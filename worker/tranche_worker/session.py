@@ -1,4 +1,4 @@
-"""The life of a training worker: its batches in order, SIGTERM, what it leaves behind, how it exits."""
+"""Lifecycle of a training worker: batches in order, SIGTERM, termination message, exit code."""
 
 import signal
 import threading
@@ -14,13 +14,13 @@ from tranche_worker.reporter import Progress, Reporter
 from tranche_worker.termination_message import report
 
 EXIT_DONE, EXIT_UNFINISHED, EXIT_FENCED, EXIT_TERMINATED = 0, 1, 75, 143
-"""All chunks are done; the loop ended before that; another attempt has taken over; stopped by SIGTERM."""
+"""Exit codes: all chunks are done; the loop ended early; another attempt has taken over; stopped by SIGTERM."""
 
 
 class Session:
-    """A context around training, in the main thread.
+    """Context around the training loop, in the main thread.
 
-    As in::
+    Example::
 
         with Session(assignment()) as session:
             for chunk, batch in session.batches():
@@ -33,21 +33,21 @@ class Session:
             session.saved()
         sys.exit(session.exit_code)
 
-    If all that was trained is saved when `batches` has given the last one, the scheduler is asked for more chunks: the
-    loop goes on with these (`assignment` says which) as long as the slot stays with the job. So code that saves at the
-    end of every chunk, or trains at a parameter server, needs no new pod for its next chunk.
+    If everything is saved after the last batch, the session requests more chunks from the scheduler, and the loop
+    continues with these (see `assignment`) while the slot stays with the job. So code that saves at the end of every
+    chunk, or trains at a parameter server, needs no new pod for its next chunk.
 
-    After SIGTERM `batches` ends when the batch under way is done; what the code after the loop saves within
-    `seconds_left` is durable. Reports go out in the background if this worker reports for its job.
+    After SIGTERM, `batches` ends when the current batch is done; a checkpoint that the code after the loop saves within
+    `seconds_left` counts. Reports are sent in the background if this worker reports for its job.
     """
 
     def __init__(self, mine: Assignment, *, at_server: bool = False, gang: bool = False) -> None:
-        """Begin where earlier attempts have left off.
+        """Start where earlier attempts stopped.
 
         Args:
-            mine: The chunks.
-            at_server: Whether a parameter server holds what was trained, so that nothing has to be saved here.
-            gang: Whether the job's workers train one model together, so that each tells of all, by `advanced`.
+            mine: The assignment.
+            at_server: Whether a parameter server holds the model, so that this process need not save it.
+            gang: Whether the job's workers train one model together and report the progress of all with `advanced`.
         """
         self._at_server = at_server
         self._gang = gang
@@ -68,7 +68,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the termination message, send the last report, give SIGTERM back."""
+        """Write the termination message, send the last report, and restore the SIGTERM handler."""
         try:
             if not self._fenced:
                 report(self._left_behind(), self._mine.termination_log)
@@ -76,12 +76,12 @@ class Session:
         finally:
             signal.signal(signal.SIGTERM, self._handler)
 
-    # ---- what is to be done
+    # ---- remaining work
 
     def batches(self) -> Iterator[tuple[int, int]]:
-        """Chunk and number of each batch that is still to be trained, until `trained` has told of all of them.
+        """Yield chunk and number of each remaining batch, until `trained` has recorded all of them.
 
-        If a parameter server has lost batches, `trained` says so, and they come again.
+        Batches that a parameter server has lost are yielded again after `trained` has recorded the smaller number.
         """
         while not self.stopping:
             chunk = next((one for one in self._mine.chunks if self._trained[one] < self._mine.batches), None)
@@ -92,29 +92,29 @@ class Session:
 
     @property
     def assignment(self) -> Assignment:
-        """The chunks as they are now."""
+        """The current chunks."""
         return self._mine
 
     @property
     def stopping(self) -> bool:
-        """Whether to stop after the batch under way: SIGTERM, or another attempt has taken over."""
+        """Whether to stop after the current batch: after SIGTERM, or when another attempt has taken over."""
         return self._stop.is_set()
 
     @property
     def seconds_left(self) -> float:
-        """Until SIGKILL; infinite before SIGTERM."""
+        """Seconds until SIGKILL; infinite before SIGTERM."""
         return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def wait(self, seconds: float) -> bool:
-        """Pause, for instance until a server is back; True at once if the worker is to stop."""
+        """Wait, for example until a server is back; return True at once if the worker is to stop."""
         return self._stop.wait(seconds)
 
-    # ---- what has been done
+    # ---- recorded progress
 
     def trained(self, batches: Mapping[int, float]) -> None:
-        """Say how many batches of chunks the model has seen, those of earlier attempts included; it may be fewer.
+        """Record the applied batches of chunks, including those of earlier attempts; the number may decrease.
 
-        Chunks of others are left out.
+        Chunks of other workers are ignored.
         """
         mine = {chunk: count for chunk, count in batches.items() if chunk in self._trained}
         self._trained.update(mine)
@@ -122,33 +122,33 @@ class Session:
             self._saved.update(mine)
 
     def advanced(self, part: float) -> None:
-        """Of a gang: say which part of all training, from 0 to 1, its model has seen.
+        """Record the fraction of all training, from 0 to 1, that a gang's model has seen.
 
-        What a checkpoint holds at the start is told so too, before the context is entered: the first report wins over
-        the scheduler's ledger.
+        Call it with the fraction in the checkpoint before the context is entered: the first report overrides the
+        progress that the scheduler has recorded.
         """
         self._trained = dict.fromkeys(self._trained, part)
 
     def saved(self) -> None:
-        """Say that a checkpoint holds all that was trained."""
+        """Record that a checkpoint contains everything trained so far."""
         self._saved = dict(self._trained)
 
     def timed(self, batch_seconds: float, fetch_seconds: float, compute_seconds: float) -> None:
-        """Say how long a batch takes at present, for reports."""
+        """Record the current time per batch, for reports."""
         self._timings = (batch_seconds, fetch_seconds, compute_seconds)
 
     def refuse(self) -> None:
-        """Another attempt has taken over: stop, and leave nothing behind."""
+        """Stop without a termination message, because another attempt has taken over."""
         self._fenced = True
         self._stop.set()
 
     def progress(self) -> Progress:
-        """What a report says now."""
+        """Return the content of a report."""
         return Progress(dict(self._trained), dict(self._saved), *self._timings)
 
     @property
     def exit_code(self) -> int:
-        """How this process should exit."""
+        """Exit code of the process."""
         if self._fenced:
             return EXIT_FENCED
         if all(batches >= self._mine.batches for batches in self._saved.values()):
@@ -156,7 +156,7 @@ class Session:
         return EXIT_TERMINATED if self._deadline is not None else EXIT_UNFINISHED
 
     def _goes_on(self) -> bool:
-        """Ask for more chunks, if all is saved; False if there are none."""
+        """Request more chunks if all current ones are saved; return False if there are none."""
         if any(self._saved[chunk] < self._mine.batches for chunk in self._mine.chunks):
             return False
         try:
@@ -170,12 +170,12 @@ class Session:
 
     def _begin(self, mine: Assignment) -> None:
         self._mine = mine
-        told = range(mine.chunk_count) if self._gang else mine.chunks
-        self._trained = {chunk: mine.resume.get(chunk, 0) for chunk in told}
+        known = range(mine.chunk_count) if self._gang else mine.chunks
+        self._trained = {chunk: mine.resume.get(chunk, 0) for chunk in known}
         self._saved = dict(self._trained)
 
     def _left_behind(self) -> dict[int, float]:
-        """What is durable of this pod's chunks: whole batches, but of a gang a part of its one."""
+        """Return the durable batches of this pod's chunks: integers, or a fraction for a member of a gang."""
         mine = {chunk: self._saved[chunk] for chunk in self._mine.chunks}
         return mine if self._gang else {chunk: int(batches) for chunk, batches in mine.items()}
 

@@ -1,4 +1,4 @@
-"""Ask every address given until it answers, for a minute; a report without a token is to be refused with 401."""
+"""Poll each given address for up to a minute until it returns 200, or 401 for a report without a token."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ PAUSE = 2
 
 
 def answer(url: str) -> int:
-    """The status of a GET, or of a POST where reports go; 0: nobody answers."""
+    """Return the status of a GET, or of a POST to the report API; 0 without a response."""
     try:
         body = b"{}" if url.endswith("/progress") else None
         with urllib.request.urlopen(url, body, timeout=5) as reply:  # noqa: S310 - the chart's own addresses
@@ -22,13 +22,13 @@ def answer(url: str) -> int:
 
 
 def main() -> None:
-    """Exit 1 at the first address that does not answer in time."""
+    """Exit with 1 at the first address that does not respond as expected in time."""
     deadline = time.monotonic() + SECONDS
     for url in sys.argv[1:]:
         wanted = 401 if url.endswith("/progress") else 200
         while (status := answer(url)) != wanted:
             if time.monotonic() > deadline:
-                sys.exit(f"{url}: {status or 'no answer'}, not {wanted}")
+                sys.exit(f"{url}: {status or 'no response'}, expected {wanted}")
             time.sleep(PAUSE)
         sys.stdout.write(f"{url}: {status}\n")
 

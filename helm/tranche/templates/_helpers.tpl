@@ -1,4 +1,4 @@
-{{/* Labels of one component: dict "root" $ "component" "scheduler"; without a component those of the whole. */}}
+{{/* Labels of one component: dict "root" $ "component" "scheduler"; without a component, the labels of the release. */}}
 {{- define "tranche.labels" -}}
 {{ include "tranche.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
@@ -7,7 +7,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 
-{{/* What never changes of them. */}}
+{{/* Selector labels, which never change. */}}
 {{- define "tranche.selector" -}}
 app.kubernetes.io/name: tranche
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -29,7 +29,7 @@ app.kubernetes.io/component: {{ . }}
     | required "the cluster's release is unknown: set kubeScheduler.image.tag" -}}
 {{- end }}
 
-{{/* A file of the repository's manifests, labelled and in the release's namespace; a Namespace object is helm's matter.
+{{/* A file of the repository's manifests, labelled and in the release's namespace, without the Namespace object.
 "drop" names objects to leave out, "accounts" gives the accounts their annotations. */}}
 {{- define "tranche.manifest" -}}
 {{- $common := include "tranche.labels" (dict "root" .root) | fromYaml }}
@@ -63,7 +63,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Where the pods of a component may run: dict "root" $ "component" "scheduler". */}}
+{{/* Scheduling constraints of a component: dict "root" $ "component" "scheduler". */}}
 {{- define "tranche.placement" -}}
 {{- $values := .root.Values }}
 {{- $own := index $values .component }}
@@ -121,7 +121,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* Peers of a NetworkPolicy: those given and the pod of helm test, else all pods of the cluster: dict "root" $ "from" list. */}}
+{{/* Peers of a NetworkPolicy: the given ones and the pod of helm test, or all pods of the cluster: dict "root" $ "from" list. */}}
 {{- define "tranche.peers" -}}
 {{- $test := include "tranche.selector" (dict "root" .root "component" "test") | fromYaml }}
 {{- $test = dict "podSelector" (dict "matchLabels" $test) }}

@@ -1,9 +1,9 @@
-"""Kubernetes events about jobs: applied under names that repeat, so that equal ones are counted and not multiplied."""
+"""Kubernetes events about jobs, applied under deterministic names so that equal events are counted, not multiplied."""
 
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 REMEMBERED = 4096
 QUIET_SECONDS = 10.0
-"""An event that repeats within so many seconds is counted, and written with its next occurrence after that."""
+"""Time during which a repeated event is only counted; the next occurrence after it is written."""
 _LONGEST_MESSAGE = 1024
 
 
@@ -30,7 +30,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Writes events; a failure to do so is logged and otherwise ignored."""
+    """Writer of events; a failure is logged and otherwise ignored."""
 
     def __init__(self, client: ApiClient, clock: Callable[[], datetime]) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class EventRecorder:
         self._series: OrderedDict[str, _Series] = OrderedDict()
 
     async def emit(self, job: TrainingJob, event: EmitEvent) -> None:
-        """Write an event about a job, or count it."""
+        """Write an event about a job, or count it if it was written recently."""
         now, name = self._clock(), _name(job, event)
         series = self._series.pop(name, None) or _Series(now)
         self._series[name] = series
@@ -52,20 +52,23 @@ class EventRecorder:
         try:
             await self._client.apply(path, _document(job, event, name, series, now), OPERATOR_MANAGER)
         except ApiError as error:
-            logger.warning("%s: event %s could not be written: %s", job.key, event.reason, error)
+            logger.warning("%s: cannot write event %s: %s", job.key, event.reason, error)
 
 
 def merged(events: Iterable[EmitEvent]) -> list[EmitEvent]:
-    """One event for all of one reason: a gang of 64 pods is one piece of news."""
+    """Merge events of equal type and reason, so that a gang of 64 pods causes one event."""
     groups: dict[tuple[str, str], list[EmitEvent]] = {}
     for event in events:
         groups.setdefault((event.type, event.reason), []).append(event)
     return [
-        group[0]
-        if len(group) == 1
-        else replace(group[0], message=f"{len(group)} pods: {'; '.join(event.message for event in group)}")
+        group[0] if len(group) == 1 else replace(group[0], message=_joined([event.message for event in group]))
         for group in groups.values()
     ]
+
+
+def _joined(messages: Sequence[str]) -> str:
+    end = "." if messages[-1].endswith(".") else ""
+    return f"{len(messages)} pods: {'; '.join(message.removesuffix('.') for message in messages)}{end}"
 
 
 def _name(job: TrainingJob, event: EmitEvent) -> str:

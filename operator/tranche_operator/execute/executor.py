@@ -1,7 +1,8 @@
-"""Executes the actions of reconcile through the API server. Every step is idempotent and may be the last one.
+"""Execution of the actions of `reconcile` through the API server.
 
-What is gone already is no error (404, or 409 for another UID); what the API server refuses for good becomes a condition
-and an event; any other failure is raised when all other actions have been tried, so that the queue backs off.
+Every request is idempotent, so the process may stop after any of them. An object that is already gone is not an error
+(404, or 409 for another UID). A permanent rejection becomes a condition and an event. Any other failure is raised after
+all other actions have been tried, so that the queue backs off.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche_operator import api_paths
 from tranche_operator.execute.event_recorder import EventRecorder, merged
 from tranche_operator.execute.pod_creator import Refusal, check_template, create_pods
-from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.manifests.pod import GANG_GATE
 from tranche_operator.metrics import role_of
 from tranche_operator.reconcile.actions import (
@@ -30,13 +31,14 @@ from tranche_operator.reconcile.actions import (
     DeleteJob,
     DeletePod,
     EmitEvent,
+    EmitPendingEvent,
     EvictPod,
     ReleasePod,
     RequeueAfter,
-    TellWait,
     UngatePod,
     WriteStatus,
 )
+from tranche_operator.reconcile.event_rules import eviction_event
 from tranche_operator.reconcile.observed import Observed, PodView, entries_of
 from tranche_operator.reconcile.pod_creation import ungate
 from tranche_operator.settings import Settings
@@ -45,28 +47,28 @@ from tranche_operator.watch.pod_decoder import read_pod
 logger = logging.getLogger(__name__)
 
 PARALLEL = 16
-"""Requests under way for one job."""
+"""Number of parallel requests for one job."""
 CHANGED_SECONDS = 0.5
-"""Pause before another look when an object is not what it was when it was read."""
+"""Delay of the next reconcile after an object has changed since it was read."""
 CREATED_SECONDS = 0.5
-"""Pause before the look at what was created, for the status: the watch's word of it is no news any more."""
+"""Delay of the reconcile after a creation, which updates the status: the watch event of a known pod is not relevant."""
 PASSING_SECONDS = 1.0
-"""Pause after a refusal that may be over by itself."""
+"""Delay of the next reconcile after a transient rejection."""
 _JSON_PATCH = "application/json-patch+json"
 _CHANGED = frozenset({409, 422})
-"""A UID or the value of a JSON patch's ``test`` is another meanwhile."""
+"""Status codes of a request whose precondition, a UID or a JSON patch ``test``, no longer holds."""
 
 
 @dataclass(slots=True)
-class _Pass:
-    """One execution of a job's actions."""
+class _ActionRun:
+    """State of one execution of a job's actions."""
 
     observed: Observed
     limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL))
     failures: list[ApiError] = field(default_factory=list)
-    told: list[EmitEvent] = field(default_factory=list)
-    """Events, written when everything else is done: no pod waits for the telling of another."""
-    again_in: float | None = None
+    events: list[EmitEvent] = field(default_factory=list)
+    """Events, written after all other actions, so that they delay no pod."""
+    delay_seconds: float | None = None
 
     @property
     def key(self) -> str:
@@ -83,56 +85,56 @@ class _Pass:
     @property
     def job(self) -> TrainingJob:
         if self.observed.job is None:
-            raise ValueError(f"{self.key}: this action needs the job, which is gone")
+            raise ValueError(f"{self.key}: this action needs the TrainingJob, which no longer exists")
         return self.observed.job
 
-    def wish(self, seconds: float) -> None:
-        """Look again after so many seconds at the latest."""
-        self.again_in = seconds if self.again_in is None else min(self.again_in, seconds)
+    def requeue_after(self, seconds: float) -> None:
+        """Reconcile the job again after at most this many seconds."""
+        self.delay_seconds = seconds if self.delay_seconds is None else min(self.delay_seconds, seconds)
 
 
-class Applier:
-    """Executes actions."""
+class ActionExecutor:
+    """Executor of actions through the API server."""
 
     def __init__(
         self,
         client: ApiClient,
-        memory: Memory,
+        cache: ReconcilerCache,
         recorder: EventRecorder,
         settings: Settings,
         clock: Callable[[], datetime],
         count: Callable[[str, str], None] = lambda role, result: None,
-        may_guard: Callable[[str], bool] = lambda namespace: True,
+        may_have_budget: Callable[[str], bool] = lambda namespace: True,
     ) -> None:
-        """Nothing is done yet.
+        """Store the arguments.
 
         Args:
-            client: Of the API server.
-            memory: What is to be remembered of jobs.
-            recorder: Of events.
+            client: Client of the API server.
+            cache: Results of requests that later reconciles need.
+            recorder: Writes events.
             settings: The operator's settings.
-            clock: Time zone aware.
-            count: Told of every pod: its role, and created, evicted, deleted or refused.
-            may_guard: Whether pods of a namespace may have a disruption budget.
+            clock: Returns the current time, with a time zone.
+            count: Called for every pod with its role and the result: created, evicted, deleted or refused.
+            may_have_budget: Returns whether pods of a namespace may have a disruption budget.
         """
-        self._may_guard = may_guard
+        self._may_have_budget = may_have_budget
         self._count = count
         self._client = client
-        self._memory = memory
+        self._cache = cache
         self._recorder = recorder
         self._settings = settings
         self._clock = clock
 
-    async def apply(self, observed: Observed, actions: list[Action]) -> float | None:
-        """Execute actions of one job in the given order, those of one kind side by side.
+    async def execute(self, observed: Observed, actions: list[Action]) -> float | None:
+        """Execute the actions of one job in the given order, those of one kind in parallel.
 
         Returns:
-            Seconds after which the job wants to be looked at again, or None.
+            Seconds after which the job is to be reconciled again, or None.
 
         Raises:
-            ApiError: the first failure, when everything has been tried; at once if the API server cannot be reached.
+            ApiError: the first failure, after all actions have been tried; at once if the API server is unreachable.
         """
-        run = _Pass(observed)
+        run = _ActionRun(observed)
         for kind, group in itertools.groupby(actions, key=type):
             if kind is CreatePod:
                 created = [action for action in group if isinstance(action, CreatePod)]
@@ -143,20 +145,20 @@ class Applier:
             for failure in run.failures:
                 if isinstance(failure, Unreachable):
                     raise failure
-        if run.told and observed.job is not None:
-            await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.told)))
+        if run.events and observed.job is not None:
+            await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.events)))
         if run.failures:
             raise run.failures[0]
-        return run.again_in
+        return run.delay_seconds
 
-    async def _try(self, run: _Pass, action: Action) -> None:
+    async def _try(self, run: _ActionRun, action: Action) -> None:
         async with run.limit:
             try:
                 await self._one(run, action)
             except ApiError as error:
                 run.failures.append(error)
 
-    async def _one(self, run: _Pass, action: Action) -> None:
+    async def _one(self, run: _ActionRun, action: Action) -> None:
         match action:
             case ReleasePod():
                 await self._release(run, action)
@@ -169,29 +171,29 @@ class Applier:
             case UngatePod():
                 await self._ungate(run, action)
             case CheckTemplate():
-                self._memory.verdicts[run.key] = await check_template(self._client, run.job, action)
-                run.wish(0.0)
+                self._cache.verdicts[run.key] = await check_template(self._client, run.job, action)
+                run.requeue_after(0.0)
             case WriteStatus():
                 await self._write_status(run, action)
             case EmitEvent():
-                run.told.append(action)
-            case TellWait():
-                await self._tell_wait(run, action)
+                run.events.append(action)
+            case EmitPendingEvent():
+                await self._emit_pending_event(run, action)
             case DeleteJob():
                 await self._delete_job(run, action)
             case RequeueAfter():
-                run.wish(action.seconds)
+                run.requeue_after(action.seconds)
 
-    async def _tell_wait(self, run: _Pass, action: TellWait) -> None:
+    async def _emit_pending_event(self, run: _ActionRun, action: EmitPendingEvent) -> None:
         now = self._clock()
-        pause = self._memory.turn_of(run.key, self._settings, now)
+        pause = self._cache.event_slot(run.key, self._settings, now)
         if pause:
-            run.wish(pause)
+            run.requeue_after(pause)
         else:
-            self._memory.told(run.key, action.sentence, now)
-            run.told.append(EmitEvent("Normal", "Pending", action.sentence))
+            self._cache.record_event(run.key, action.sentence, now)
+            run.events.append(EmitEvent("Normal", "Pending", action.sentence))
 
-    async def _release(self, run: _Pass, action: ReleasePod) -> None:
+    async def _release(self, run: _ActionRun, action: ReleasePod) -> None:
         left = [finalizer for finalizer in action.finalizers if finalizer != FINALIZER_LEDGER]
         patch: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": action.uid},
@@ -199,9 +201,9 @@ class Applier:
             {"op": "replace", "path": "/metadata/finalizers", "value": left},
         ]
         if await self._patch_pod(run, action.name, patch):
-            logger.info("%s: released pod %s", run.key, action.name)
+            logger.info("%s: removed the ledger finalizer from pod %s", run.key, action.name)
 
-    async def _ungate(self, run: _Pass, action: UngatePod) -> None:
+    async def _ungate(self, run: _ActionRun, action: UngatePod) -> None:
         gate = f"/spec/schedulingGates/{action.gate}"
         patch: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": action.uid},
@@ -209,32 +211,32 @@ class Applier:
             {"op": "remove", "path": gate},
         ]
         if await self._patch_pod(run, action.name, patch):
-            logger.info("%s: pod %s may be scheduled, the gang is complete", run.key, action.name)
+            logger.info("%s: removed the scheduling gate from pod %s: the gang is complete", run.key, action.name)
 
-    async def _patch_pod(self, run: _Pass, name: str, patch: list[dict[str, Any]]) -> bool:
+    async def _patch_pod(self, run: _ActionRun, name: str, patch: list[dict[str, Any]]) -> bool:
         path = api_paths.pod(run.namespace, name)
         answer = await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
         if answer is None:
             return False
-        self._memory.pods.note(*read_pod(answer))
+        self._cache.pods.note(*read_pod(answer))
         return True
 
-    async def _evict(self, run: _Pass, action: EvictPod) -> None:
-        """Stop a pod; by the Eviction API, which takes much longer, where a disruption budget may have a say."""
-        if self._may_guard(run.namespace):
+    async def _evict(self, run: _ActionRun, action: EvictPod) -> None:
+        """Stop a pod: by the Eviction API, which is slow, if a disruption budget may cover it, else by a delete."""
+        if self._may_have_budget(run.namespace):
             stopped = await self._ask_budgets(run, action)
         else:
             path = api_paths.pod(run.namespace, action.name)
             stopped = await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
         if stopped:
             grace = action.grace_seconds
-            self._memory.pods.expect_end(action.uid)
-            logger.info("%s: evicted pod %s (grace %d s): %s", run.key, action.name, grace, action.why)
+            self._cache.pods.expect_end(action.uid)
+            why = f"preempted by {action.preempted_by}" if action.preempted_by else action.why
+            logger.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
             self._count(role_of(run.name, action.name), "evicted")
-            message = f"pod {action.name} is stopped within {grace} s: {action.why}"
-            run.told.append(EmitEvent("Normal", "Preempting", message, action.name))
+            run.events.append(eviction_event(action))
 
-    async def _ask_budgets(self, run: _Pass, action: EvictPod) -> bool:
+    async def _ask_budgets(self, run: _ActionRun, action: EvictPod) -> bool:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -247,92 +249,94 @@ class Applier:
             if error.status != 429 or "DisruptionBudget" not in error.causes:
                 raise
             message = error.causes["DisruptionBudget"] or error.message
-            if error.retry_after:  # the budget is new, and has not been counted yet
+            if error.retry_after:  # the status of a new budget is not computed yet
                 raise
-            self._memory.refuse(run.key, action.name, message, self._settings, self._clock())
+            self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
             self._count(role_of(run.name, action.name), "refused")
-            text = f"pod {action.name} cannot be stopped: {message}"
-            run.told.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
-            run.wish(0.0)
+            text = f"the eviction of pod {action.name} was refused: {message}"
+            run.events.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
+            run.requeue_after(0.0)
             return False
         return answer is not None
 
-    async def _delete_pod(self, run: _Pass, action: DeletePod) -> None:
+    async def _delete_pod(self, run: _ActionRun, action: DeletePod) -> None:
         if await self._delete(run, api_paths.pod(run.namespace, action.name), action.uid):
-            self._memory.pods.expect_end(action.uid)
+            self._cache.pods.expect_end(action.uid)
             logger.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")
 
-    async def _delete_job(self, run: _Pass, action: DeleteJob) -> None:
+    async def _delete_job(self, run: _ActionRun, action: DeleteJob) -> None:
         if await self._delete(run, api_paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
-            logger.info("%s: deleted the job, ttlSecondsAfterFinished has passed", run.key)
+            logger.info("%s: deleted the job: runPolicy.ttlSecondsAfterFinished has passed", run.key)
 
-    async def _delete(self, run: _Pass, path: str, uid: str, **options: str | int) -> bool:
+    async def _delete(self, run: _ActionRun, path: str, uid: str, **options: str | int) -> bool:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, **options}
         return await self._send(run, "DELETE", path, body) is not None
 
-    async def _create_service(self, run: _Pass, action: CreateService) -> None:
+    async def _create_service(self, run: _ActionRun, action: CreateService) -> None:
         try:
             params = {"fieldManager": OPERATOR_MANAGER}
             path = api_paths.services(run.namespace)
             await self._client.request("POST", path, body=action.manifest, params=params)
         except ApiError as error:
             if error.status == 409:
-                self._memory.services[run.key] = run.job.metadata.uid, float("-inf")
-                run.wish(0.0)
+                self._cache.services[run.key] = run.job.metadata.uid, float("-inf")
+                run.requeue_after(0.0)
                 return
             if error.status in (403, 422):
-                run.told.append(EmitEvent("Warning", "ServiceRejected", error.message))
+                run.events.append(EmitEvent("Warning", "ServiceRejected", error.message))
             raise
-        self._memory.services[run.key] = run.job.metadata.uid, time.monotonic()
+        self._cache.services[run.key] = run.job.metadata.uid, time.monotonic()
         logger.info("%s: created service %s", run.key, run.name)
 
-    async def _create_pods(self, run: _Pass, actions: list[CreatePod], *, staging: bool) -> None:
+    async def _create_pods(self, run: _ActionRun, actions: list[CreatePod], *, staging: bool) -> None:
         if not actions:
             return
         creation = await create_pods(self._client, run.job, actions)
         for pod in creation.pods:
-            self._memory.pods.note(run.key, pod)
+            self._cache.pods.note(run.key, pod)
         if creation.pods:
-            run.wish(CREATED_SECONDS)
+            run.requeue_after(CREATED_SECONDS)
         if not staging:
             await self._start_gang(run, creation.pods)
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
             logger.info("%s: created pod %s (%s)", run.key, name, action.what)
             self._count(role_of(run.name, name), "created")
-            run.told.append(EmitEvent("Normal", action.reason, action.what, name))
+            run.events.append(EmitEvent("Normal", action.reason, action.what, name))
         if creation.error is not None:
             run.failures.append(creation.error)
         if creation.refusal is not None:
             await self._note_refusal(run, creation.refusal, staging=staging)
         elif creation.error is None:
-            self._memory.forbidden.pop(run.key, None)
-            self._memory.rejections_of(staging=staging).pop(run.key, None)
+            self._cache.forbidden.pop(run.key, None)
+            self._cache.rejections_of(staging=staging).pop(run.key, None)
 
-    async def _start_gang(self, run: _Pass, created: list[PodView]) -> None:
-        """Ungate a gang that is complete now, as the next look would: it would first have to read all of this."""
+    async def _start_gang(self, run: _ActionRun, created: list[PodView]) -> None:
+        """Remove the gates of a gang that is complete, without waiting for the next reconcile."""
         own = [pod for pod in run.observed.pods if pod.owner == run.job.metadata.uid]
         ungated = ungate(run.job, (*own, *created), entries_of(run.job))
         await asyncio.gather(*(self._try(run, action) for action in ungated))
 
-    async def _note_refusal(self, run: _Pass, refusal: Refusal, *, staging: bool) -> None:
+    async def _note_refusal(self, run: _ActionRun, refusal: Refusal, *, staging: bool) -> None:
         pod, reason, message = refusal.pod, refusal.reason, refusal.message
         self._count(role_of(run.name, pod), "refused")
         now = self._clock()
-        if refusal.passing and self._memory.bears(run.key, self._settings, now):
-            logger.info("%s: pod %s refused (%s), again in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message)
-            run.wish(PASSING_SECONDS)
+        if refusal.passing and self._cache.is_transient(run.key, self._settings, now):
+            logger.info(
+                "%s: pod %s rejected (%s), retrying in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message
+            )
+            run.requeue_after(PASSING_SECONDS)
             return
-        rejection = self._memory.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
+        rejection = self._cache.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
         pause = (rejection.until - self._clock()).total_seconds()
-        logger.warning("%s: pod %s refused (%s), again in %.0f s: %s", run.key, pod, reason, pause, message)
-        run.told.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
-        run.wish(0.0)
+        logger.warning("%s: pod %s rejected (%s), retrying in %.0f s: %s", run.key, pod, reason, pause, message)
+        run.events.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
+        run.requeue_after(0.0)
 
-    async def _write_status(self, run: _Pass, action: WriteStatus) -> None:
-        if action.in_time and (pause := self._memory.pause_of(run.key, self._settings, self._clock())):
-            run.wish(pause)
+    async def _write_status(self, run: _ActionRun, action: WriteStatus) -> None:
+        if action.in_time and (pause := self._cache.pause_of(run.key, self._settings, self._clock())):
+            run.requeue_after(pause)
             return
         document = {
             "apiVersion": API_VERSION,
@@ -349,29 +353,29 @@ class Applier:
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
-            run.wish(CHANGED_SECONDS)
+            run.requeue_after(CHANGED_SECONDS)
             return
-        self._memory.unwritten.pop(run.key, None)
-        run.told += action.news
+        self._cache.unwritten.pop(run.key, None)
+        run.events += action.news
         before, phase = run.job.status.phase, action.status["phase"]
         if phase != "Waiting":
-            self._memory.has_workers(run.key)
+            self._cache.has_workers(run.key)
         if before != phase:
             logger.info("%s: phase %s", run.key, f"{before} -> {phase}" if before else phase)
 
     async def _send(
-        self, run: _Pass, method: str, path: str, body: object, content_type: str = "application/json"
+        self, run: _ActionRun, method: str, path: str, body: object, content_type: str = "application/json"
     ) -> dict[str, Any] | None:
-        """The answer; None if the object is gone, or another one than was read.
+        """Send a request; return the response, or None if the object is gone or has changed since it was read.
 
         Raises:
-            ApiError: if it failed for any other reason.
+            ApiError: if the request fails for another reason.
         """
         try:
             return await self._client.request(method, path, body=body, content_type=content_type)
         except ApiError as error:
             if error.status in _CHANGED:
-                run.wish(CHANGED_SECONDS)
+                run.requeue_after(CHANGED_SECONDS)
             elif error.status != 404:
                 raise
             return None

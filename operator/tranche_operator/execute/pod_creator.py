@@ -1,4 +1,4 @@
-"""Creating pods, and asking by a dry run whether they could be created."""
+"""Creation of pods, and the dry run that checks their templates."""
 
 import asyncio
 import re
@@ -16,49 +16,49 @@ from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
 from tranche_operator.reconcile.actions import CheckTemplate, CreatePod, Manifest
 from tranche_operator.reconcile.observed import PodView, TemplateVerdict
-from tranche_operator.reconcile.status import Finding, Truth
+from tranche_operator.reconcile.status import ConditionUpdate, Truth
 from tranche_operator.watch.pod_decoder import read_pod
 
 FIRST_BATCH, LARGEST_BATCH = 16, 32
 _MALFORMED = frozenset({400, 413, 422})
 _REFUSED = _MALFORMED | {403}
-"""Statuses of a create that say no to this pod; a repetition helps only when something else has changed."""
+"""Status codes of a create request that reject this pod; a retry succeeds only after something else has changed."""
 _PASSING = re.compile(
     'User ".*" cannot create resource|not yet ready to handle request|'
     "status unknown for quota|looking up service account"
 )
-"""In a 403 that says nothing of the pod: an API server that has just started does not know the roles yet, a namespace
-that is new has no service account yet, a quota that is new has not been counted yet."""
+"""Messages of transient 403 responses: an API server that has just started has not loaded RBAC, a new namespace has no
+service account yet, or the usage of a new quota is not computed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The API server does not take a pod."""
+    """Rejection of a pod by the API server."""
 
     pod: str
     reason: str
-    """CamelCase, for a condition."""
+    """CamelCase reason for a condition."""
     message: str
     passing: bool = False
-    """It may soon be over by itself."""
+    """Whether the rejection is transient."""
 
 
 @dataclass(slots=True)
 class Creation:
-    """What has become of some pods that were to be created."""
+    """Result of the creation of several pods."""
 
     created: list[CreatePod] = field(default_factory=list)
-    """Those that did not exist before."""
+    """Actions whose pod did not exist before."""
     pods: list[PodView] = field(default_factory=list)
-    """The same as they are now."""
+    """The created pods."""
     refusal: Refusal | None = None
-    """The first one that was refused, if any; what came after its batch was not tried."""
+    """First rejection, if any; later batches were not tried."""
     error: ApiError | None = None
-    """The first request that failed otherwise, if any; the same."""
+    """First other failure, if any; later batches were not tried."""
 
 
 async def create_pods(client: ApiClient, job: TrainingJob, actions: Sequence[CreatePod]) -> Creation:
-    """Create pods in batches of 16, 32, 32, …: an exhausted quota costs a few requests, not one a pod."""
+    """Create pods in batches of 16, 32, 32, …, so that an exhausted quota costs few requests instead of one per pod."""
     creation = Creation()
     position, size = 0, FIRST_BATCH
     while position < len(actions) and creation.refusal is None and creation.error is None:
@@ -69,13 +69,13 @@ async def create_pods(client: ApiClient, job: TrainingJob, actions: Sequence[Cre
 
 
 async def check_template(client: ApiClient, job: TrainingJob, action: CheckTemplate) -> TemplateVerdict:
-    """Ask whether the API server would take the job's pods.
+    """Check by a dry run whether the API server accepts the job's pods.
 
-    A 403 (quota, admission webhook, pod security) depends on more than the template: it says Unknown, and is met again
-    when the pod is really created.
+    A 403 (quota, admission webhook, pod security) depends on more than the template. It results in status Unknown, and
+    the creation of the pod may fail with it again.
 
     Raises:
-        ApiError: if a request fails otherwise.
+        ApiError: if a request fails for another reason.
     """
     for manifest in action.manifests:
         try:
@@ -92,7 +92,7 @@ async def check_template(client: ApiClient, job: TrainingJob, action: CheckTempl
 
 
 def _verdict(action: CheckTemplate, status: Truth, reason: str, message: str) -> TemplateVerdict:
-    return TemplateVerdict(action.generation, Finding(CONDITION_INVALID_TEMPLATE, status, reason, message))
+    return TemplateVerdict(action.generation, ConditionUpdate(CONDITION_INVALID_TEMPLATE, status, reason, message))
 
 
 async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creation: Creation) -> None:
@@ -111,10 +111,10 @@ async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creati
 
 
 async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiError) -> Refusal | None:
-    """Why a pod was not created; None if it exists or its predecessor of the same name is still going.
+    """Return why a pod was not created; None if it exists, or if a pod of a deleted job with this name is terminating.
 
     Raises:
-        ApiError: if it is not the API server's decision about this pod.
+        ApiError: if the failure is not a decision about this pod.
     """
     if error.status in _REFUSED:
         reason = "QuotaExceeded" if "exceeded quota" in error.message else re.sub(r"[^A-Za-z]", "", error.reason)

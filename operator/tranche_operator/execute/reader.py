@@ -1,4 +1,4 @@
-"""Read the inputs of one reconcile: the job from the API server, its pods from `tranche_operator.watch.pod_cache`."""
+"""Reader of the input of one reconcile: the job from the API server, its pods from the cache (`PodCache`)."""
 
 import asyncio
 import time
@@ -13,39 +13,39 @@ from tranche.kube.api.resources import SiteObject, SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
-from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, Wait, entries_of
 from tranche_operator.reconcile.pod_creation import missing_pods, needs_site
 from tranche_operator.watch.pod_decoder import OwnedPod, read_pods, view
 
 PAGE = 500
 SERVICE_SECONDS = 60.0
-"""A Service that somebody deletes is missed after so long at the latest, when its job is next reconciled."""
+"""Time after which a Service is read again, which bounds how long a deleted one stays unnoticed."""
 
 
 SITE_SECONDS = 30.0
-"""A Site that is changed is read again after so long at the latest."""
+"""Time after which a declared Site is read again."""
 NO_SITE_SECONDS = 3.0
-"""A Site that was not there, and that no pod waits for, is asked for again after so long at the earliest."""
+"""Time after which an undeclared Site is read again, unless a pod needs it."""
 
 
 class Reader:
-    """Reads jobs and their pods."""
+    """Reader of jobs and their pods."""
 
-    def __init__(self, client: ApiClient, memory: Memory) -> None:
+    def __init__(self, client: ApiClient, cache: ReconcilerCache) -> None:
         self._client = client
-        self._memory = memory
+        self._cache = cache
 
     async def observe(self, key: str) -> Observed:
-        """Everything that reconcile needs to know of a job.
+        """Read the complete input of a job's reconcile.
 
         Raises:
-            ApiError: if the API server refuses or cannot be reached.
-            ValueError: if what it answers is not what it should be.
+            ApiError: if a request fails.
+            ValueError: if a response cannot be decoded.
         """
         namespace, _, name = key.partition("/")
-        known = self._memory.pods
-        # In this order: what has left a plan may be gone from the pods, and not the other way round.
+        known = self._cache.pods
+        # The pods first: a pod may be gone once it has left the plan, but never before.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
         job = await self._job(namespace, name)
         if job is None:
@@ -74,21 +74,21 @@ class Reader:
         )
 
     def recall(self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...]) -> Observed:
-        """A job and pods that were read already, with what is remembered of them."""
-        memory = self._memory
+        """Combine a job and pods that were read already with the cached results."""
+        cache = self._cache
         return Observed(
             key,
             job,
             pods,
-            verdict=memory.verdicts.get(key),
-            rejection=memory.rejections.get(key),
-            staging_rejection=memory.staging_rejections.get(key),
-            refusals=dict(memory.refusals.get(key, {})),
-            wait=memory.waits.get(key, Wait()),
+            verdict=cache.verdicts.get(key),
+            rejection=cache.rejections.get(key),
+            staging_rejection=cache.staging_rejections.get(key),
+            refusals=dict(cache.refusals.get(key, {})),
+            wait=cache.waits.get(key, Wait()),
         )
 
     async def all_jobs(self, namespace: str | None) -> AsyncIterator[dict[str, Any]]:
-        """All TrainingJobs, page by page, as they came.
+        """Yield all TrainingJobs as JSON, page by page.
 
         Raises:
             ApiError: as in `observe`.
@@ -103,7 +103,7 @@ class Reader:
                 return
 
     async def all_pods(self, namespace: str | None) -> AsyncIterator[OwnedPod]:
-        """All pods with the label of a job.
+        """Yield all pods with the label of a job.
 
         Raises:
             ApiError: as in `observe`.
@@ -124,25 +124,27 @@ class Reader:
         except ApiError as error:
             if error.status != 404:
                 raise
-            # Without the CRD the answer is another 404. To take that for a deleted job would delete its pods.
+            # Without the CRD, the response is a 404 too. Treating that as a deleted job would delete its pods.
             if f'"{name}" not found' in error.message:
                 return None
-            raise ApiError(error.status, "NotServed", f"TrainingJobs are not served: {error.message}") from error
+            raise ApiError(
+                error.status, "NotServed", f"the API server does not serve TrainingJobs: {error.message}"
+            ) from error
 
     async def _pods(self, namespace: str, name: str) -> tuple[PodView, ...]:
         raw = await self._client.get(api_paths.pods(namespace), labelSelector=f"{LABEL_JOB}={name}")
         return tuple(view(pod) for pod in read_pods(raw).items)
 
     async def _service(self, job: TrainingJob) -> ServiceState:
-        """The job's Service: absent as long as none was met, and one that was seen is not asked for for a while."""
-        uid, at = self._memory.services.get(job.key, ("", 0.0))
+        """Return the state of the job's Service: absent until it was created or found, then cached for a while."""
+        uid, at = self._cache.services.get(job.key, ("", 0.0))
         if uid != job.metadata.uid:
             return ServiceState.ABSENT
         if time.monotonic() - at < SERVICE_SECONDS:
             return ServiceState.OWN
         found = await self._read_service(job)
         if found is ServiceState.OWN:
-            self._memory.services[job.key] = (job.metadata.uid, time.monotonic())
+            self._cache.services[job.key] = (job.metadata.uid, time.monotonic())
         return found
 
     async def _read_service(self, job: TrainingJob) -> ServiceState:
@@ -159,8 +161,8 @@ class Reader:
         return ServiceState.OWN if owner == job.metadata.uid else ServiceState.STALE
 
     async def _site(self, name: str, *, needed: bool) -> SiteSpec | None:
-        """A site; one that was read is not asked for again for a while."""
-        known, until = self._memory.sites.get(name, (None, float("-inf")))
+        """Return a Site, from the cache while it is valid."""
+        known, until = self._cache.sites.get(name, (None, float("-inf")))
         if time.monotonic() < until and not (known is None and needed):
             return known
         found = None
@@ -170,5 +172,5 @@ class Reader:
             if error.status != 404:
                 raise
         believed = NO_SITE_SECONDS if found is None else SITE_SECONDS
-        self._memory.sites[name] = (found, time.monotonic() + believed)
+        self._cache.sites[name] = (found, time.monotonic() + believed)
         return found

@@ -1,4 +1,4 @@
-"""What the process remembers of jobs between two reconciles; losing it costs a repeated request, nothing else."""
+"""State that the process keeps between reconciles; losing it costs only repeated requests."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -8,88 +8,88 @@ from tranche.kube.api.resources import SiteSpec
 from tranche_operator.execute.event_recorder import QUIET_SECONDS
 from tranche_operator.reconcile.observed import Rejection, TemplateVerdict, Wait
 from tranche_operator.settings import Settings
-from tranche_operator.watch.pod_cache import KnownPods
+from tranche_operator.watch.pod_cache import PodCache
 
 
 @dataclass(slots=True)
-class Memory:
-    """By job key, but for sites."""
+class ReconcilerCache:
+    """Cached results, by job key unless stated otherwise."""
 
-    pods: KnownPods = field(default_factory=KnownPods)
+    pods: PodCache = field(default_factory=PodCache)
     verdicts: dict[str, TemplateVerdict] = field(default_factory=dict)
     rejections: dict[str, Rejection] = field(default_factory=dict)
     staging_rejections: dict[str, Rejection] = field(default_factory=dict)
     forbidden: dict[str, datetime] = field(default_factory=dict)
-    """Since when the job's pods are refused for a reason that may pass."""
+    """Start of the current transient rejections of the job's pods."""
     refusals: dict[str, dict[str, Rejection]] = field(default_factory=dict)
-    """Evictions that a disruption budget refused, by pod."""
+    """Evictions that a disruption budget refused, by pod name."""
     sites: dict[str, tuple[SiteSpec | None, float]] = field(default_factory=dict)
-    """Sites by their names, None: not declared, and until when that is believed on the monotonic clock."""
+    """Sites by name (None: not declared), and the end of their validity on the monotonic clock."""
     services: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """UID of the job for which a Service was seen or met, and since when, on the monotonic clock, it is its own."""
+    """UID of the job whose Service exists, and when it was last known to be the job's own (monotonic clock)."""
     waits: dict[str, Wait] = field(default_factory=dict)
     unwritten: dict[str, datetime] = field(default_factory=dict)
-    """Until when a status that need not be written at once may wait."""
-    next_turn: datetime | None = None
-    """When the next event of a waiting job has its place."""
+    """Time until which a status write that may wait is delayed."""
+    next_event_slot: datetime | None = None
+    """Time of the next free slot for a Pending event."""
 
     def rejections_of(self, *, staging: bool) -> dict[str, Rejection]:
-        """The last refusals by job; one of a staging pod keeps no other pod waiting."""
+        """Return the last rejections by job. Those of staging pods are separate, since they delay no other pod."""
         return self.staging_rejections if staging else self.rejections
 
     def reject(
         self, key: str, pod: str, reason: str, message: str, settings: Settings, now: datetime, *, staging: bool = False
     ) -> Rejection:
-        """Note that a pod was refused; the pause doubles with each refusal of the same pod."""
+        """Record the rejection of a pod; the pause doubles with each rejection of the same pod."""
         rejections = self.rejections_of(staging=staging)
         before = rejections.get(key)
         known = before if before is not None and before.pod == pod else None
         rejection = rejections[key] = _again(known, pod, reason, message, settings, now)
         return rejection
 
-    def bears(self, key: str, settings: Settings, now: datetime) -> bool:
-        """Whether a refusal that may pass by itself is not yet to be told."""
+    def is_transient(self, key: str, settings: Settings, now: datetime) -> bool:
+        """Return whether transient rejections of the job are still within `Settings.forbidden_patience_seconds`."""
         since = self.forbidden.setdefault(key, now)
-        return now - since < timedelta(seconds=settings.forbidden_patience)
+        return now - since < timedelta(seconds=settings.forbidden_patience_seconds)
 
     def refuse(self, key: str, pod: str, message: str, settings: Settings, now: datetime) -> None:
-        """Note that a pod could not be evicted; the pause doubles with each time."""
+        """Record that the eviction of a pod was refused; the pause doubles with each refusal."""
         refusals = self.refusals.setdefault(key, {})
         refusals[pod] = _again(refusals.get(pod), pod, "DisruptionBudget", message, settings, now)
 
     def pause_of(self, key: str, settings: Settings, now: datetime) -> float:
-        """Seconds until a status that may change again soon is written; 0.0 if it is time."""
-        due = self.unwritten.setdefault(key, now + timedelta(seconds=settings.status_settle))
+        """Return the seconds until a delayed status write is due; 0.0 if it is due now."""
+        due = self.unwritten.setdefault(key, now + timedelta(seconds=settings.status_settle_seconds))
         return max(0.0, (due - now).total_seconds())
 
     def keep_refusals(self, key: str, pods: Collection[str]) -> None:
-        """No other pods of the job are to be evicted (any more)."""
+        """Forget refused evictions of all other pods of the job."""
         kept = {pod: refusal for pod, refusal in self.refusals.pop(key, {}).items() if pod in pods}
         if kept:
             self.refusals[key] = kept
 
-    def turn_of(self, key: str, settings: Settings, now: datetime) -> float:
-        """Seconds until it is the turn of a job that waits to tell why; 0.0 if it is now."""
+    def event_slot(self, key: str, settings: Settings, now: datetime) -> float:
+        """Return the seconds until the slot of the job's next Pending event, and reserve one if needed."""
         wait = self.waits.get(key, Wait())
-        if not wait.has_turn:
-            free = max(now, self.next_turn or now)
-            self.next_turn = free + timedelta(seconds=1 / settings.wait_events_per_second)
-            turn = max(free, now + timedelta(seconds=settings.wait_settle))
-            wait = self.waits[key] = replace(wait, not_before=turn, has_turn=True)
+        if not wait.has_event_slot:
+            free = max(now, self.next_event_slot or now)
+            self.next_event_slot = free + timedelta(seconds=1 / settings.wait_events_per_second)
+            turn = max(free, now + timedelta(seconds=settings.wait_settle_seconds))
+            wait = self.waits[key] = replace(wait, not_before=turn, has_event_slot=True)
         return max(0.0, (wait.not_before - now).total_seconds()) if wait.not_before is not None else 0.0
 
-    def told(self, key: str, sentence: str, now: datetime) -> None:
-        """The job's users have been told."""
+    def record_event(self, key: str, sentence: str, now: datetime) -> None:
+        """Record a Pending event of the job."""
         self.waits[key] = Wait(sentence, now + timedelta(seconds=QUIET_SECONDS))
 
     def has_workers(self, key: str) -> None:
-        """The job does not wait: when it does again, that is news."""
+        """Record that the job does not wait, so that the next wait causes a new event."""
         wait = self.waits.get(key)
         if wait is not None:
-            self.waits[key] = replace(wait, told="", has_turn=False)
+            self.waits[key] = replace(wait, last_message="", has_event_slot=False)
 
     def forget(self, key: str) -> None:
-        """The job is gone."""
+        """Forget a job."""
         self.verdicts.pop(key, None)
         self.rejections.pop(key, None)
         self.staging_rejections.pop(key, None)
@@ -104,5 +104,7 @@ def _again(
     before: Rejection | None, pod: str, reason: str, message: str, settings: Settings, now: datetime
 ) -> Rejection:
     count = before.count + 1 if before is not None else 1
-    pause = min(settings.rejection_backoff * 2.0 ** min(count - 1, 32), settings.rejection_backoff_limit)
+    pause = min(
+        settings.rejection_backoff_seconds * 2.0 ** min(count - 1, 32), settings.longest_rejection_backoff_seconds
+    )
     return Rejection(pod, reason, message, now + timedelta(seconds=pause), count)

@@ -1,4 +1,4 @@
-"""The environment variables of training containers: who am I, what do I train, where are the others."""
+"""Environment variables of training containers: identity, chunks, and addresses of the other pods."""
 
 import json
 from collections.abc import Mapping
@@ -9,31 +9,31 @@ from tranche.kube.api.resources import PlannedChief, PlannedParameterServer, Pla
 from tranche.model import parse_chunks
 
 TENSORFLOW_PORT = 2222
-"""Where workers and parameter servers listen (the usual port of TensorFlow's servers)."""
+"""Port on which workers and parameter servers listen; the default of TensorFlow's servers."""
 TOKEN_DIRECTORY, TOKEN_FILE = "/var/run/secrets/tranche.dev", "token"
-"""Where a pod finds its token of the report API."""
+"""Directory and file name of a pod's token for the report API."""
 RENDEZVOUS_PORT = 29500
-"""Where rank 0 of a gang listens (the default of torchrun)."""
+"""Port on which rank 0 of a gang listens; the default of torchrun."""
 
 
 def host_name(job: TrainingJob, role: str, index: int) -> str:
-    """Host name of a worker or server: the same for every attempt."""
+    """Return the host name of a pod; it is the same for every attempt."""
     return f"{job.metadata.name}-{role}-{index}"
 
 
 def address(job: TrainingJob, role: str, index: int) -> str:
-    """DNS name of a worker or server under the job's headless Service."""
+    """Return the DNS name of a pod under the job's headless Service."""
     return f"{host_name(job, role, index)}.{job.metadata.name}.{job.metadata.namespace}.svc"
 
 
 def report_environment(url: str, *, reports: bool, asks: bool) -> dict[str, str]:
-    """Variables of a pod that reports progress for its job, or asks for its next chunks."""
+    """Return the variables of a pod that reports its job's progress or requests more chunks."""
     variables = {"TRANCHE_TOKEN": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}"}
     return variables | ({"TRANCHE_API": url} if reports else {}) | ({"TRANCHE_NEXT": url} if asks else {})
 
 
 def worker_environment(job: TrainingJob, window: PlannedWindow, checkpoint_directory: str) -> dict[str, str]:
-    """Variables of a worker's containers."""
+    """Return the variables of a worker's containers."""
     variables = _common(job, window, checkpoint_directory)
     variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.workers.template)
     variables["TRANCHE_CHUNKS"] = ",".join(map(str, window.chunks))
@@ -46,7 +46,7 @@ def worker_environment(job: TrainingJob, window: PlannedWindow, checkpoint_direc
 
 
 def server_environment(job: TrainingJob, server: PlannedParameterServer, checkpoint_directory: str) -> dict[str, str]:
-    """Variables of a parameter server's containers."""
+    """Return the variables of a parameter server's containers."""
     variables = _common(job, server, checkpoint_directory)
     if job.spec.parameter_servers is not None:
         variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.parameter_servers.template)
@@ -55,7 +55,7 @@ def server_environment(job: TrainingJob, server: PlannedParameterServer, checkpo
 
 
 def chief_environment(job: TrainingJob, chief: PlannedChief, checkpoint_directory: str) -> dict[str, str]:
-    """Variables of the containers of a gang's chief, which speaks for all members."""
+    """Return the variables of the containers of a gang's chief, which reports for all members."""
     variables = _common(job, chief, checkpoint_directory)
     if job.spec.chief is not None:
         variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.chief.template)
@@ -65,7 +65,7 @@ def chief_environment(job: TrainingJob, chief: PlannedChief, checkpoint_director
 
 
 def staging_environment(job: TrainingJob, staging: PlannedStaging, checkpoint_directory: str) -> dict[str, str]:
-    """Variables of the containers that bring data to a site."""
+    """Return the variables of a staging pod's containers."""
     data = job.spec.data
     return {
         "TRANCHE_JOB": job.key,
@@ -94,15 +94,16 @@ def _common(
 
 
 def _grace(template: Mapping[str, Any]) -> str:
-    """Seconds from SIGTERM to SIGKILL; without a number of the user's Kubernetes takes 30."""
+    """Return the seconds between SIGTERM and SIGKILL; Kubernetes' default is 30."""
     given = (template.get("spec") or {}).get("terminationGracePeriodSeconds")
     return str(30 if given is None else given)
 
 
 def _resume(job: TrainingJob, chunks: list[int]) -> str:
-    """Batches that are already durable, of the given chunks that are begun: ``5:1160,7:3``.
+    """Return the durable mini-batches of the given chunks that have been started, as ``5:1160,7:3``.
 
-    Batches are whole, but for a member of a gang: its run is one batch, of which its checkpoint holds a part.
+    The numbers are integers, except for a member of a gang: its whole run counts as one batch, and its checkpoint
+    contains a fraction of it.
     """
     progress = job.status.progress
     begun = {partial.chunk: partial.batches for partial in progress.running} if progress else {}
@@ -124,7 +125,7 @@ def _tensorflow_config(job: TrainingJob, role: str, index: int) -> str:
 
 
 def _gang(job: TrainingJob, index: int) -> dict[str, str]:
-    """Rendezvous of an all-reduce job, as torch.distributed's ``env://`` and torchrun (PET_*) read it."""
+    """Return the rendezvous variables of an all-reduce job for torch.distributed's ``env://`` and torchrun (PET_*)."""
     leader, size = address(job, ROLE_WORKER, 0), str(job.spec.workers.max_replicas)
     return {
         "MASTER_ADDR": leader,

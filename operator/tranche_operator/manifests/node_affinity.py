@@ -1,7 +1,7 @@
-"""Required node affinity: the plan's short list of nodes, combined with what the user's template asks for.
+"""Required node affinity: the plan's short list of nodes, combined with the terms of the user's template.
 
-kube-scheduler looks at the listed nodes only if *every* term has a ``matchFields metadata.name`` expression with one
-value. Terms are alternatives; so each planned node is combined with each term of the user.
+kube-scheduler considers only the listed nodes if *every* term has a ``matchFields metadata.name`` expression with one
+value. Terms are alternatives, so each planned node is combined with each term of the user.
 """
 
 import copy
@@ -13,14 +13,14 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def node_terms(nodes: Iterable[str]) -> list[Term]:
-    """One term a node, in the given order, each node once."""
+    """Return one term for each node, in the given order, without duplicates."""
     return [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in dict.fromkeys(nodes)
     ]
 
 
 def label_terms(labels: Mapping[str, str]) -> list[Term]:
-    """One term: all labels of a site whose nodes do not exist yet."""
+    """Return one term that requires all labels; for a site whose nodes do not exist yet."""
     return [
         {
             "matchExpressions": [
@@ -31,10 +31,10 @@ def label_terms(labels: Mapping[str, str]) -> list[Term]:
 
 
 def narrow(spec: dict[str, Any], terms: Sequence[Term]) -> None:
-    """Restrict the pod spec to nodes that match one of the terms and what the spec already requires, in place.
+    """Restrict the pod spec, in place, to nodes that match one of the terms and the spec's own requirements.
 
-    Terms of the user without any expression match no node by definition, so they are dropped; if that leaves none, the
-    user's pod can run nowhere and its affinity stays as it is.
+    Terms of the user without expressions match no node by definition, so they are dropped. If none is left, the user's
+    pod cannot run on any node, and its affinity stays unchanged.
     """
     affinity = spec["affinity"] = spec.get("affinity") or {}
     node_affinity = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
@@ -50,7 +50,7 @@ def narrow(spec: dict[str, Any], terms: Sequence[Term]) -> None:
 
 
 def _both(term: Term, other: Term) -> Term:
-    """A term that asks for everything that either asks for."""
+    """Return a term that requires the expressions of both terms."""
     merged = {
         kind: copy.deepcopy([*(other.get(kind) or []), *(term.get(kind) or [])])
         for kind in ("matchFields", "matchExpressions")

@@ -1,7 +1,7 @@
-"""Manifests of the job's pods and of the Service that names them: the template, and what we add.
+"""Manifests of the job's pods and of its headless Service: the user's template with the operator's additions.
 
-The variables of `environments` win over the template's own of the same name. Everything else of the template stays: the
-CRD's rules keep out of it what the plan decides (names, node, scheduler, gates, priority).
+The variables of `environments` override variables of the template with the same name. The rest of the template is kept:
+the CRD's rules exclude the fields that the plan determines (names, node, scheduler, gates, priority).
 """
 
 import copy
@@ -29,19 +29,19 @@ Manifest = dict[str, Any]
 CHECKPOINT_VOLUME = "tranche-checkpoint"
 TOKEN_VOLUME = "tranche-token"  # noqa: S105 - a name
 GANG_GATE = "tranche.dev/gang"
-"""Scheduling gate of a gang's pods, removed when all of them exist: no member takes a node before."""
+"""Scheduling gate of a gang's pods. It is removed when all of them exist, so that no member takes a node before."""
 SILENCE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CHECKED_NAME = "check"
 
 
 def worker_pod(job: TrainingJob, window: PlannedWindow, settings: Settings, site: SiteSpec | None = None) -> Manifest:
-    """The pod of a window.
+    """Return the manifest of a window's pod.
 
     Args:
-        job: The job, with the plan that holds the window and the progress to resume from.
-        window: What the pod trains, and where.
-        settings: Where checkpoints are mounted.
-        site: Of the window: how long its nodes may be silent, and their labels, where the plan names none.
+        job: The job, with the plan that contains the window and the progress from which to resume.
+        window: Chunks and place of the pod.
+        settings: The operator's settings.
+        site: Site of the window: for its disconnect tolerance, and for its node labels if the plan names no node.
     """
     variables = environment.worker_environment(job, window, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_WORKER, window, job.spec.workers.template, variables, settings)
@@ -52,13 +52,13 @@ def worker_pod(job: TrainingJob, window: PlannedWindow, settings: Settings, site
 def server_pod(
     job: TrainingJob, server: PlannedParameterServer, settings: Settings, site: SiteSpec | None = None
 ) -> Manifest:
-    """The pod of a parameter server; arguments as for `worker_pod`.
+    """Return the manifest of a parameter server; arguments as for `worker_pod`.
 
     Raises:
         ValueError: if the job has no parameter servers.
     """
     if job.spec.parameter_servers is None:
-        raise ValueError(f"{job.key} is planned with parameter servers and has none")
+        raise ValueError(f"{job.key}: the plan has a parameter server, and the job has no spec.parameterServers")
     variables = environment.server_environment(job, server, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_SERVER, server, job.spec.parameter_servers.template, variables, settings)
     _place(pod["spec"], server, site)
@@ -66,13 +66,13 @@ def server_pod(
 
 
 def chief_pod(job: TrainingJob, chief: PlannedChief, settings: Settings, site: SiteSpec | None = None) -> Manifest:
-    """The pod of a gang's chief; arguments as for `worker_pod`.
+    """Return the manifest of a gang's chief; arguments as for `worker_pod`.
 
     Raises:
         ValueError: if the job has no chief.
     """
     if job.spec.chief is None:
-        raise ValueError(f"{job.key} is planned with a chief and has none")
+        raise ValueError(f"{job.key}: the plan has a chief, and the job has no spec.chief")
     variables = environment.chief_environment(job, chief, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_CHIEF, chief, job.spec.chief.template, variables, settings)
     _place(pod["spec"], chief, site)
@@ -82,25 +82,25 @@ def chief_pod(job: TrainingJob, chief: PlannedChief, settings: Settings, site: S
 def staging_pod(
     job: TrainingJob, staging: PlannedStaging, settings: Settings, site: SiteSpec | None = None
 ) -> Manifest:
-    """The pod that brings data to a site; arguments as for `worker_pod`.
+    """Return the manifest of a staging pod, which copies data to a site; arguments as for `worker_pod`.
 
     Raises:
-        ValueError: if the job has no template for it.
+        ValueError: if the job has no staging template.
     """
     data, attempt = job.spec.data, staging.attempt or 0
     if data is None or data.staging is None:
-        raise ValueError(f"{job.key} is planned with staging and has no spec.data.staging")
+        raise ValueError(f"{job.key}: the plan has a staging pod, and the job has no spec.data.staging")
     variables = environment.staging_environment(job, staging, settings.checkpoint_directory)
     anywhere = PlannedWindow(index=0, attempt=attempt, site=staging.site, chunks=[])
     pod = _pod(job, names.ROLE_STAGING, anywhere, data.staging.template, variables, settings)
     pod["metadata"]["name"] = names.staging_pod_name(job.metadata.name, staging.site, attempt)
-    del pod["spec"]["hostname"], pod["spec"]["subdomain"]  # nobody looks for it
+    del pod["spec"]["hostname"], pod["spec"]["subdomain"]  # no pod connects to it
     _place(pod["spec"], anywhere, site)
     return pod
 
 
 def checked_pods(job: TrainingJob, settings: Settings) -> tuple[Manifest, ...]:
-    """One pod of each role as it would be created, for a dry run: is the template acceptable?"""
+    """Return one pod of each role as it would be created, for the dry run of the templates."""
     pods = [worker_pod(job, PlannedWindow(index=0, attempt=0, site="", fallbacks=[], chunks=[0]), settings)]
     if job.spec.parameter_servers is not None:
         pods.append(server_pod(job, PlannedParameterServer(index=0, attempt=0, site="", fallbacks=[]), settings))
@@ -114,14 +114,14 @@ def checked_pods(job: TrainingJob, settings: Settings) -> tuple[Manifest, ...]:
 
 
 def is_gated(job: TrainingJob) -> bool:
-    """Whether the job's pods wait for each other before any of them takes a node."""
+    """Return whether the job's pods have a scheduling gate until all of them exist."""
     spec = job.spec
     alone = spec.workers.max_replicas == 1 and spec.parameter_servers is None and spec.chief is None
     return spec.data is None and not alone
 
 
 def service(job: TrainingJob) -> Manifest:
-    """The headless Service under which the job's pods find each other, also before they are ready."""
+    """Return the headless Service that resolves the job's pods, also before they are ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -216,7 +216,7 @@ def _for_each_container(spec: Manifest, change: Callable[[Manifest], None]) -> N
 
 
 def _token_volume(settings: Settings) -> Manifest:
-    """A token that is worth nothing but at the report API, and there only for this pod."""
+    """Return the volume of a token that is valid only for the report API and only for this pod."""
     source = {
         "audience": names.REPORT_AUDIENCE,
         "expirationSeconds": settings.token_seconds,
@@ -226,9 +226,9 @@ def _token_volume(settings: Settings) -> Manifest:
 
 
 def _equip(container: Manifest, variables: Mapping[str, str], mounts: list[Manifest]) -> None:
-    """Give a container our variables (first, so that its own may refer to them) and our volumes.
+    """Add our variables to a container, before its own so that these may refer to them, and our volume mounts.
 
-    A container that mounts something of its own at the same place keeps that.
+    A mount of the container at the same path is kept instead of ours.
     """
     own = [variable for variable in container.get("env") or [] if variable.get("name") not in variables]
     container["env"] = [{"name": name, "value": value} for name, value in variables.items()] + own
@@ -249,7 +249,7 @@ def _place(spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site: 
 
 
 def _tolerate_silence(spec: Manifest, seconds: int) -> None:
-    """Let the pod stay on a node that does not answer for as long as its site says; a toleration of the user wins."""
+    """Tolerate an unreachable node for `disconnectTolerance` of its site, unless the user's template tolerates it."""
     own = spec.get("tolerations") or []
     spec["tolerations"] = own + [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}

@@ -1,7 +1,7 @@
-"""What nobody waits for: done a while later, one thing after another, so that it takes nothing from what matters now.
+"""Deferred clean-up: release and delete finished pods with a delay, so that this does not compete with pod creation.
 
-When a gang ends, another one takes its place in the same moment. To let go of the first one's pods, and to delete them,
-costs the API server as much as to create the next ones'.
+When a gang ends, another one takes its place at once, and releasing and deleting the old pods costs the API server as
+much as creating the new ones.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from tranche_operator.reconcile.observed import Observed
 logger = logging.getLogger(__name__)
 
 BACKLOG = 50
-"""For each so many things that wait, one more is done side by side."""
+"""Number of waiting actions for each additional parallel execution."""
 BUSY_SECONDS = 0.1
-"""Between two looks whether there is time."""
+"""Interval at which a due action checks whether reconciles are running."""
 PATIENCE_SECONDS = 5.0
-"""Nothing waits longer than so for others that cannot wait."""
+"""Longest time that a due action waits for running reconciles."""
 REMEMBERED_SECONDS = 10.0
-"""So long what was done is not done again: who asks for it has looked before, or a moment after."""
+"""Time during which an executed action is not repeated; a request for it comes from an older observation of the pod."""
 
 
-def split(observed: Observed, actions: Iterable[Action]) -> tuple[list[Action], list[Action]]:
-    """What is to be done now, and what has time: the pods of a job that goes on, which are over already.
+def split_deferrable(observed: Observed, actions: Iterable[Action]) -> tuple[list[Action], list[Action]]:
+    """Split actions into those to execute now and those to defer: releases and deletions of finished pods.
 
-    What a job that is gone leaves behind is removed at once: another one may have its name.
+    The pods of a deleted job are cleaned up at once, because a new job may have its name.
     """
     over = {pod.name for pod in observed.pods if pod.over and not _is_going(observed)}
     now: list[Action] = []
@@ -42,8 +42,8 @@ def _is_going(observed: Observed) -> bool:
     return observed.job is None or observed.job.metadata.deletion_timestamp is not None
 
 
-class Leisure:
-    """A queue of single actions; each is in it once."""
+class DeferredActionQueue:
+    """A queue of single actions without duplicates."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Leisure:
         clock: Callable[[], float],
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Set up; nothing is done before `serve`.
+        """Store the arguments; nothing runs before `serve`.
 
         Args:
             apply: Executes actions of a job.
-            again: Called with the key of a job that is to be looked at anew, because an action failed.
-            delay: Seconds between wish and action.
-            clock: Monotonic seconds, the same that the event loop sleeps by.
-            busy: Whether something is done that cannot wait.
+            again: Called with the key of a job that must be reconciled again, because an action failed.
+            delay: Seconds between `put` and the execution.
+            clock: Monotonic clock of the event loop, in seconds.
+            busy: Returns whether a reconcile is running.
         """
         self._apply = apply
         self._again = again
@@ -69,11 +69,11 @@ class Leisure:
         self._busy = busy
         self._waiting: dict[tuple[str, Action], tuple[float, Observed]] = {}
         self._done: dict[tuple[str, Action], float] = {}
-        """What was begun lately, and until when it is remembered, in that order."""
+        """Recently started actions with the time until which they are remembered, in that order."""
         self._changed = asyncio.Event()
 
     def put(self, observed: Observed, actions: Iterable[Action]) -> None:
-        """Have this done; what waits already keeps its place, and what was done a moment ago stays so."""
+        """Enqueue actions; those that already wait keep their place, and recently executed ones are ignored."""
         now = self._clock()
         while self._done and next(iter(self._done.values())) <= now:
             self._done.pop(next(iter(self._done)))
@@ -84,7 +84,7 @@ class Leisure:
                 self._changed.set()
 
     async def serve(self) -> None:
-        """Do it for ever, the longest waiting first."""
+        """Execute actions until cancelled, the longest waiting first."""
         while True:
             while not self._waiting:
                 self._changed.clear()
@@ -102,10 +102,10 @@ class Leisure:
 
     async def _do(self, observed: Observed, action: Action) -> None:
         try:
-            wish = await self._apply(observed, [action])
-            if wish is None:
+            delay_seconds = await self._apply(observed, [action])
+            if delay_seconds is None:
                 return
         except ApiError as error:
-            logger.warning("%s: not done, the job is looked at again: %s", observed.key, error)
+            logger.warning("%s: a deferred action failed, reconciling the job again: %s", observed.key, error)
         self._done.pop((observed.key, action), None)
         self._again(observed.key)

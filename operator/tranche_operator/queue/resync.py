@@ -1,7 +1,7 @@
-"""A look at everything, at the start, every minute and on request: finds what no event told of.
+"""Resync: list all jobs and pods at the start, every minute and on request, and enqueue jobs that need a reconcile.
 
-That are events lost between two watches, timers lost in a restart, and pods whose job was deleted while nobody watched.
-Jobs and pods are listed once; only the keys for which the listed state asks for an action are reconciled.
+It catches events lost between two watches, timers lost in a restart, and orphaned pods. Jobs and pods are listed once;
+only keys whose listed state requires an action are enqueued.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from typing import Any
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche_operator.execute.reader import Reader
-from tranche_operator.execute.reconciler_cache import Memory
-from tranche_operator.reconcile.actions import Action, RequeueAfter, TellWait
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.reconcile.actions import Action, EmitPendingEvent, RequeueAfter
 from tranche_operator.reconcile.observed import Observed, PodView
 from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
@@ -25,65 +25,65 @@ from tranche_operator.watch.pod_decoder import job_key, view
 logger = logging.getLogger(__name__)
 
 REQUEST_DELAY_SECONDS = 1.0
-"""Pause between a request and the look: the listings of both watches come together."""
+"""Delay between a request and the resync, so that the restarts of both watches cause one resync."""
 RETRY_SECONDS = 5.0
-"""Pause after a failed look."""
+"""Delay after a failed resync."""
 _YIELD_EVERY = 50
-"""Jobs between two moments in which the event loop may do something else."""
+"""Number of jobs after which other tasks of the event loop may run."""
 
 
 class Resync:
-    """Looks at everything from time to time and adds the keys that need a reconcile."""
+    """Periodic comparison of all listed jobs with the desired state."""
 
     def __init__(
         self,
         reader: Reader,
-        memory: Memory,
+        cache: ReconcilerCache,
         add: Callable[[str, float], None],
         settings: Settings,
         clock: Callable[[], datetime],
         namespace: str | None,
     ) -> None:
         self._reader = reader
-        self._memory = memory
+        self._cache = cache
         self._add = add
         self._settings = settings
         self._clock = clock
         self._namespace = namespace
         self._wanted = asyncio.Event()
         self.last: datetime | None = None
-        """When everything was last looked at successfully."""
+        """Time of the last successful resync; None before the first."""
 
     def request(self) -> None:
-        """Look soon; in the event loop's own thread."""
+        """Request a resync soon. Call it in the thread of the event loop."""
         self._wanted.set()
 
     async def serve(self) -> None:
-        """Look now and then until cancelled."""
+        """Resync periodically until cancelled."""
         while True:
             try:
                 await self.look()
             except (ApiError, ValueError) as error:
-                logger.warning("cannot list jobs and pods, again in %.0f s: %s", RETRY_SECONDS, error)
+                logger.warning("cannot list jobs and pods, retrying in %.0f s: %s", RETRY_SECONDS, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.resync_interval):
+                async with asyncio.timeout(self._settings.resync_interval_seconds):
                     await self._wanted.wait()
                     await asyncio.sleep(REQUEST_DELAY_SECONDS)
             self._wanted.clear()
 
     async def look(self) -> int:
-        """List everything and add the keys that need a reconcile.
+        """List all jobs and pods and enqueue the keys that need a reconcile.
 
         Returns:
-            How many were added.
+            Number of enqueued keys.
 
         Raises:
-            ApiError: if the API server refuses or cannot be reached.
-            ValueError: if what it answers is not what it should be.
+            ApiError: if a list request fails.
+            ValueError: if a response cannot be decoded.
         """
-        known = self._memory.pods
+        known = self._cache.pods
         began = known.clock()
         listed = [(job_key(pod.metadata), view(pod)) async for pod in self._reader.all_pods(self._namespace)]
         known.sync(listed, began)
@@ -92,28 +92,28 @@ class Resync:
             pods[key].append(pod)
         seen = added = 0
         async for item in self._reader.all_jobs(self._namespace):
-            added += self._judge_listed(item, pods)
+            added += self._check_listed(item, pods)
             seen += 1
             if seen % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         for key, orphans in pods.items():
-            added += self._judge(Observed(key, None, tuple(orphans)))
+            added += self._check(Observed(key, None, tuple(orphans)))
         self.last = self._clock()
-        logger.debug("looked at %d jobs and %d keys without a job, %d to be reconciled", seen, len(pods), added)
+        logger.debug("resync: %d jobs, %d keys without a job, %d enqueued", seen, len(pods), added)
         return added
 
-    def _judge_listed(self, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
+    def _check_listed(self, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
         metadata = item["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
         own = tuple(pods.pop(key, ()))
         try:
-            return self._judge(self._reader.recall(key, TrainingJob.model_validate(item), own))
+            return self._check(self._reader.recall(key, TrainingJob.model_validate(item), own))
         except ValueError as error:
-            logger.warning("%s: the job cannot be read: %s", key, " ".join(str(error).split()))
+            logger.warning("%s: invalid TrainingJob: %s", key, " ".join(str(error).split()))
             return False
 
-    def _judge(self, observed: Observed) -> bool:
-        """Add the key if the listed state asks for anything."""
+    def _check(self, observed: Observed) -> bool:
+        """Enqueue the key if the listed state requires an action."""
         actions = reconcile(observed, self._settings, self._clock())
         if not actions:
             return False
@@ -121,10 +121,10 @@ class Resync:
         return True
 
     def _delay(self, key: str, action: Action) -> float:
-        """Seconds until this is to be done."""
+        """Return the seconds until the action is due."""
         match action:
             case RequeueAfter():
                 return action.seconds
-            case TellWait():
-                return self._memory.turn_of(key, self._settings, self._clock())
+            case EmitPendingEvent():
+                return self._cache.event_slot(key, self._settings, self._clock())
         return 0.0

@@ -1,7 +1,7 @@
-"""A queue of keys: coalescing, one run at a time per key, bounded parallelism, exponential back-off with jitter.
+"""Work queue of keys: coalescing, one run at a time per key, bounded parallelism, exponential backoff with jitter.
 
-`KeyedQueue` is a plain state machine with the time as an argument; `serve` runs it on an event loop. Failed Kopf event
-handlers are never retried and events of one job run concurrently, so this is what stands between Kopf and reconcile.
+`KeyedQueue` is a state machine that takes the time as an argument; `Runner` runs it on an event loop. The queue is
+needed because Kopf never retries failed event handlers and handles events of one job concurrently.
 """
 
 import asyncio
@@ -15,39 +15,41 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-FIRST_BACKOFF = 0.5
-"""Seconds after the first failure; doubles with each further one."""
-LONGEST_BACKOFF = 60.0
-EVENT_DELAY_AFTER_FAILURE = 1.0
-"""News of a key that failed shorten its back-off to this many seconds, not to nothing: a failure that causes events
-must not become a hot loop."""
+FIRST_BACKOFF_SECONDS = 0.5
+"""Delay after the first failure; doubles with each further failure."""
+LONGEST_BACKOFF_SECONDS = 60.0
+EVENT_DELAY_AFTER_FAILURE_SECONDS = 1.0
+"""Delay to which an event shortens the backoff of a failed key. It is not zero, so that a failure that causes events
+does not become a hot loop."""
 
 
 @dataclass(slots=True)
 class _Entry:
     due: float | None = None
-    """When to run next; None while nothing is asked for."""
+    """Time of the next run; None if none is requested."""
     running: bool = False
     failures: int = 0
 
 
 @dataclass(slots=True)
 class KeyedQueue:
-    """Which key is to run when. All times are seconds of one monotonic clock."""
+    """State machine that decides which key runs when. All times are seconds of one monotonic clock."""
 
     random: Random = field(default_factory=Random)
-    settle: float = 0.0
-    """Delay of every wish: a burst becomes one run."""
+    settle_seconds: float = 0.0
+    """Delay of every run, so that a burst of events becomes one run."""
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _heap: list[tuple[float, str]] = field(default_factory=list)
 
     def add(self, key: str, now: float, delay: float = 0.0) -> None:
-        """News of a key: run it soon, or after so many seconds, and once more if it is running."""
+        """Schedule a run of a key after a delay in seconds, and another one if it is running."""
         entry = self._entries.setdefault(key, _Entry())
-        self._wish(key, entry, now + max(delay, EVENT_DELAY_AFTER_FAILURE if entry.failures else self.settle))
+        self._schedule(
+            key, entry, now + max(delay, EVENT_DELAY_AFTER_FAILURE_SECONDS if entry.failures else self.settle_seconds)
+        )
 
     def take(self, now: float) -> str | None:
-        """A key that is due and not running, the longest due first; it counts as running until `done` or `failed`."""
+        """Return the key that has been due longest and is not running; it is running until `done` or `failed`."""
         while self._heap and self._heap[0][0] <= now:
             due, key = heapq.heappop(self._heap)
             entry = self._entries.get(key)
@@ -58,25 +60,25 @@ class KeyedQueue:
         return None
 
     def done(self, key: str, now: float, again_in: float | None = None) -> None:
-        """A run has succeeded; it asks to be run again after so many seconds, if at all."""
+        """Record a successful run, and schedule the next one after `again_in` seconds unless it is None."""
         entry = self._entries[key]
         entry.failures = 0
-        self._finish(key, entry, None if again_in is None else now + max(again_in, self.settle))
+        self._finish(key, entry, None if again_in is None else now + max(again_in, self.settle_seconds))
 
     def failed(self, key: str, now: float) -> float:
-        """A run has failed; returns the seconds until it is tried again."""
+        """Record a failed run, and return the seconds until the retry."""
         entry = self._entries[key]
-        longest = min(FIRST_BACKOFF * 2.0**entry.failures, LONGEST_BACKOFF)
+        longest = min(FIRST_BACKOFF_SECONDS * 2.0**entry.failures, LONGEST_BACKOFF_SECONDS)
         entry.failures = min(entry.failures + 1, 32)
         delay = longest * self.random.uniform(0.5, 1.0)
         if entry.due is not None:
-            delay = min(delay, EVENT_DELAY_AFTER_FAILURE)
+            delay = min(delay, EVENT_DELAY_AFTER_FAILURE_SECONDS)
             entry.due = None
         self._finish(key, entry, now + delay)
         return delay
 
     def next_due(self) -> float | None:
-        """When `take` may give something next; None if nothing is asked for."""
+        """Return the time of the next scheduled run; None if there is none."""
         while self._heap:
             due, key = self._heap[0]
             entry = self._entries.get(key)
@@ -88,7 +90,7 @@ class KeyedQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _wish(self, key: str, entry: _Entry, due: float) -> None:
+    def _schedule(self, key: str, entry: _Entry, due: float) -> None:
         if entry.due is not None and entry.due <= due:
             return
         entry.due = due
@@ -106,7 +108,7 @@ class KeyedQueue:
 
 
 class Runner:
-    """Runs a coroutine function for the keys of a queue, several keys at a time."""
+    """Runner of a coroutine function for the keys of a queue, several keys at a time."""
 
     def __init__(
         self,
@@ -114,45 +116,45 @@ class Runner:
         *,
         clock: Callable[[], float],
         parallel: int,
-        settle: float = 0.0,
+        settle_seconds: float = 0.0,
         expected: tuple[type[Exception], ...] = (),
         random: Random | None = None,
     ) -> None:
-        """Set up; nothing runs before `serve`.
+        """Store the arguments; nothing runs before `serve`.
 
         Args:
-            run: Called with a key; returns the seconds after which it wants to run again, or None.
-            clock: Monotonic seconds, the same that the event loop sleeps by.
-            parallel: Most keys at a time.
-            settle: Seconds between news and run.
-            expected: Errors that need no traceback in the log.
+            run: Called with a key; returns the seconds until the key's next run, or None.
+            clock: Monotonic clock of the event loop, in seconds.
+            parallel: Highest number of keys that run at the same time.
+            settle_seconds: Delay between an event and the run.
+            expected: Errors that are logged without a traceback.
             random: Source of the jitter.
         """
         self._run = run
         self._clock = clock
         self._parallel = parallel
         self._expected = expected
-        self._queue = KeyedQueue(random or Random(), settle)  # noqa: S311 (jitter, not a secret)
+        self._queue = KeyedQueue(random or Random(), settle_seconds)  # noqa: S311 (jitter, not a secret)
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, key: str, delay: float = 0.0) -> None:
-        """News of a key: run it soon, or after so many seconds; to be called in the event loop's own thread."""
+        """Schedule a run of a key after a delay in seconds. Call it in the thread of the event loop."""
         self._queue.add(key, self._clock(), delay)
         self._changed.set()
 
     @property
     def busy(self) -> bool:
-        """Whether a key is run just now."""
+        """Whether a run is in progress."""
         return bool(self._tasks)
 
     @property
     def waiting(self) -> int:
-        """Keys that run or are to run."""
+        """Number of keys that run or are scheduled."""
         return len(self._queue)
 
     async def serve(self) -> None:
-        """Run keys as they fall due until cancelled; runs under way are cancelled too and have ended on return."""
+        """Run keys when they are due, until cancelled; on return, all runs have been cancelled and have ended."""
         try:
             while True:
                 self._changed.clear()
@@ -186,6 +188,6 @@ class Runner:
             delay = self._queue.failed(key, self._clock())
             unforeseen = not isinstance(error, self._expected)
             text = " ".join(str(error).split()) or type(error).__name__
-            logger.warning("%s: reconcile failed, again in %.1f s: %s", key, delay, text, exc_info=unforeseen)
+            logger.warning("%s: reconcile failed, retrying in %.1f s: %s", key, delay, text, exc_info=unforeseen)
         else:
             self._queue.done(key, self._clock(), again_in)

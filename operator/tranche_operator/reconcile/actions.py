@@ -1,4 +1,4 @@
-"""What reconcile wants done: values, executed by `applies` in the order in which reconcile lists them."""
+"""Actions: the values that `reconcile` returns and `ActionExecutor` executes in the given order."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,27 +8,29 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """Remove our finalizer: the pod's end is in the ledger, or there is no ledger any more."""
+    """Remove the ledger finalizer: the pod's end is in the ledger, or the job no longer exists."""
 
     name: str
     uid: str
     finalizers: tuple[str, ...]
-    """As observed; if they are others meanwhile, nothing is changed."""
+    """Finalizers as observed; if they have changed since, the request fails without effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Stop a pod within its grace period, as far as disruption budgets allow."""
+    """Stop a pod within its grace period, if disruption budgets allow it."""
 
     name: str
     uid: str
     grace_seconds: int
     why: str
+    preempted_by: str = ""
+    """Job for which the pod makes way, ``namespace/name``; empty if it stops for another reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Remove a pod that is over, or that belongs to a job that is."""
+    """Delete a pod that has ended, or whose job has ended."""
 
     name: str
     uid: str
@@ -36,7 +38,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class CreateService:
-    """Create the headless Service of the job."""
+    """Create the job's headless Service."""
 
     manifest: Manifest
 
@@ -47,26 +49,26 @@ class CreatePod:
 
     manifest: Manifest
     reason: str
-    """Of the event that tells of it, in CamelCase."""
+    """CamelCase reason of the event about the creation."""
     what: str
-    """For people: which window, where, with which chunks."""
+    """Description for users: role, attempt, place and chunks."""
     is_staging: bool = False
-    """It brings data; the job's other pods do not depend on it."""
+    """Whether it is a staging pod, which no other pod of the job depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class UngatePod:
-    """Let a gang's pod be scheduled: all members exist."""
+    """Remove the scheduling gate of a gang's pod, because all members exist."""
 
     name: str
     uid: str
     gate: int
-    """Position of our gate among the pod's."""
+    """Index of our gate in the pod's scheduling gates."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Tell the job's users what happened; equal reason and subject count as the same event again."""
+    """Write a Kubernetes event. Events of one job with equal type, reason and subject form one series."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -76,7 +78,7 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True)
 class CheckTemplate:
-    """Ask the API server by a dry run whether it would accept the job's pods."""
+    """Check by a dry run whether the API server accepts the job's pods."""
 
     generation: int
     manifests: tuple[Manifest, ...]
@@ -84,35 +86,35 @@ class CheckTemplate:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Apply the operator's part of the status."""
+    """Apply the operator's part of the job's status."""
 
     resource_version: str
-    """Of the job as it was read: a status must not reach a later job of the same name, and the API server does not look
-    at the UID when the status subresource is applied."""
+    """resourceVersion of the job as read. It keeps the status from a later job of the same name: the API server ignores
+    the UID when the status subresource is applied."""
     status: dict[str, Any]
     news: tuple[EmitEvent, ...] = ()
-    """What there is to tell when it is written."""
+    """Events to emit once the status is written."""
     in_time: bool = False
-    """It may change again soon, and need not be written before it has been so for a moment."""
+    """Whether the write may be delayed, because the status is likely to change again soon."""
 
 
 @dataclass(frozen=True, slots=True)
-class TellWait:
-    """Tell the job's users what it waits for, when it is this job's turn."""
+class EmitPendingEvent:
+    """Emit a Pending event that says what the job waits for, in the job's event slot."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete the finished job, as runPolicy.ttlSecondsAfterFinished asks."""
+    """Delete the finished job after runPolicy.ttlSecondsAfterFinished."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """Look again after so many seconds, whatever happens until then."""
+    """Reconcile the job again after a delay, also without an event."""
 
     seconds: float
 
@@ -127,7 +129,7 @@ Action = (
     | CheckTemplate
     | WriteStatus
     | EmitEvent
-    | TellWait
+    | EmitPendingEvent
     | DeleteJob
     | RequeueAfter
 )
@@ -141,17 +143,17 @@ ORDER: tuple[type[Action], ...] = (
     WriteStatus,
     ReleasePod,
     EmitEvent,
-    TellWait,
+    EmitPendingEvent,
     DeleteJob,
     RequeueAfter,
 )
-"""What makes room comes first, then what uses it; what nobody waits for comes last.
+"""Order of execution: actions that free capacity, then those that use it, then those that nothing depends on.
 
-A pod's name is looked up when its containers run, so the Service has the time that they take to start.
+The Service is created after the pods, since DNS names are first looked up when containers run.
 """
 
 
 def in_order(actions: list[Action]) -> list[Action]:
-    """Sorted by kind as in `ORDER`, otherwise as given."""
+    """Sort actions by kind as in `ORDER`; the sort is stable."""
     ranks = {kind: rank for rank, kind in enumerate(ORDER)}
     return sorted(actions, key=lambda action: ranks[type(action)])

@@ -1,54 +1,64 @@
-"""Events that tell a job's users of its phases, and what it waits for. Pure."""
+"""Rules for events about phases, waiting, preemption and templates. Pure."""
 
 from datetime import datetime
 
 from tranche.kube.api.resources import TrainingJob
 from tranche.model import without_moments
-from tranche_operator.reconcile.actions import EmitEvent, RequeueAfter, TellWait
+from tranche_operator.reconcile.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
 from tranche_operator.reconcile.observed import TemplateVerdict, Wait, is_current, is_open
-from tranche_operator.reconcile.status import Judgement
+from tranche_operator.reconcile.status import JobPhase
 
 
-def phase_events(job: TrainingJob, judgement: Judgement) -> list[EmitEvent]:
-    """What there is to tell when the phase in the status is about to become the judged one."""
-    before, phase = job.status.phase, judgement.phase
+def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
+    """Return the events about a change from the phase in the status to the computed one."""
+    before, phase = job.status.phase, job_phase.phase
     if before == phase:
         return []
     match phase:
         case "Succeeded":
-            return [EmitEvent("Normal", "Completed", judgement.message)]
+            return [EmitEvent("Normal", "Completed", job_phase.message)]
         case "Failed":
-            return [EmitEvent("Warning", "Failed", judgement.message)]
+            return [EmitEvent("Warning", "Failed", job_phase.message)]
         case "Suspended":
-            return [EmitEvent("Normal", "Suspended", "all pods are stopped; progress is kept")]
+            return [EmitEvent("Normal", "Suspended", "all pods have stopped; checkpointed progress is kept")]
         case "Starting" | "Running" if before in (None, "Waiting", "Suspended"):
             if job.status.start_time is None:
-                return [EmitEvent("Normal", "Started", "the first workers start")]
-            return [EmitEvent("Normal", "Resumed", "workers start again; durable progress is kept")]
+                return [EmitEvent("Normal", "Started", "the first workers are starting")]
+            return [EmitEvent("Normal", "Resumed", "workers are starting again from checkpointed progress")]
     return []
 
 
-def wait_events(job: TrainingJob, judgement: Judgement, wait: Wait, now: datetime) -> list[TellWait | RequeueAfter]:
-    """What there is to tell of a job that waits: its plan's sentence, if it differs by more than moments from the last.
+def wait_events(
+    job: TrainingJob, job_phase: JobPhase, wait: Wait, now: datetime
+) -> list[EmitPendingEvent | RequeueAfter]:
+    """Return a Pending event with the plan's explanation, if it differs from the last one in more than times.
 
     Args:
-        job: As read.
-        judgement: Its phase.
-        wait: What has been told.
-        now: Time zone aware.
+        job: The job as read.
+        job_phase: Its computed phase.
+        wait: The last Pending event.
+        now: Current time, with a time zone.
     """
     plan = job.status.plan
-    if judgement.phase != "Waiting" or plan is None or not is_current(job) or any(map(is_open, plan.workers)):
+    if job_phase.phase != "Waiting" or plan is None or not is_current(job) or any(map(is_open, plan.workers)):
         return []
-    if not plan.explanation or without_moments(plan.explanation) == without_moments(wait.told):
+    if not plan.explanation or without_moments(plan.explanation) == without_moments(wait.last_message):
         return []
     if wait.not_before is not None and wait.not_before > now:
         return [RequeueAfter((wait.not_before - now).total_seconds())]
-    return [TellWait(plan.explanation)]
+    return [EmitPendingEvent(plan.explanation)]
 
 
 def verdict_events(verdict: TemplateVerdict) -> list[EmitEvent]:
-    """What there is to tell of a dry run."""
-    if verdict.finding.status != "True":
+    """Return the event about a dry run that rejected the template."""
+    if verdict.update.status != "True":
         return []
-    return [EmitEvent("Warning", "TemplateRejected", verdict.finding.message)]
+    return [EmitEvent("Warning", "TemplateRejected", verdict.update.message)]
+
+
+def eviction_event(action: EvictPod) -> EmitEvent:
+    """Return the event about an evicted pod: Preempting if it makes way for another job, else Stopping."""
+    stops = f"{action.name} stops within {action.grace_seconds} s (grace period)"
+    if action.preempted_by:
+        return EmitEvent("Normal", "Preempting", f"Preempted by {action.preempted_by}: pod {stops}.", action.name)
+    return EmitEvent("Normal", "Stopping", f"Pod {stops}: {action.why}.", action.name)

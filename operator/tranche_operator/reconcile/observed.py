@@ -1,6 +1,6 @@
-"""What one reconcile looks at: the job, its pods, its Service, and what this process remembers of it.
+"""The input of one reconcile: the job, its pods, its Service and cached results of earlier requests.
 
-Reading status.plan: which pod belongs to which entry, and whether the plan counts.
+Access to status.plan: entries by pod name, and whether the plan is current.
 """
 
 from collections.abc import Mapping
@@ -18,96 +18,96 @@ from tranche.kube.api.resources import (
     SiteSpec,
     TrainingJob,
 )
-from tranche_operator.reconcile.status import Finding
+from tranche_operator.reconcile.status import ConditionUpdate
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """What reconcile needs to know of a pod that carries the job's label."""
+    """The part of a pod with the job's label that reconcile reads."""
 
     name: str
     uid: str
     owner: str | None
-    """UID of the TrainingJob that controls it; None if no TrainingJob does: such a pod is not ours to stop."""
+    """UID of the TrainingJob that controls it. None if no TrainingJob does; the operator never stops such a pod."""
     role: str
     attempt: int
     phase: str
     over: bool
-    """It has ended, or it is being deleted and no kubelet runs it any more."""
+    """Whether it has ended, or is being deleted without a kubelet that runs it."""
     terminating: bool
     finalizers: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
-    """Scheduling gates."""
+    """Names of its scheduling gates."""
     grace_seconds: int = 30
     plan: tuple[int, int] = (0, 0)
-    """Term and revision of the plan that it was created from."""
+    """Term and revision of the plan from which it was created."""
     version: int = field(default=0, compare=False)
-    """Its resourceVersion: rises with each change."""
+    """resourceVersion; increases with each change."""
 
 
 class ServiceState(Enum):
-    """What is there under the name of the job's Service."""
+    """State of the Service with the job's name."""
 
     ABSENT = "absent"
     OWN = "own"
     STALE = "stale"
-    """Of a deleted job of the same name; garbage collection removes it."""
+    """The Service belongs to a deleted job of the same name; garbage collection removes it."""
     FOREIGN = "foreign"
-    """Somebody else's."""
+    """The Service does not belong to a TrainingJob."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The API server refused to create a pod, or to evict one."""
+    """A refusal by the API server to create or evict a pod."""
 
     pod: str
     reason: str
     """CamelCase."""
     message: str
     until: datetime
-    """Not to be tried again before."""
+    """Earliest time of the next try."""
     count: int = 1
-    """Refusals in a row."""
+    """Number of consecutive refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateVerdict:
-    """What the dry run of one generation's pods came to."""
+    """Result of the dry run of one generation's pods."""
 
     generation: int
-    finding: Finding
+    update: ConditionUpdate
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What the users of a job that waits have been told, and when they may be told more."""
+    """The last Pending event of a waiting job, and the time of the next one."""
 
-    told: str = ""
-    """The sentence of the last event; "" if there was none since the job last had workers."""
+    last_message: str = ""
+    """Message of the last event; empty if there was none since the job last had workers."""
     not_before: datetime | None = None
-    """Of the next event."""
-    has_turn: bool = False
-    """The next event has its place among those of all jobs, at that time."""
+    """Earliest time of the next event."""
+    has_event_slot: bool = False
+    """Whether the next event has a reserved slot at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that reconcile decides from."""
+    """Complete input of `reconcile`."""
 
     key: str
     """``namespace/name``."""
     job: TrainingJob | None
-    """None if there is no such job (any more)."""
+    """None if the job does not exist."""
     pods: tuple[PodView, ...] = ()
     service: ServiceState = ServiceState.OWN
     sites: Mapping[str, SiteSpec] = field(default_factory=lambda: MappingProxyType({}))
-    """Those where pods are to be created, as far as they are declared."""
+    """Declared sites where pods are to be created, by name."""
     verdict: TemplateVerdict | None = None
     rejection: Rejection | None = None
     staging_rejection: Rejection | None = None
-    """Of a pod that brings data: the others do not wait for it."""
+    """Last refusal of a staging pod; it does not delay other pods."""
     refusals: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
-    """Pods that a disruption budget kept from being evicted, by name."""
+    """Evictions that a disruption budget refused, by pod name."""
     wait: Wait = Wait()
 
 
@@ -115,7 +115,7 @@ Entry = PlannedWindow | PlannedParameterServer | PlannedStaging
 
 
 def entries_of(job: TrainingJob) -> dict[str, Entry]:
-    """All planned pods by name: chief and parameter servers first, then workers, by index and attempt, then staging."""
+    """Return all planned pods by name: chief, parameter servers, workers (by index and attempt), staging pods."""
     plan = job.status.plan
     if plan is None:
         return {}
@@ -134,19 +134,19 @@ def entries_of(job: TrainingJob) -> dict[str, Entry]:
 
 
 def is_open(entry: Entry) -> bool:
-    """Whether the entry's pod should exist and run."""
+    """Return whether the entry's pod should exist and run."""
     return isinstance(entry, PlannedStaging) or entry.state == "Open"
 
 
 def is_current(job: TrainingJob) -> bool:
-    """Whether there is a plan for the spec as it is now; another one creates and evicts nothing."""
+    """Return whether the plan is for the current generation of the spec; no other plan creates or evicts pods."""
     return job.status.plan is not None and job.status.plan.observed_generation == job.metadata.generation
 
 
 def is_newer(pod: PodView, job: TrainingJob) -> bool:
-    """Whether the pod was created from a later plan than the one that was read with the job.
+    """Return whether the pod was created from a later plan than the one that was read with the job.
 
-    Only another operator process can have done that; its pods are then judged when the later plan has been read.
+    Only another operator process can have created it. It is ignored until the later plan has been read.
     """
     plan = job.status.plan
     return plan is not None and pod.plan > (plan.term, plan.revision)

@@ -1,4 +1,4 @@
-"""Which pods are to be created now, and when a gang's pods may be scheduled. Pure."""
+"""Rules for creating pods and the Service, and for removing a gang's scheduling gates. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,17 +8,18 @@ from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWind
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
 from tranche_operator.reconcile.observed import Entry, Observed, PodView, Rejection, ServiceState, is_current, is_open
-from tranche_operator.reconcile.status import Finding, condition_of
+from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
 
 STALE_SERVICE_SECONDS = 5.0
-"""Pause for the garbage collector to remove the Service of an earlier job of the same name."""
+"""Delay in which the garbage collector removes the Service of a deleted job of the same name."""
 
 
 def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Planned pods that should exist and do not, by name.
+    """Return planned pods that should exist and do not, by name.
 
-    A name that another object holds (a pod of a deleted job of the same name) is not missing yet: its end is an event.
+    A pod whose name is taken, by a pod of a deleted job of the same name, is not missing yet: the end of that pod
+    causes another reconcile.
     """
     if not is_current(job) or job.spec.suspend or _is_invalid(job):
         return {}
@@ -36,14 +37,17 @@ def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
         case ServiceState.STALE:
             return [RequeueAfter(STALE_SERVICE_SECONDS)]
         case ServiceState.FOREIGN:
-            message = f"Service {job.metadata.name} belongs to something else: the job's pods cannot find each other"
+            message = (
+                f"Service {job.metadata.name} does not belong to this job, so its pods cannot "
+                "resolve each other's names: delete that Service"
+            )
             return [EmitEvent("Warning", "ServiceNameTaken", message)]
         case ServiceState.OWN:
             return []
 
 
 def needs_site(entry: Entry) -> bool:
-    """Whether its pod cannot be made without knowing the Site: no node of it is named."""
+    """Return whether the pod's manifest needs the Site, because the entry names no node."""
     return isinstance(entry, PlannedStaging) or entry.node is None
 
 
@@ -53,7 +57,7 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
     for name, entry in missing.items():
         site = observed.sites.get(entry.site)
         if site is None and needs_site(entry):
-            message = f"pod {name} waits: it is planned at site {entry.site}, and there is no such Site"
+            message = f"pod {name} cannot be created: Site {entry.site} does not exist"
             actions.append(EmitEvent("Warning", "SiteMissing", message))
         elif isinstance(entry, PlannedWindow):
             pod = manifests.worker_pod(job, entry, settings, site)
@@ -71,30 +75,32 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
 
 
 def standing_rejection(rejection: Rejection | None, missing: Mapping[str, Entry]) -> Rejection | None:
-    """The last refusal, as long as it is about a pod that is still to be created."""
+    """Return the last refusal if it concerns a pod that is still missing, else None."""
     return rejection if rejection is not None and rejection.pod in missing else None
 
 
 def pause(rejection: Rejection | None, now: datetime) -> list[Action]:
-    """How long creations rest after a refusal."""
+    """Requeue the job until the pause after a refusal ends."""
     if rejection is None or now >= rejection.until:
         return []
     return [RequeueAfter((rejection.until - now).total_seconds())]
 
 
-def rejection_findings(job: TrainingJob, rejection: Rejection | None, missing: Mapping[str, Entry]) -> list[Finding]:
-    """Condition PodsRejected: True while a planned pod is refused, False once no planned pod is missing."""
+def rejection_updates(
+    job: TrainingJob, rejection: Rejection | None, missing: Mapping[str, Entry]
+) -> list[ConditionUpdate]:
+    """Update condition PodsRejected: True while a planned pod is rejected, False once all planned pods exist."""
     if rejection is not None:
         message = f"{rejection.pod}: {rejection.message}"
-        return [Finding(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
+        return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "True", rejection.reason, message)]
     before = condition_of(job, names.CONDITION_PODS_REJECTED)
     if before is not None and before.status == "True" and not missing:
-        return [Finding(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "no planned pod is missing")]
+        return [ConditionUpdate(names.CONDITION_PODS_REJECTED, "False", "NoPodMissing", "all planned pods exist")]
     return []
 
 
 def ungate(job: TrainingJob, own: tuple[PodView, ...], entries: Mapping[str, Entry]) -> list[Action]:
-    """Let a gang start: as soon as the pods of all open entries exist, and not before."""
+    """Remove the scheduling gates of a gang once the pods of all open entries exist."""
     gated = [pod for pod in own if manifests.GANG_GATE in pod.gates and not pod.terminating]
     if not gated or not is_current(job) or job.spec.suspend:
         return []
@@ -127,4 +133,4 @@ def _describe(entry: Entry) -> str:
 
 def _chunks(chunks: list[int]) -> str:
     shown = ",".join(map(str, chunks[:20]))
-    return f"{shown}, … ({len(chunks)} in all)" if len(chunks) > 20 else shown
+    return f"{shown}, … ({len(chunks)} in total)" if len(chunks) > 20 else shown

@@ -1,30 +1,38 @@
-"""When pods are stopped, released from the ledger's finalizer, and deleted. Pure."""
+"""Rules for evicting pods, removing the ledger finalizer and deleting pods. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tranche.kube.api import names
-from tranche.kube.api.resources import PlannedWindow, TrainingJob
-from tranche_operator.reconcile.actions import Action, DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter
+from tranche.kube.api.resources import PlannedStaging, PlannedWindow, TrainingJob
+from tranche_operator.reconcile.actions import (
+    Action,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    EvictPod,
+    ReleasePod,
+    RequeueAfter,
+)
 from tranche_operator.reconcile.observed import Entry, PodView, Rejection, is_current, is_newer, is_open
-from tranche_operator.reconcile.status import Finding, condition_of
+from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
 
 
 def abandon(pods: Iterable[PodView]) -> list[Action]:
-    """Let go of pods whose job is gone or going: nobody counts them any more.
+    """Release and delete the pods of a job that is deleted or being deleted: the planner no longer counts them.
 
-    A pod that no TrainingJob controls (``kubectl delete --cascade=orphan`` leaves such ones) is not ours to delete, but
-    our finalizer on it is ours to remove.
+    A pod that no TrainingJob controls (``kubectl delete --cascade=orphan`` leaves such pods) is released, since the
+    finalizer is ours, but not deleted.
     """
     return [action for pod in pods for action in (*_release(pod), *(_delete(pod) if pod.owner is not None else ()))]
 
 
 def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry], settings: Settings) -> list[Action]:
-    """Release the pods whose end is counted, and delete them but for the last few.
+    """Release pods whose end is counted, and delete all of them except the last `Settings.kept_pods`.
 
-    A plan for another generation counts as well: the planner wrote it together with the ledger. Without any plan
-    nothing is known to be counted.
+    A pod is counted when the plan no longer has an entry for it. A plan for another generation is valid here as well,
+    since the planner writes it together with the ledger. Without a plan, no pod is known to be counted.
     """
     if job.status.plan is None:
         return []
@@ -34,13 +42,29 @@ def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entr
     )
     inspectable = [pod for pod in counted if not pod.terminating]
     surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
-    return [action for pod in counted for action in _release(pod)] + [
-        action for pod in surplus for action in _delete(pod)
+    return [
+        *_foreign_preemptions(job, counted),
+        *(action for pod in counted for action in _release(pod)),
+        *(action for pod in surplus for action in _delete(pod)),
+    ]
+
+
+def _foreign_preemptions(job: TrainingJob, counted: Iterable[PodView]) -> list[Action]:
+    """Report pods that kube-scheduler evicted for a foreign pod; evictions by the operator have an event already.
+
+    Only pods that are about to be released are reported, so that the event is not repeated while a pod is kept.
+    """
+    progress = job.status.progress
+    by = {one.attempt: one.preempted_by for one in progress.attempts} if progress is not None else {}
+    return [
+        EmitEvent("Normal", "Preempted", f"Preempted by {preemptor}: kube-scheduler evicted pod {pod.name}.", pod.name)
+        for pod in counted
+        if names.FINALIZER_LEDGER in pod.finalizers and (preemptor := by.get(pod.attempt) or "").startswith("pod/")
     ]
 
 
 def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
-    """Pods that are to be stopped: those that are closing or that the plan does not know (any more)."""
+    """Return the running pods whose window is closing or which are not in the plan."""
     if not is_current(job):
         return []
     running = (pod for pod in pods if not (pod.over or pod.terminating or is_newer(pod, job)))
@@ -50,30 +74,32 @@ def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[st
 def evict(
     unwanted: Iterable[PodView], entries: Mapping[str, Entry], refusals: Mapping[str, Rejection], now: datetime
 ) -> list[Action]:
-    """Stop them; after a refusal not before its pause is over."""
+    """Evict unwanted pods, those whose eviction was refused only after the pause."""
     actions: list[Action] = []
     for pod in unwanted:
         refusal = refusals.get(pod.name)
         if refusal is not None and now < refusal.until:
             actions.append(RequeueAfter((refusal.until - now).total_seconds()))
         else:
-            closing = "its window is closing" if pod.role == names.ROLE_WORKER else "nothing needs it for now"
-            why = closing if pod.name in entries else "it is no longer planned"
-            actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why))
+            entry = entries.get(pod.name)
+            closing = "its window is closing" if pod.role == names.ROLE_WORKER else "no worker needs it now"
+            why = closing if entry is not None else "it is no longer in the plan"
+            by = "" if entry is None or isinstance(entry, PlannedStaging) else entry.preempted_by or ""
+            actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why, by))
     return actions
 
 
-def refusal_findings(
+def eviction_updates(
     job: TrainingJob, unwanted: Collection[PodView], refusals: Mapping[str, Rejection]
-) -> list[Finding]:
-    """Condition EvictionsRefused: True while a budget keeps a pod that is to be stopped, False when none is left."""
+) -> list[ConditionUpdate]:
+    """Update condition EvictionsRefused: True while a budget protects an unwanted pod, False when none is left."""
     refused = [refusals[pod.name] for pod in unwanted if pod.name in refusals]
     if refused:
         message = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in refused)
-        return [Finding(names.CONDITION_EVICTIONS_REFUSED, "True", "DisruptionBudget", message)]
+        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "True", "DisruptionBudget", message)]
     before = condition_of(job, names.CONDITION_EVICTIONS_REFUSED)
     if before is not None and before.status == "True" and not unwanted:
-        return [Finding(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is held up")]
+        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is refused")]
     return []
 
 
@@ -85,18 +111,18 @@ def finish(
     settings: Settings,
     now: datetime,
 ) -> list[Action]:
-    """Clean up after a job that is over, as runPolicy says.
+    """Clean up after a finished job, as runPolicy says.
 
-    For `Settings.ledger_patience` seconds the planner may still count the last pods, workers of a job that succeeded
-    may end by themselves, and its parameter servers outlive them. After that nothing is waited for. Of a job whose
-    status says Failed the planner counts nothing any more.
+    During `Settings.ledger_patience_seconds` the planner may still count the last pods, workers of a job that
+    succeeded may end by themselves, and parameter servers run until these workers have ended. After that, pods are
+    released and deleted without waiting. The planner counts no pods of a job whose status says Failed.
     """
     policy = job.spec.run_policy
     since = now - (job.status.completion_time or now)
-    patient = since < timedelta(seconds=settings.ledger_patience)
+    patient = since < timedelta(seconds=settings.ledger_patience_seconds)
     actions: list[Action] = []
     if patient:
-        actions.append(RequeueAfter(settings.ledger_patience - since.total_seconds()))
+        actions.append(RequeueAfter(settings.ledger_patience_seconds - since.total_seconds()))
     training = job.spec.chief is None and any(pod.role == names.ROLE_WORKER and not pod.over for pod in pods)
     for pod in pods:
         entry = entries.get(pod.name)

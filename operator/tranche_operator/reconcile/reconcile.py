@@ -1,8 +1,8 @@
-"""The operator's decision: what is observed of one job in, a list of actions out. Pure: no I/O, no clock, no memory.
+"""Reconciliation of one job: from the observed state to a list of actions. Pure: no I/O, no clock, no state.
 
-Rules (docs/architecture.md, "The path of a job"): pods of open windows and of parameter servers exist; what is closing
-or no longer planned is evicted; a pod that is over keeps its finalizer until the planner has counted it, that is until
-the plan has no entry for it any more. A plan for another generation of the spec creates and evicts nothing.
+Rules (docs/architecture.md, "The path of a job"): the pods of open windows and servers exist; pods that are closing or
+not in the plan are evicted; a pod that has ended keeps the ledger finalizer until the planner has counted it, that is,
+until the plan has no entry for it. A plan for another generation of the spec creates and evicts nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,12 +16,12 @@ from tranche_operator.reconcile.actions import Action, CheckTemplate, RequeueAft
 from tranche_operator.reconcile.observed import Entry, Observed, PodView, entries_of
 from tranche_operator.reconcile.status import (
     TERMINAL,
-    Finding,
-    Judgement,
-    Tally,
+    ConditionUpdate,
+    JobPhase,
+    PodCounts,
+    compute_phase,
     condition_of,
     deadline_of,
-    judge,
     may_wait,
     new_status,
     own_status,
@@ -30,18 +30,18 @@ from tranche_operator.settings import Settings
 
 
 def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Action]:
-    """What is to be done so that the cluster follows the plan.
+    """Return the actions that bring the cluster to the state that the plan requires.
 
     Args:
-        observed: The job, its pods and what is remembered.
+        observed: The job, its pods and cached results.
         settings: The operator's settings.
-        now: Time zone aware.
+        now: Current time, with a time zone.
 
     Returns:
-        Actions in the order in which they are to be executed; at most one RequeueAfter, at the end.
+        Actions in the order of execution; at most one RequeueAfter, at the end.
 
     Raises:
-        ValueError: if the planner's part of the status cannot be read.
+        ValueError: if the planner's part of the status cannot be decoded.
     """
     job = observed.job
     if job is None or job.metadata.deletion_timestamp is not None:
@@ -49,17 +49,17 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     own = tuple(pod for pod in observed.pods if pod.owner == job.metadata.uid)
     strangers = [pod for pod in observed.pods if pod.owner != job.metadata.uid]
     entries = entries_of(job)
-    tally = _tally(own, entries)
-    judgement = judge(job, tally, now)
+    counts = _count_pods(own, entries)
+    job_phase = compute_phase(job, counts, now)
     actions = pod_teardown.abandon(strangers)
-    findings: list[Finding] = []
-    if judgement.phase in TERMINAL:
-        actions += pod_teardown.finish(job, judgement.phase, own, entries, settings, now)
+    updates: list[ConditionUpdate] = []
+    if job_phase.phase in TERMINAL:
+        actions += pod_teardown.finish(job, job_phase.phase, own, entries, settings, now)
     else:
-        more, findings = _steer(observed, job, own, entries, settings, now)
+        more, updates = _steer(observed, job, own, entries, settings, now)
         actions += more
-    actions += _report(job, tally, judgement, findings, now)
-    actions += event_rules.wait_events(job, judgement, observed.wait, now)
+    actions += _report(job, counts, job_phase, updates, now)
+    actions += event_rules.wait_events(job, job_phase, observed.wait, now)
     return _with_one_requeue(in_order(actions))
 
 
@@ -70,8 +70,8 @@ def _steer(
     entries: Mapping[str, Entry],
     settings: Settings,
     now: datetime,
-) -> tuple[list[Action], list[Finding]]:
-    """Follow the plan of a job that is not over."""
+) -> tuple[list[Action], list[ConditionUpdate]]:
+    """Return actions and condition updates for a job that has not ended."""
     missing = pod_creation.missing_pods(observed, job, entries)
     bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
     training = {name: entry for name, entry in missing.items() if name not in bringing}
@@ -86,44 +86,44 @@ def _steer(
         *(pod_creation.pause(refused, now) or pod_creation.open_pods(observed, job, bringing, settings)),
         *pod_creation.ungate(job, own, entries),
     ]
-    findings = pod_creation.rejection_findings(job, rejection, training)
-    findings += staging_status.findings(job, refused)
-    actions += staging_status.events(job, findings)
-    findings += pod_teardown.refusal_findings(job, unwanted, observed.refusals)
+    updates = pod_creation.rejection_updates(job, rejection, training)
+    updates += staging_status.updates(job, refused)
+    actions += staging_status.events(job, updates)
+    updates += pod_teardown.eviction_updates(job, unwanted, observed.refusals)
     verdict = observed.verdict
     if not _is_checked(job):
         if verdict is None or verdict.generation != job.metadata.generation:
             actions.append(CheckTemplate(job.metadata.generation, checked_pods(job, settings)))
         else:
-            findings.append(verdict.finding)
+            updates.append(verdict.update)
             actions += event_rules.verdict_events(verdict)
     deadline = deadline_of(job)
     if deadline is not None:
         actions.append(RequeueAfter((deadline - now).total_seconds()))
-    return actions, findings
+    return actions, updates
 
 
 def _report(
-    job: TrainingJob, tally: Tally, judgement: Judgement, findings: list[Finding], now: datetime
+    job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: list[ConditionUpdate], now: datetime
 ) -> list[Action]:
-    """Write the status if it changes, and tell of the change."""
-    status, before = new_status(job, tally, judgement, findings, now), own_status(job.status)
+    """Write the status if it changes, with the events about the change."""
+    status, before = new_status(job, counts, job_phase, updates, now), own_status(job.status)
     if status == before:
         return []
-    news = tuple(event_rules.phase_events(job, judgement))
+    news = tuple(event_rules.phase_events(job, job_phase))
     return [WriteStatus(job.metadata.resource_version, status, news, in_time=may_wait(status, before))]
 
 
 def _is_checked(job: TrainingJob) -> bool:
-    """Whether the status holds a verdict on the template of this generation."""
+    """Return whether the status has a dry-run result for this generation."""
     condition = condition_of(job, names.CONDITION_INVALID_TEMPLATE)
     return condition is not None and condition.observed_generation == job.metadata.generation
 
 
-def _tally(own: Iterable[PodView], entries: Mapping[str, Entry]) -> Tally:
+def _count_pods(own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCounts:
     workers = [pod for pod in own if pod.role == names.ROLE_WORKER]
     active = [pod for pod in own if not pod.over]
-    return Tally(
+    return PodCounts(
         active_workers=sum(not pod.over for pod in workers),
         running_workers=sum(not pod.over and pod.phase == "Running" for pod in workers),
         active_servers=sum(pod.role == names.ROLE_SERVER for pod in active),
@@ -135,9 +135,9 @@ def _tally(own: Iterable[PodView], entries: Mapping[str, Entry]) -> Tally:
 
 
 def _with_one_requeue(actions: list[Action]) -> list[Action]:
-    """The earliest of several wishes to look again."""
-    wishes = [action.seconds for action in actions if isinstance(action, RequeueAfter)]
+    """Replace all RequeueAfter actions by the earliest."""
+    delays = [action.seconds for action in actions if isinstance(action, RequeueAfter)]
     once: list[Action] = [action for action in actions if not isinstance(action, RequeueAfter)]
-    if wishes:
-        once.append(RequeueAfter(max(0.0, min(wishes))))
+    if delays:
+        once.append(RequeueAfter(max(0.0, min(delays))))
     return once

@@ -1,4 +1,4 @@
-"""What there is to tell of pods that bring data to sites. Pure."""
+"""Condition StagingFailed and its events. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,27 +6,31 @@ from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedStaging, TrainingJob
 from tranche_operator.reconcile.actions import EmitEvent
 from tranche_operator.reconcile.observed import Rejection
-from tranche_operator.reconcile.status import Finding, condition_of
+from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 
 
-def findings(job: TrainingJob, rejection: Rejection | None) -> list[Finding]:
-    """Condition StagingFailed: True while a site gets no data because pods fail or are refused, False after that."""
+def updates(job: TrainingJob, rejection: Rejection | None) -> list[ConditionUpdate]:
+    """Update condition StagingFailed: True while staging pods fail or are rejected, False after that."""
     plan = job.status.plan
     failing = [staging for staging in plan.staging if staging.failures] if plan is not None else []
-    told = [_describe(staging) for staging in failing]
+    messages = [_describe(staging) for staging in failing]
     if rejection is not None:
-        told.append(f"{rejection.pod} is refused: {rejection.message}")
-    if told:
+        messages.append(f"the API server rejected pod {rejection.pod}: {rejection.message}")
+    if messages:
         given_up = any(staging.given_up for staging in failing)
-        return [Finding(names.CONDITION_STAGING_FAILED, "True", "GivenUp" if given_up else "Retrying", "; ".join(told))]
+        return [
+            ConditionUpdate(
+                names.CONDITION_STAGING_FAILED, "True", "GivenUp" if given_up else "Retrying", "; ".join(messages)
+            )
+        ]
     before = condition_of(job, names.CONDITION_STAGING_FAILED)
     if before is not None and before.status == "True":
-        return [Finding(names.CONDITION_STAGING_FAILED, "False", "NoneFailing", "no staging pod fails now")]
+        return [ConditionUpdate(names.CONDITION_STAGING_FAILED, "False", "NoneFailing", "no staging pod is failing")]
     return []
 
 
-def events(job: TrainingJob, found: Iterable[Finding]) -> list[EmitEvent]:
-    """Tell of what is new in condition StagingFailed."""
+def events(job: TrainingJob, found: Iterable[ConditionUpdate]) -> list[EmitEvent]:
+    """Return the events about a new message of condition StagingFailed."""
     before = condition_of(job, names.CONDITION_STAGING_FAILED)
     known = before.message if before is not None and before.status == "True" else ""
     return [
@@ -37,6 +41,6 @@ def events(job: TrainingJob, found: Iterable[Finding]) -> list[EmitEvent]:
 
 
 def _describe(staging: PlannedStaging) -> str:
-    pods = "pod" if staging.failures == 1 else "pods"
-    so = "none is tried any more: chunks train where their data are" if staging.given_up else "another follows"
-    return f"{staging.failures} {pods} to site {staging.site} failed, {so}"
+    pods = "staging pod" if staging.failures == 1 else "staging pods"
+    so = "no more are created, so chunks train where their data is" if staging.given_up else "another one is created"
+    return f"{staging.failures} {pods} for site {staging.site} failed; {so}"

@@ -1,7 +1,7 @@
-"""What the operator says of a job in its status: phase, conditions, counts, times. Pure.
+"""The operator's part of a job's status: phase, conditions, counts and times. Pure.
 
-The phases Succeeded and Failed are final. Only the operator's own fields and conditions are made here; status.plan,
-status.progress and condition Planned belong to the planner and stay untouched by server-side apply.
+The phases Succeeded and Failed are final. This module computes only the fields and conditions that the operator owns;
+status.plan, status.progress and condition Planned belong to the planner, and server-side apply leaves them unchanged.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ Phase = Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Fai
 Truth = Literal["True", "False", "Unknown"]
 TERMINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
 _PASSING = frozenset({"Waiting", "Starting"})
-"""A job that is preempted, or that starts, is in one of these for a moment."""
+"""Phases that a job passes through for a short time when it starts or is preempted."""
 OWN_CONDITIONS = frozenset(
     {
         names.CONDITION_COMPLETE,
@@ -33,8 +33,8 @@ OWN_CONDITIONS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """The job's pods, counted; a pod is active until it is over."""
+class PodCounts:
+    """Counts of a job's pods; a pod is active until it has ended."""
 
     active_workers: int = 0
     running_workers: int = 0
@@ -42,14 +42,14 @@ class Tally:
     active_chiefs: int = 0
     running_chiefs: int = 0
     started: bool = False
-    """Whether a worker has ever run, as far as its pods tell."""
+    """Whether any of the existing worker pods has ever run."""
     sites: tuple[str, ...] = ()
-    """Where active pods are."""
+    """Sites of the active pods."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """A phase and why."""
+class JobPhase:
+    """A phase, with reason and message."""
 
     phase: Phase
     reason: str
@@ -57,8 +57,8 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A condition's content, without its times."""
+class ConditionUpdate:
+    """The content of a condition, without its times."""
 
     type: str
     status: Truth
@@ -66,8 +66,8 @@ class Finding:
     message: str = ""
 
 
-def judge(job: TrainingJob, tally: Tally, now: datetime) -> Judgement:
-    """The phase that the job is in now; a terminal phase that its status holds stays."""
+def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhase:
+    """Compute the job's phase; a terminal phase in its status is kept."""
     if job.status.phase in TERMINAL:
         return _as_before(job.status)
     members, kind = (
@@ -76,74 +76,78 @@ def judge(job: TrainingJob, tally: Tally, now: datetime) -> Judgement:
     progress = job.status.progress
     chief_goes_on = job.status.plan is not None and job.status.plan.chief is not None
     if progress is not None and not chief_goes_on and parse_chunks(progress.done).issuperset(range(members)):
-        return Judgement("Succeeded", "AllDone", f"all {members} {kind} are done")
+        return JobPhase("Succeeded", "AllDone", f"all {members} {kind} are done")
     limit = job.spec.run_policy.backoff_limit
     if progress is not None and progress.failures > limit:
         message = f"{progress.failures} pods failed, more than runPolicy.backoffLimit ({limit}) allows"
-        return Judgement("Failed", "BackoffLimitExceeded", message)
+        return JobPhase("Failed", "BackoffLimitExceeded", message)
     deadline = deadline_of(job)
     if deadline is not None and now >= deadline:
         seconds = job.spec.run_policy.active_deadline_seconds
-        return Judgement("Failed", "DeadlineExceeded", f"not done {seconds} s after its first pod started")
-    if job.spec.suspend and not (tally.active_workers or tally.active_servers or tally.active_chiefs):
-        return Judgement("Suspended", "Suspended", "spec.suspend is true")
-    if tally.running_workers or tally.running_chiefs:
-        return Judgement("Running", "WorkersRun", "")
-    if tally.active_workers or tally.active_chiefs:
-        return Judgement("Starting", "WorkersStart", "no worker runs yet")
-    return Judgement("Waiting", "NoWorkers", "no worker is planned now")
+        return JobPhase(
+            "Failed",
+            "DeadlineExceeded",
+            f"not done {seconds} s after its first pod started (runPolicy.activeDeadlineSeconds)",
+        )
+    if job.spec.suspend and not (counts.active_workers or counts.active_servers or counts.active_chiefs):
+        return JobPhase("Suspended", "Suspended", "spec.suspend is true")
+    if counts.running_workers or counts.running_chiefs:
+        return JobPhase("Running", "WorkersRun", "")
+    if counts.active_workers or counts.active_chiefs:
+        return JobPhase("Starting", "WorkersStart", "no worker runs yet")
+    return JobPhase("Waiting", "NoWorkers", "no worker is planned now")
 
 
 def deadline_of(job: TrainingJob) -> datetime | None:
-    """When the job fails if it is not done, as far as it has started and has such a limit."""
+    """Return the time at which an unfinished job fails; None if it has not started or has no deadline."""
     seconds, start = job.spec.run_policy.active_deadline_seconds, job.status.start_time
     return None if seconds is None or start is None else start + timedelta(seconds=seconds)
 
 
 def new_status(
-    job: TrainingJob, tally: Tally, judgement: Judgement, findings: Iterable[Finding], now: datetime
+    job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: Iterable[ConditionUpdate], now: datetime
 ) -> dict[str, Any]:
-    """The operator's part of the status as it should be, ready to be applied.
+    """Compute the operator's part of the status, ready for server-side apply.
 
     Args:
-        job: As read; times of conditions whose status stays are kept from it.
-        tally: Its pods.
-        judgement: Its phase.
-        findings: Conditions InvalidTemplate and PodsRejected, as far as there is something new to say of them.
-        now: Time zone aware.
+        job: The job as read. The transition time of a condition whose status does not change is kept.
+        counts: Counts of its pods.
+        job_phase: Its phase.
+        updates: Conditions that change, besides those that follow from the phase.
+        now: Current time, with a time zone.
     """
     status, generation = job.status, job.metadata.generation
-    terminal = judgement.phase in TERMINAL
+    terminal = job_phase.phase in TERMINAL
     before = {condition.type: condition for condition in status.conditions if condition.type in OWN_CONDITIONS}
     conditions = {**before}
-    for finding in [*_phase_findings(job, judgement, before), *findings]:
-        conditions[finding.type] = _condition(finding, before.get(finding.type), generation, now)
+    for update in [*_phase_updates(job, job_phase, before), *updates]:
+        conditions[update.type] = _condition(update, before.get(update.type), generation, now)
     return _document(
         TrainingJobStatus(
-            phase=judgement.phase,
+            phase=job_phase.phase,
             conditions=[conditions[kind] for kind in sorted(conditions)],
             observed_generation=generation,
-            active_workers=tally.active_workers,
-            active_parameter_servers=tally.active_servers,
-            sites=", ".join(tally.sites)[:4096] or None,
-            start_time=status.start_time or (now if tally.started else None),
+            active_workers=counts.active_workers,
+            active_parameter_servers=counts.active_servers,
+            sites=", ".join(counts.sites)[:4096] or None,
+            start_time=status.start_time or (now if counts.started else None),
             completion_time=(status.completion_time or now) if terminal else None,
         )
     )
 
 
 def own_status(status: TrainingJobStatus) -> dict[str, Any]:
-    """The operator's part of a status as it was read, in the form of `new_status`, to see whether it differs."""
+    """Return the operator's part of a status that was read, in the form of `new_status`, for comparison."""
     own = [condition for condition in status.conditions if condition.type in OWN_CONDITIONS]
     return _document(status.model_copy(update={"conditions": sorted(own, key=lambda condition: condition.type)}))
 
 
 def may_wait(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a status differs from what is written only by what a starting or stopping gang changes with every pod.
+    """Return whether a status differs only in fields that every pod of a starting or stopping gang changes.
 
     Args:
-        status: As from `new_status`.
-        before: As from `own_status`.
+        status: Result of `new_status`.
+        before: Result of `own_status` for the status that is written.
     """
     passing = before.get("phase") is not None and status["phase"] in _PASSING
     ignored = {"activeWorkers", "activeParameterServers", "sites", *(("phase",) if passing else ())}
@@ -157,48 +161,50 @@ def _without(status: Mapping[str, Any], fields: Collection[str], passing: bool) 
 
 
 def condition_of(job: TrainingJob, kind: str) -> Condition | None:
-    """The condition of this type, if the status has one."""
+    """Return the condition of this type, or None."""
     return next((condition for condition in job.status.conditions if condition.type == kind), None)
 
 
-def _as_before(status: TrainingJobStatus) -> Judgement:
+def _as_before(status: TrainingJobStatus) -> JobPhase:
     kind = names.CONDITION_COMPLETE if status.phase == "Succeeded" else names.CONDITION_FAILED
     phase: Phase = "Succeeded" if status.phase == "Succeeded" else "Failed"
     condition = next((condition for condition in status.conditions if condition.type == kind), None)
-    return Judgement(phase, condition.reason if condition else phase, condition.message if condition else "")
+    return JobPhase(phase, condition.reason if condition else phase, condition.message if condition else "")
 
 
-def _phase_findings(job: TrainingJob, judgement: Judgement, before: Mapping[str, Condition]) -> list[Finding]:
-    phase, reason, message = judgement.phase, judgement.reason, judgement.message
+def _phase_updates(job: TrainingJob, job_phase: JobPhase, before: Mapping[str, Condition]) -> list[ConditionUpdate]:
+    phase, reason, message = job_phase.phase, job_phase.reason, job_phase.message
     running: Truth = "True" if phase == "Running" else "False"
-    findings = [Finding(names.CONDITION_RUNNING, running, reason, message)]
+    updates = [ConditionUpdate(names.CONDITION_RUNNING, running, reason, message)]
     if phase == "Succeeded":
-        findings.append(Finding(names.CONDITION_COMPLETE, "True", reason, message))
+        updates.append(ConditionUpdate(names.CONDITION_COMPLETE, "True", reason, message))
     elif phase == "Failed":
-        findings.append(Finding(names.CONDITION_FAILED, "True", reason, message))
+        updates.append(ConditionUpdate(names.CONDITION_FAILED, "True", reason, message))
     elif phase == "Suspended":
-        findings.append(Finding(names.CONDITION_SUSPENDED, "True", reason, message))
+        updates.append(ConditionUpdate(names.CONDITION_SUSPENDED, "True", reason, message))
     elif job.spec.suspend:
-        findings.append(Finding(names.CONDITION_SUSPENDED, "False", "PodsStopping", "the job's pods are being stopped"))
+        updates.append(
+            ConditionUpdate(names.CONDITION_SUSPENDED, "False", "PodsStopping", "the job's pods are stopping")
+        )
     if names.CONDITION_SUSPENDED in before and not job.spec.suspend:
-        findings.append(Finding(names.CONDITION_SUSPENDED, "False", "Resumed", "spec.suspend is false"))
-    return findings
+        updates.append(ConditionUpdate(names.CONDITION_SUSPENDED, "False", "Resumed", "spec.suspend is false"))
+    return updates
 
 
-def _condition(finding: Finding, before: Condition | None, generation: int, now: datetime) -> Condition:
-    unchanged = before is not None and before.status == finding.status
+def _condition(update: ConditionUpdate, before: Condition | None, generation: int, now: datetime) -> Condition:
+    unchanged = before is not None and before.status == update.status
     return Condition(
-        type=finding.type,
-        status=finding.status,
+        type=update.type,
+        status=update.status,
         observed_generation=generation,
         last_transition_time=before.last_transition_time if before is not None and unchanged else now,
-        reason=finding.reason,
-        message=finding.message[:32768],
+        reason=update.reason,
+        message=update.message[:32768],
     )
 
 
 def _document(status: TrainingJobStatus) -> dict[str, Any]:
-    """JSON of the operator's fields; absent ones are left out. Condition times have whole seconds, as metav1.Time."""
+    """Serialize the operator's fields, without absent ones. Condition times have whole seconds, as metav1.Time."""
     document: dict[str, Any] = {
         "phase": status.phase,
         "conditions": [_condition_document(condition) for condition in status.conditions],

@@ -1,7 +1,7 @@
-"""Pods and disruption budgets as lists and watches of our own show them, in the operator's event loop.
+"""Informers for pods and disruption budgets, with lists and watches of our own in the operator's event loop.
 
-Kopf watches the TrainingJobs, of which this is the operator. It builds each object whole, in a thread of its own, and
-gangs make ten events of pods for each of a job.
+Kopf watches only the TrainingJobs. It decodes every object completely, in a thread of its own, and a gang causes ten
+pod events for each event of its job.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ from tranche_operator import api_paths
 from tranche_operator.reconcile.observed import PodView
 from tranche_operator.watch.pod_decoder import OwnedPod, job_key, view
 
-KnownPod = tuple[str, PodView]
-"""A pod with the key of its job."""
+KeyedPod = tuple[str, PodView]
+"""Key of the job, and the pod."""
 
 
 class Budget(Narrow, frozen=True):
-    """A PodDisruptionBudget: that it exists is enough to know."""
+    """A PodDisruptionBudget; only its existence matters."""
 
     metadata: Metadata = Metadata()
 
@@ -31,18 +31,18 @@ _POD = msgspec.json.Decoder(OwnedPod)
 _BUDGET = msgspec.json.Decoder(Budget)
 
 
-def mirror_pods(
+def pod_informer(
     client: ApiClient, namespace: str | None, on_pod: Callable[[str, PodView, bool], None]
-) -> Reflector[KnownPod]:
-    """The pods of jobs.
+) -> Reflector[KeyedPod]:
+    """Create the reflector of the pods of jobs.
 
     Args:
-        client: Of the API server.
-        namespace: The only one to watch; None: all.
-        on_pod: Called with the key of a pod's job, what it looks like, and whether it is gone.
+        client: Client of the API server.
+        namespace: Namespace to watch; None for all.
+        on_pod: Called with the key of the pod's job, the pod, and whether it is gone.
     """
 
-    def tell(_: str, before: KnownPod | None, after: KnownPod | None) -> None:
+    def notify(_: str, before: KeyedPod | None, after: KeyedPod | None) -> None:
         if after is not None:
             on_pod(*after, False)
         elif before is not None:
@@ -50,21 +50,21 @@ def mirror_pods(
 
     path = api_paths.pods(namespace) if namespace else api_paths.ALL_PODS
     pods = Reflector(client, path, _known, params={"labelSelector": LABEL_JOB})
-    pods.subscribe(tell)
+    pods.subscribe(notify)
     return pods
 
 
 class Budgets:
-    """In which namespaces there are disruption budgets."""
+    """Counts of disruption budgets by namespace."""
 
     def __init__(self, client: ApiClient, namespace: str | None) -> None:
-        """Nothing is read before `reflector` runs; arguments as for `mirror_pods`."""
+        """Set up the reflector; nothing is read before `reflector` runs. Arguments as for `pod_informer`."""
         self._by_namespace: Counter[str] = Counter()
         self.reflector = Reflector(client, api_paths.budgets(namespace), _BUDGET.decode)
         self.reflector.subscribe(self._count)
 
-    def may_guard(self, namespace: str) -> bool:
-        """Whether some pod of a namespace may have a budget; True as long as nothing is known."""
+    def may_have_budget(self, namespace: str) -> bool:
+        """Return whether pods of a namespace may have a budget; True until the first list is complete."""
         return not self.reflector.has_synced or self._by_namespace[namespace] > 0
 
     def _count(self, _: str, before: Budget | None, after: Budget | None) -> None:
@@ -73,6 +73,6 @@ class Budgets:
                 self._by_namespace[budget.metadata.namespace] += change
 
 
-def _known(raw: bytes) -> KnownPod:
+def _known(raw: bytes) -> KeyedPod:
     pod = _POD.decode(raw)
     return job_key(pod.metadata), view(pod)

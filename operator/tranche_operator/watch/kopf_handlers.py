@@ -1,13 +1,13 @@
-"""Kopf: watches jobs, and does nothing but say whose news there are.
+"""Kopf handlers. They only enqueue the key of a changed TrainingJob.
 
-No index (its start-up is quadratic), no handler that needs a finalizer or an annotation, no Kubernetes events of Kopf's
-own. Kopf runs in a thread with an event loop of its own, its documented way of being embedded: when it stops or fails,
-it cancels whatever tasks it finds on its loop.
+They use no index (its start-up is quadratic), no handler that needs a finalizer or an annotation, and no events of
+Kopf's own. Kopf runs in a thread with its own event loop, which is its documented way of being embedded: when it stops
+or fails, it cancels all tasks on its loop.
 
-Which events of the jobs' watch are news: those that change something that reconcile looks at.
+Filter of the jobs' watch events: only those that change an input of `reconcile` are relevant.
 
-A job sends one for each write of its status, our own among them, and each costs a read of the job. What slips through
-is found by the next look at everything. (Which events of pods are news: `tranche_operator.watch.pod_cache`.)
+Every write to a job's status, also by the operator itself, causes an event, and each relevant event costs a read of the
+job. The next resync finds what the filter misses. (`tranche_operator.watch.pod_cache` filters the events of pods.)
 """
 
 import itertools
@@ -21,21 +21,21 @@ from tranche.kube.api.resources import GROUP, VERSION
 from tranche.kube.client.credentials import Credentials
 
 _MOMENTS = ("phase", "startTime", "completionTime")
-"""Fields of the status that are the operator's own and that its timers go by."""
+"""Fields of the status that the operator writes and that its timers depend on."""
 
 
-class Sieve:
-    """Remembers of each job what reconcile would see of it."""
+class JobEventFilter:
+    """Event predicate that keeps, for each job, the fields that `reconcile` reads."""
 
     def __init__(self) -> None:
         self._seen: dict[str, object] = {}
 
     def clear(self) -> None:
-        """A watch begins anew: objects may have gone in between."""
+        """Forget all jobs: the watch restarts, and jobs may have been deleted in between."""
         self._seen.clear()
 
-    def is_news(self, job: Mapping[str, Any], *, gone: bool) -> bool:
-        """Whether a TrainingJob has another spec or plan, is another one or is going, or has entered another phase."""
+    def is_relevant(self, job: Mapping[str, Any], *, gone: bool) -> bool:
+        """Return whether a TrainingJob is new, being deleted or deleted, or has another spec, plan or phase."""
         meta, status = job["metadata"], job.get("status", {})
         plan = status.get("plan", {})
         stamp = (plan.get("term"), plan.get("revision"))
@@ -50,33 +50,33 @@ class Sieve:
 
 
 CONVENTION = f"operator.{GROUP}"
-"""Prefix of what Kopf would write on objects; none of our handlers makes it do so."""
+"""Prefix of Kopf's annotations and finalizers; none of our handlers makes Kopf write them."""
 LOGIN_RETRY_SECONDS = 5.0
 
 
 class Backoffs:
-    """Pauses between Kopf's tries of one request: for ever, so that an absent API server is waited for."""
+    """Endless pauses between Kopf's retries of one request, so that it waits for an absent API server."""
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((0.5, 1.0, 2.0, 4.0), itertools.repeat(8.0))
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Remembers nothing of objects: ``on.event`` handlers need no differences, and copies of every object cost."""
+    """Storage that keeps nothing: ``on.event`` handlers need no diffs, and a copy of every object costs memory."""
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
-        """Nothing."""
+        """Return an empty essence."""
         return kopf.BodyEssence({})
 
     def fetch(self, *, body: kopf.Body) -> None:
-        """Nothing."""
+        """Return None: nothing is stored."""
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing."""
+        """Store nothing."""
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """Kopf's settings (decision 10)."""
+    """Return Kopf's settings (decision 10)."""
     settings = kopf.OperatorSettings()
     settings.process.ultimate_exiting_timeout = None  # it would kill our whole process
     settings.posting.enabled = False
@@ -98,14 +98,14 @@ def make_registry(
     on_news: Callable[[str], None],
     on_listing: Callable[[], None],
 ) -> kopf.OperatorRegistry:
-    """The handlers.
+    """Register the handlers.
 
     Args:
         kubeconfig: As for `Credentials.load`.
-        on_news: Called with the key of a job that has changed.
-        on_listing: Called when a watch begins anew with a list: events may have been missed.
+        on_news: Called with the key of a changed job.
+        on_listing: Called when a watch restarts with a list, because events may have been missed.
     """
-    registry, sieve = kopf.OperatorRegistry(), Sieve()
+    registry, job_filter = kopf.OperatorRegistry(), JobEventFilter()
 
     @kopf.on.login(registry=registry, backoff=LOGIN_RETRY_SECONDS)
     async def login(**_: Any) -> kopf.AiohttpSession:
@@ -114,16 +114,16 @@ def make_registry(
     @kopf.on.event(GROUP, VERSION, "trainingjobs", registry=registry)
     async def note_job(event: kopf.RawEvent, namespace: str | None, name: str, **_: Any) -> None:
         if event["type"] is None:
-            sieve.clear()
+            job_filter.clear()
             on_listing()
-        elif sieve.is_news(event["object"], gone=event["type"] == "DELETED"):
+        elif job_filter.is_relevant(event["object"], gone=event["type"] == "DELETED"):
             on_news(f"{namespace}/{name}")
 
     return registry
 
 
 async def open_session(kubeconfig: str | None) -> kopf.AiohttpSession:
-    """Kopf's connection, with the same credentials as our own; Kopf asks for a new one after a 401.
+    """Open Kopf's connection with the operator's credentials; Kopf requests a new one after a 401.
 
     Raises:
         Unreachable: if there are no usable credentials.

@@ -1,4 +1,4 @@
-"""Runs Kopf in a thread beside our own event loop, and brings its news over."""
+"""Kopf in a thread of its own, with callbacks in the operator's event loop."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ import kopf
 from tranche_operator.watch.kopf_handlers import make_registry, make_settings
 
 STOP_SECONDS = 1.2
-"""How long Kopf may take to stop; its thread dies with the process anyway."""
+"""Time that Kopf has to stop. Its daemon thread ends with the process in any case."""
 
 
 class Watches:
-    """Kopf's watch of jobs."""
+    """Kopf's watch of the TrainingJobs."""
 
     def __init__(
         self,
@@ -24,13 +24,13 @@ class Watches:
         on_news: Callable[[str], None],
         on_listing: Callable[[], None],
     ) -> None:
-        """Set up; nothing runs before `serve`.
+        """Store the arguments; nothing runs before `serve`.
 
         Args:
             kubeconfig: As for `Credentials.load`.
-            namespace: The only one to watch; None: all.
-            on_news: Called, in the event loop of `serve`, with the key of a job of which there are news.
-            on_listing: Called there when a watch begins anew with a list.
+            namespace: Namespace to watch; None for all.
+            on_news: Called with the key of a changed job, in the event loop of `serve`.
+            on_listing: Called in that loop when a watch restarts with a list.
         """
         self._kubeconfig = kubeconfig
         self._namespace = namespace
@@ -41,19 +41,19 @@ class Watches:
         """Watch until cancelled.
 
         Raises:
-            Exception: whatever made Kopf stop by itself, for instance that the CRD was deleted.
+            Exception: the error that stopped Kopf, for example that the CRD was deleted.
         """
         home = asyncio.get_running_loop()
         thread = _LoopThread(lambda stop: self._watch(home, stop))
         try:
             await asyncio.wait([thread.ended])
-            raise thread.ended.result() or RuntimeError("Kopf has stopped without saying why")
+            raise thread.ended.result() or RuntimeError("Kopf stopped without an error")
         finally:
             thread.stop()
             await asyncio.wait([thread.ended], timeout=STOP_SECONDS)
 
     async def _watch(self, home: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-        """Run Kopf; in the thread."""
+        """Run Kopf in its thread."""
         registry = make_registry(
             self._kubeconfig,
             on_news=lambda key: _call(home, self._on_news, key),
@@ -69,7 +69,7 @@ class Watches:
             stop_flag=stop,
         )
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        # Kopf's own stop may wait for ever for a watch that asks for credentials which nobody provides any more.
+        # Kopf's own stop may wait forever for a watch that requests credentials, which nothing provides any more.
         stopping = asyncio.create_task(kopf.run_tasks(tasks, ignored=before))
         await asyncio.wait([stopping], timeout=STOP_SECONDS / 2)
         for task in ended:
@@ -77,13 +77,13 @@ class Watches:
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
-    """Call a function in another thread's event loop, unless that is closed already."""
+    """Call a function in another thread's event loop, unless that loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *arguments)
 
 
 def _abandon(loop: asyncio.AbstractEventLoop) -> None:
-    """Close an event loop; tasks that do not heed their cancellation within a moment are dropped, without a word."""
+    """Close an event loop. Tasks that do not end soon after their cancellation are dropped without a log line."""
     loop.set_exception_handler(lambda _loop, _context: None)
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
@@ -94,20 +94,20 @@ def _abandon(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _LoopThread:
-    """A coroutine function in a thread with an event loop of its own, started at once."""
+    """A thread with its own event loop that runs one coroutine function."""
 
     def __init__(self, main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-        """Start it; ``main`` gets the event that asks it to stop."""
+        """Start the thread; ``main`` gets the event that requests it to stop."""
         self._main = main
         self._home = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._inside: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self.ended: asyncio.Future[BaseException | None] = self._home.create_future()
-        """Done when the thread is; the result is the error that ended it, if any."""
+        """Future that is done when the thread has ended; its result is the error that ended it, or None."""
         threading.Thread(target=self._run, name="kopf", daemon=True).start()
 
     def stop(self) -> None:
-        """Ask it to stop; harmless when it has."""
+        """Request the thread to stop; no-op if it has ended."""
         self._stopping.set()
         if self._inside is not None:
             loop, stop = self._inside

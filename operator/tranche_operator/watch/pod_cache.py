@@ -1,9 +1,8 @@
-"""The pods of jobs as this process knows them: from the watch, from what the API server answered it, from lists.
+"""Cache of the pods of jobs, from the watch, from responses to the operator's own requests, and from lists.
 
-To list a job's pods anew for each reconcile costs the API server a look at every pod of the namespace. What is known
-may be older than what is: that is why a job itself is read afresh, after its pods were looked up here. A pod that was
-counted, and is gone, has left its job's plan before, so that plan does not ask for it again; what exists already is
-refused by its name, and what is another one meanwhile by its UID.
+Listing a job's pods for each reconcile would make the API server scan every pod of the namespace. A stale cache is
+safe: creating an existing pod fails with 409, and deletes carry a UID precondition. A counted pod left the plan before
+it was deleted; since the job is read after its pods were looked up here, its plan does not ask for that pod again.
 """
 
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from tranche_operator.reconcile.observed import PodView
 
 GONE_SECONDS = 600.0
-"""So long an answer from before its end cannot bring a pod back."""
+"""Time during which a late response cannot restore a deleted pod."""
 
 
 @dataclass(slots=True)
@@ -24,27 +23,27 @@ class _Known:
 
 
 @dataclass(slots=True)
-class KnownPods:
-    """Pods by the key of their job."""
+class PodCache:
+    """Cache of pods by the key of their job."""
 
     clock: Callable[[], float] = time.monotonic
     complete: bool = False
-    """Whether a list of all pods was taken in; before, what is missing here need not be missing."""
+    """Whether a list of all pods has been stored; before that, a pod that is missing here may exist."""
     _pods: dict[str, _Known] = field(default_factory=dict)
-    """By UID."""
+    """Pods by UID."""
     _jobs: dict[str, dict[str, _Known]] = field(default_factory=dict)
-    """The same by job, then UID."""
+    """Pods by job key, then UID."""
     _gone: dict[str, float] = field(default_factory=dict)
-    """UIDs and since when, in that order."""
+    """Time of deletion by UID, in that order."""
 
     def of(self, key: str) -> tuple[PodView, ...]:
-        """The pods that carry the label of this job."""
+        """Return the pods with the label of this job."""
         return tuple(known.pod for known in self._jobs.get(key, {}).values())
 
     def note(self, key: str, pod: PodView, *, watched: bool = False) -> bool:
-        """Take in what a pod looked like; returns whether that is news: newer, and different to reconcile.
+        """Store the state of a pod, and return whether it is newer and differs in a field that `reconcile` reads.
 
-        What the watch tells of a pod that was gone is true, it has its label again; an answer may only be late.
+        A watch event about a deleted pod is valid, since the pod has its label again; a response may only be late.
         """
         before = self._pods.get(pod.uid)
         if watched:
@@ -55,24 +54,24 @@ class KnownPods:
         return before is None or before.key != key or before.pod != pod
 
     def expect_end(self, uid: str) -> None:
-        """The API server has agreed to end a pod; the watch tells of it a moment later."""
+        """Mark a pod as terminating, because the API server accepted its deletion and the watch event comes later."""
         known = self._pods.get(uid)
         if known is not None:
             known.pod = replace(known.pod, terminating=True)
 
     def drop(self, uid: str) -> bool:
-        """The watch says that a pod is gone, or has lost the label; returns whether that is news, as it always is."""
+        """Remove a pod that is gone or has lost its label. Returns True: such an event is always relevant."""
         self._gone.pop(uid, None)
         self._gone[uid] = self.clock()
         self._remove(uid)
         return True
 
     def sync(self, listed: Iterable[tuple[str, PodView]], began: float) -> None:
-        """Take in a list of all pods, and forget what it lacks.
+        """Store a list of all pods, and remove pods that it does not contain.
 
         Args:
             listed: Job keys and pods.
-            began: When the list was asked for, on `clock`: what was noted since is newer.
+            began: Time of the list request on `clock`; pods stored since then are newer.
         """
         now = self.clock()
         while self._gone and next(iter(self._gone.values())) < now - GONE_SECONDS:

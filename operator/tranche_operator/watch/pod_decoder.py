@@ -1,4 +1,4 @@
-"""From the API server's pods to what reconcile needs to know of them."""
+"""Decoding of pods into `PodView`."""
 
 import msgspec
 
@@ -18,13 +18,13 @@ class Gate(Narrow, frozen=True):
 
 
 class GatedSpec(PodSpec, frozen=True):
-    """A pod's spec with its scheduling gates."""
+    """A pod's spec, with its scheduling gates."""
 
     scheduling_gates: tuple[Gate, ...] = ()
 
 
 class OwnedPod(Pod, frozen=True):
-    """A pod with what the operator needs besides."""
+    """A pod, with the fields that only the operator reads."""
 
     spec: GatedSpec = GatedSpec()
 
@@ -56,12 +56,12 @@ def read_pods(raw: bytes) -> PodList:
 
 
 def job_key(metadata: Metadata) -> str:
-    """The key of the job whose label a pod carries."""
+    """Return the key of the job that the pod's label names."""
     return f"{metadata.namespace}/{metadata.labels.get(LABEL_JOB, '')}"
 
 
 def read_pod(raw: object) -> tuple[str, PodView]:
-    """A pod that was decoded from JSON: the key of its job, and what reconcile needs to know.
+    """Convert a pod that was decoded from JSON; return the key of its job, and its `PodView`.
 
     Raises:
         msgspec.ValidationError: if it is none.
@@ -71,7 +71,7 @@ def read_pod(raw: object) -> tuple[str, PodView]:
 
 
 def view(pod: OwnedPod) -> PodView:
-    """What reconcile needs to know."""
+    """Extract the fields that `reconcile` reads."""
     metadata, who = pod.metadata, identity(pod)
     grace = pod.spec.termination_grace_period_seconds
     return PodView(

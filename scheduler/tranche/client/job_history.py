@@ -13,8 +13,9 @@ from tranche.kube.convert.pod_identity import Identity, identity, owner_uid
 from tranche.kube.convert.pods_and_nodes import exit_code, is_over, outcome, trainer
 
 _REASONS = {
-    "Preempted": "stopped by the plan: another job, a change of capacity or of the specification",
-    "Lost": "its pod or node is gone",
+    "Preempted": "stopped by the plan: the capacity or the specification changed",
+    "NotStarted": "stopped before its container started",
+    "Lost": "the pod or its node is gone",
     "Succeeded": "",
     "Failed": "",
 }
@@ -38,6 +39,8 @@ class Attempt(msgspec.Struct, frozen=True, rename="camel"):
     why: str
     """Why it ended, as far as anybody says."""
     exit_code: int | None
+    preempted_by: str = ""
+    """Job that preempted it, ``namespace/name``, or a pod of no TrainingJob, ``pod/namespace/name``; empty if none."""
     log: list[str] | None = None
     """Last lines; None: there are none to be had."""
     no_log: str = ""
@@ -70,6 +73,7 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
 def attempts_of(job: TrainingJob, pods: Iterable[Pod]) -> list[Attempt]:
     """Attempts by number: those of the ledger, and pods of this job (not of a namesake that was deleted)."""
     ledger = job.status.progress.attempts if job.status.progress else []
+    closing = _preemptors(job)
     gone = {one.attempt: _of_ledger(job.metadata.name, one) for one in ledger}
     found: list[Attempt] = []
     for pod in pods:
@@ -77,8 +81,21 @@ def attempts_of(job: TrainingJob, pods: Iterable[Pod]) -> list[Attempt]:
         if who is None or who.job != job.key or owner_uid(pod.metadata) != job.metadata.uid:
             continue
         if who.role in (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF):
-            found.append(_of_pod(pod, who, gone.pop(who.attempt, None)))
+            found.append(_of_pod(pod, who, gone.pop(who.attempt, None), closing.get(who.attempt, "")))
     return sorted([*gone.values(), *found], key=lambda one: (one.attempt, one.role, one.index))
+
+
+def _preemptors(job: TrainingJob) -> dict[int, str]:
+    """Preemptors of closing windows and servers, by attempt."""
+    plan = job.status.plan
+    if plan is None:
+        return {}
+    planned = (*plan.workers, *plan.parameter_servers, *([plan.chief] if plan.chief else ()))
+    return {one.attempt: one.preempted_by for one in planned if one.preempted_by}
+
+
+def _preempted(by: str) -> str:
+    return f"preempted by {by}" if by else ""
 
 
 def _of_ledger(job: str, one: EndedAttempt) -> Attempt:
@@ -91,13 +108,15 @@ def _of_ledger(job: str, one: EndedAttempt) -> Attempt:
         started=None,
         ended=None,
         outcome=one.reason,
-        why=_REASONS.get(one.reason, ""),
+        why=_preempted(one.preempted_by or "") or _REASONS.get(one.reason, ""),
         exit_code=one.exit_code,
+        preempted_by=one.preempted_by or "",
     )
 
 
-def _of_pod(pod: Pod, who: Identity, counted: Attempt | None) -> Attempt:
+def _of_pod(pod: Pod, who: Identity, counted: Attempt | None, closing_for: str) -> Attempt:
     state = trainer(pod)
+    by = counted.preempted_by if counted else closing_for
     ended, running = state.terminated, state.running
     result = counted.outcome if counted else _outcome(pod)
     return Attempt(
@@ -109,8 +128,9 @@ def _of_pod(pod: Pod, who: Identity, counted: Attempt | None) -> Attempt:
         started=ended.started_at if ended else running.started_at if running else None,
         ended=ended.finished_at if ended else None,
         outcome=result,
-        why=_why(pod, result, ended.reason if ended else "") if is_over(pod) or counted else "",
+        why=_preempted(by) or (_why(pod, result, ended.reason if ended else "") if is_over(pod) or counted else ""),
         exit_code=counted.exit_code if counted else exit_code(pod),
+        preempted_by=by,
     )
 
 

@@ -168,7 +168,7 @@ class Controller:
 
     def learnt(self) -> dict[str, str]:
         """Annotations that tell the next planner what this one has learnt; none before it has taken over."""
-        return annotations_of(memory_of(self.planner)) if self.reports.leading else {}
+        return annotations_of(memory_of(self.planner.cluster)) if self.reports.leading else {}
 
     def restore(self, memory: Memory | None = None) -> None:
         """Build the planner's state from the API server, and from what an earlier one has learnt."""
@@ -185,7 +185,7 @@ class Controller:
             self._quotas_changed(key, None, quota)
         for name in self.watches.nodes.store:
             self._refresh_node(name)
-        recall(self.planner, memory or Memory())
+        recall(self.planner.context, memory or Memory())
         found = self._found_jobs()
         with self.metrics.time_plan():
             self._instructed(self.planner.restore(found, now, self._found_events(found)))
@@ -290,7 +290,7 @@ class Controller:
         replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
         for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
             if not self._is_namesakes(after or before):
-                yield from pod_events.events_of(before, after, self.clock())
+                yield from pod_events.events_of(before, after, self.clock(), self.watches.pods.store.values)
 
     def _is_namesakes(self, pod: Pod | None) -> bool:
         """Whether the pod belongs to a deleted job whose name another job has now; its attempts are not that job's."""

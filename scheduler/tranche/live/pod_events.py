@@ -1,12 +1,13 @@
 """Changes of our pods as events of the planner."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
 from tranche.kube.convert.pod_identity import identity
 from tranche.kube.convert.pods_and_nodes import (
     Pod,
     exit_code,
+    is_evicted_by_scheduler,
     is_over,
     outcome,
     run_seconds,
@@ -16,6 +17,7 @@ from tranche.kube.convert.pods_and_nodes import (
 from tranche.planner import (
     ChiefEnded,
     Event,
+    Outcome,
     ParameterServerLost,
     StagingEnded,
     WorkerBound,
@@ -27,21 +29,32 @@ FRESH_SECONDS = 5.0
 """A start that is seen this soon counts from now: status times have whole seconds only."""
 
 
-def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:
-    """What the planner should hear when one of our pods changed from `old` to `new` (None: it is not there)."""
+def events_of(
+    old: Pod | None, new: Pod | None, now: float, others: Callable[[], Iterable[Pod]] = tuple
+) -> Iterator[Event]:
+    """Translate a change of one of our pods into events of the planner.
+
+    Args:
+        old: The pod before; None if it is new.
+        new: The pod now; None if it is gone.
+        now: Clock, in seconds.
+        others: Returns all pods; called only if kube-scheduler evicted this pod, to find the one that it made room for.
+    """
     pod = new or old
     who = identity(pod) if pod is not None else None
     if pod is None or who is None:
         return
     over = new is None or is_over(new)
     was_over = old is not None and is_over(old)
+    by = preemptor_of(pod, others()) if over and not was_over and is_evicted_by_scheduler(pod) else ""
     if who.role in (ROLE_SERVER, ROLE_CHIEF):
         if over and not was_over:
-            ending = ("Lost", None) if new is None else (outcome(new), exit_code(new))
+            ended: Outcome = "Lost" if new is None else outcome(new)
+            code = None if new is None else exit_code(new)
             if who.role == ROLE_CHIEF:
-                yield ChiefEnded(who.job, who.attempt, *ending)
+                yield ChiefEnded(who.job, who.attempt, ended, code, preempted_by=by)
             else:
-                yield ParameterServerLost(who.job, who.index, who.attempt, *ending)
+                yield ParameterServerLost(who.job, who.index, who.attempt, ended, code, preempted_by=by)
         return
     if who.role == ROLE_STAGING:
         if over and not was_over:
@@ -55,6 +68,38 @@ def events_of(old: Pod | None, new: Pod | None, now: float) -> Iterator[Event]:
     if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
         yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)
     if new is None:
-        yield WorkerEnded(who.job, who.attempt, "Lost", now)
+        yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by)
     elif over:
-        yield WorkerEnded(who.job, who.attempt, outcome(new), now, termination_progress(new), exit_code(new))
+        yield WorkerEnded(
+            who.job, who.attempt, outcome(new), now, termination_progress(new), exit_code(new), preempted_by=by
+        )
+
+
+def preemptor_of(victim: Pod, others: Iterable[Pod]) -> str:
+    """Find the pod for which kube-scheduler evicted another: it is nominated for the node and has a higher priority.
+
+    kube-scheduler names the preemptor nowhere on the victim. Of several nominated pods, those that still wait for the
+    node come first, then the one with the highest priority, then the youngest.
+
+    Returns:
+        ``pod/namespace/name``, or ``namespace/name`` of its TrainingJob if it has one; empty if none is found.
+    """
+    nominated = [
+        one
+        for one in others
+        if one.status.nominated_node_name == victim.spec.node_name and _priority(one) > _priority(victim)
+    ]
+    best = max(nominated, key=_likelihood, default=None) if victim.spec.node_name else None
+    if best is None:
+        return ""
+    who = identity(best)
+    return f"pod/{best.key}" if who is None else who.job
+
+
+def _priority(pod: Pod) -> int:
+    return pod.spec.priority or 0
+
+
+def _likelihood(pod: Pod) -> tuple[bool, int, float, str]:
+    created = pod.metadata.creation_timestamp
+    return (not pod.spec.node_name, _priority(pod), created.timestamp() if created else 0.0, pod.key)

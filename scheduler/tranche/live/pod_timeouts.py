@@ -26,7 +26,7 @@ from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, s
 from tranche.model import PlannedServer, Window
 from tranche.model.quantity import parse_duration
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
-from tranche.planner.releases import end_of
+from tranche.planner.job_actions import end_of
 from tranche.state.entities import JobState, Server, TrackedWindow
 
 

@@ -35,6 +35,8 @@ class Window:
     """Of the specification that its pod was made from; 0: not known."""
     renewed: int = 0
     """Fencing token of these chunks if the pod has trained others before, drawn from the attempts; else 0."""
+    preempted_by: str = ""
+    """Job for which a closing window makes way, ``namespace/name``; empty if it closes for another reason."""
 
     @property
     def fence(self) -> int:
@@ -53,6 +55,8 @@ class PlannedServer:
     fallbacks: tuple[str, ...] = ()
     state: WindowState = WindowState.OPEN
     is_chief: bool = False
+    preempted_by: str = ""
+    """As of a `Window`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class AttemptRecord:
     exit_code: int | None = None
     is_chief: bool = False
     """The pod was the gang's chief; else it was a worker."""
+    preempted_by: str = ""
+    """Job that preempted it, ``namespace/name``, or a foreign pod, ``pod/namespace/name``; empty if neither did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ from tranche.planner.instructions import (
     RenewWindow,
     StageData,
 )
-from tranche.planner.machines import Planner, PlannerSettings
+from tranche.planner.machines import Planner
+from tranche.planner.settings import PlannerSettings
 
 __all__ = [
     "ChiefEnded",

@@ -16,17 +16,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tranche.model import ChunkState, ChunkWindow
+from tranche.planner.context import PlannerContext
 from tranche.planner.estimates import Estimate
 from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.queues import preemptible
 from tranche.policies import Policy
 from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
 
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
+
+class PlannerView(Protocol):
+    """What these functions read of a planner; `tranche.planner.Planner` is one."""
+
+    context: PlannerContext
+    estimates: dict[str, Estimate]
+
 
 STEPS = 20_000
 """Starts and ends that are played at most; what comes later is lined up without preemption."""
@@ -34,7 +40,7 @@ PIECE = 100
 """Of them in one piece."""
 
 
-def chunk_windows(planner: Planner, key: str, now: float) -> tuple[ChunkWindow, ...]:
+def chunk_windows(planner: PlannerView, key: str, now: float) -> tuple[ChunkWindow, ...]:
     """One row a chunk, or a member of a gang, in their order; none if the planner does not know the job.
 
     Args:
@@ -45,20 +51,21 @@ def chunk_windows(planner: Planner, key: str, now: float) -> tuple[ChunkWindow, 
     return at_once(listing(planner, key, now))
 
 
-def listing(planner: Planner, key: str, now: float) -> Pieces[tuple[ChunkWindow, ...]]:
+def listing(planner: PlannerView, key: str, now: float) -> Pieces[tuple[ChunkWindow, ...]]:
     """The same in pieces; what happens between them may count or not."""
-    state = planner.cluster.jobs.get(key)
+    context = planner.context
+    state = context.cluster.jobs.get(key)
     if state is None:
         return ()
     rows = {chunk: ChunkWindow(chunk, ChunkState.DONE) for chunk in state.done}
     for run in state.runs.values():
         if not run.closing:
             rows |= {row.chunk: row for row in _of_run(state, run, now) if row.chunk not in rows}
-    if planner.queue is None:
+    if context.queue is None:
         entries = dict(state.entries)
         paper = Paper(now)
         if state.active and entries:
-            yield from paper.copy(planner, state)
+            yield from paper.copy(context, state)
             yield from paper.play()
         for chunk, entry in entries.items():
             if chunk not in state.done:
@@ -179,18 +186,18 @@ class Paper:
         self._blocked: dict[str, dict[int, Place]] = {}
         """Places where a job could not start a chunk since it has its most workers."""
 
-    def copy(self, planner: Planner, state: JobState) -> Iterator[None]:
+    def copy(self, context: PlannerContext, state: JobState) -> Iterator[None]:
         """Take the queues of these nodes over, a node at a time."""
         last = max(entry.key for entry in state.entries.values())
         names = dict.fromkeys(entry.home.node for entry in state.entries.values())
         for name in names:
-            node = planner.cluster.nodes.get(name or "")
+            node = context.cluster.nodes.get(name or "")
             if name is None:
                 entries = [entry for entry in state.entries.values() if entry.home.node is None]
-                self._add(Place(inf), entries, planner.policy)
+                self._add(Place(inf), entries, context.policy)
             elif node is not None:
-                others = (e for e in node.entries() if e.key <= last or not preemptible(e.state, planner.policy))
-                self._add(Place(len(node.queues)), others, planner.policy)
+                others = (e for e in node.entries() if e.key <= last or not preemptible(e.state, context.policy))
+                self._add(Place(len(node.queues)), others, context.policy)
             yield
         self.own = {
             item.entry.chunk: item for place in self._places for item in place.items if item.entry.state is state

@@ -22,18 +22,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, nsmallest
 from math import ceil, inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tranche.planner import transfers
+from tranche.planner.context import PlannerContext
 from tranche.planner.queues import JobQueue, preemptible, wants_windows
-from tranche.planner.rooms import could_run_on_nodes
 from tranche.planner.stagings import is_given_up
+from tranche.planner.trial import could_run_on_nodes
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState, expected_copies
 from tranche.state.remaining_work import rest_seconds
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
 REVIEW_SECONDS = 30.0
 """Shortest time between two reviews in which no job arrives."""
@@ -45,30 +43,28 @@ NEAREST_SITES = 12
 """Sites with nodes, the nearest first, where a job's chunks are expected to train."""
 
 
-def is_due(planner: Planner, queue: JobQueue, changed: Sequence[str], now: float) -> bool:
+def is_due(context: PlannerContext, queue: JobQueue, changed: Sequence[str], now: float) -> bool:
     """Whether waiting jobs are to be compared with unlimited sites now.
 
     Args:
-        planner: Has a timer for the next time.
+        context: Has a timer for the next time.
         queue: When that is.
         changed: Jobs that an event concerned. If one of them has waiting chunks that no review has seen, the next
             review takes place at once.
         now: Clock, in seconds.
     """
-    cluster = planner.cluster
-    if not cluster.clouds:
-        return False
+    cluster = context.cluster
     states = [cluster.jobs[key] for key in changed if key in cluster.jobs]
     more = any(one.active and one.unassigned > 0 and one.returned != one.reviewed for one in states)
     if more or now >= queue.review_at:
         return True
-    _wake(planner, queue)
+    _wake(context, queue)
     return False
 
 
-def review(planner: Planner, queue: JobQueue, now: float) -> None:
+def review(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Decide for the waiting jobs which chunks train at an unlimited site."""
-    cluster = planner.cluster
+    cluster = context.cluster
     forecast = NodeForecast(cluster, now)
     soonest, looked = inf, 0
     ordered = _in_rank_order(queue, now)
@@ -85,21 +81,21 @@ def review(planner: Planner, queue: JobQueue, now: float) -> None:
             split = _split(queue, forecast, state, behind, now)
             state.reviewed = state.returned
             soonest = min(soonest, split.completion - now)
-            _bind(planner, queue, state, split, now)
+            _bind(context, queue, state, split, now)
         elif state.unassigned > 0:  # it has its most workers, or is held
             state.reviewed = state.returned
             soonest = min(soonest, max(state.held_until, state.window_ends[0]) - now)
         if looked == REVIEWED_JOBS:
             break
     queue.review_at = now + max(REVIEW_SECONDS, REVIEW_SHARE * soonest) if soonest < inf or looked else inf
-    _wake(planner, queue)
+    _wake(context, queue)
 
 
-def _wake(planner: Planner, queue: JobQueue) -> None:
+def _wake(context: PlannerContext, queue: JobQueue) -> None:
     """Set the timer for the next review unless it is set."""
     if queue.review_due < queue.review_at < inf:
         queue.review_due = queue.review_at
-        planner.wake(queue.review_at, "")
+        context.wake(queue.review_at, "")
 
 
 def _in_rank_order(queue: JobQueue, now: float) -> list[JobState]:
@@ -395,7 +391,7 @@ def _split_gang(
     return _Split((), "", on_nodes)
 
 
-def _bind(planner: Planner, queue: JobQueue, state: JobState, split: _Split, now: float) -> None:
+def _bind(context: PlannerContext, queue: JobQueue, state: JobState, split: _Split, now: float) -> None:
     """Note the decision, and begin the copies that it needs."""
     chosen = dict.fromkeys(split.chunks, split.site)
     if chosen != state.cloud:
@@ -405,7 +401,7 @@ def _bind(planner: Planner, queue: JobQueue, state: JobState, split: _Split, now
             known = state.copies.get(split.site, {})
             missing = [chunk for chunk in split.chunks if chunk not in known]
             if missing and split.site != state.job.data_site:
-                transfers.copy(planner, queue, state, missing, split.site, now)
+                transfers.copy(context, queue, state, missing, split.site, now)
         state.windows_changed()
         queue.stale[state.job.key] = None
-        planner.publish(state.job.key)
+        context.publish(state.job.key)

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from tranche.model import Preemption
 from tranche.planner.estimates import Estimate
-from tranche.planner.quotas import shortage
-from tranche.planner.rooms import could_run, count_fitting, free_hosts
-from tranche.planner.servers import missing_servers, room_for_servers, server_sites
+from tranche.planner.rooms import count_fitting, free_hosts
+from tranche.planner.servers import room_for_servers, server_sites
+from tranche.planner.trial import could_run
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, expected_copies
@@ -106,7 +106,7 @@ def binding_constraint(
         return Constraint(Limit.TOGETHER)
     if state.held_until > now and start <= state.held_until:
         return Constraint(Limit.HELD, state.held_until, reason=state.hold_reason)
-    if (short := shortage(cluster, state)) is not None:
+    if (short := cluster.shortage(state)) is not None:
         return Constraint(Limit.QUOTA, shortage=short)
     data = _data(cluster, state, estimate, now)
     if data is not None:
@@ -159,14 +159,14 @@ def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now
 
 def _server_place(cluster: ClusterState, policy: Policy, state: JobState) -> str:
     """The one site where the job's parameter servers may be; "" if there are several."""
-    missing = missing_servers(state)
+    missing = state.missing_servers
     sites = server_sites(cluster, state, policy, missing[0].shape) if missing else []
     return (sites[0] or "") if len(sites) == 1 else ""
 
 
 def _servers_fit(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
     """Whether for each parameter server that is missing some node could host it if it ran nothing of ours."""
-    for shape in {one.shape: None for one in missing_servers(state)}:
+    for shape in {one.shape: None for one in state.missing_servers}:
         sites = server_sites(cluster, state, policy, shape)
         unlimited = any(site in cluster.sites and cluster.sites[site or ""].unlimited for site in sites)
         if not unlimited and not any(None in sites or node.node.site in sites for node in cluster.eligible(shape)):

@@ -4,22 +4,17 @@ Whoever makes the room for a job need not be what keeps it waiting: without that
 that keeps it longer. So others are tried then, and the first whose absence helps is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from tranche.planner.context import PlannerContext
 from tranche.planner.estimates import REHEARSED_JOBS, Estimate
 from tranche.planner.queues import Arrival
-from tranche.planner.rehearsals import rehearse
+from tranche.planner.rehearsals import PlannerFactory, rehearse
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
 FIRST = 20
 """Waiting jobs, from the first, about which it is made sure."""
@@ -38,11 +33,19 @@ def affordable(cluster: ClusterState) -> int:
     return min(REHEARSALS, COPIED // max(1, len(cluster.nodes) + len(cluster.jobs)))
 
 
-def verified(planner: Planner, state: JobState, estimate: Estimate, now: float, budget: int) -> tuple[Estimate, int]:
+def verified(
+    context: PlannerContext,
+    new_planner: PlannerFactory,
+    state: JobState,
+    estimate: Estimate,
+    now: float,
+    budget: int,
+) -> tuple[Estimate, int]:
     """The estimate, behind a job without which this one starts earlier, if any of those that are tried is such.
 
     Args:
-        planner: Of a policy with one queue; it is left as it is.
+        context: Of the planner, whose policy has one queue; it is left as it is.
+        new_planner: Makes the planner that decides in a rehearsal.
         state: A job that waits behind another.
         estimate: Of the last forecast.
         now: Clock, in seconds.
@@ -51,39 +54,39 @@ def verified(planner: Planner, state: JobState, estimate: Estimate, now: float, 
     Returns:
         The estimate, and how many rehearsals it took.
     """
-    assert planner.queue is not None
-    first = [one for _, one in islice(planner.queue.in_order(), FIRST)]
-    before = [one for one in first if _place(planner, one, now) < _place(planner, state, now)]
+    assert context.queue is not None
+    first = [one for _, one in islice(context.queue.in_order(), FIRST)]
+    before = [one for one in first if _place(context, one, now) < _place(context, state, now)]
     if len(before) == FIRST:
         return estimate, 0
-    later = planner.queue.waiting()[REHEARSED_JOBS:]
+    later = context.queue.waiting()[REHEARSED_JOBS:]
     key, until = state.job.key, estimate.start - SOONER
     used = 0
-    for other in islice(_candidates(planner, before, state, estimate, now), min(TRIED, budget)):
+    for other in islice(_candidates(context, before, state, estimate, now), min(TRIED, budget)):
         used += 1
-        start = rehearse(planner, later, now, without=other, until=(key, until)).starts.get(key)
+        start = rehearse(context, new_planner, later, now, without=other, until=(key, until)).starts.get(key)
         if start is not None and start.at < until:
             return replace(estimate, behind=other), used
     return estimate, used
 
 
-def _place(planner: Planner, state: JobState, now: float) -> tuple[Standing, Arrival]:
+def _place(context: PlannerContext, state: JobState, now: float) -> tuple[Standing, Arrival]:
     """The smaller comes first."""
-    assert planner.queue is not None
-    return (planner.queue.policy.standing(state, planner.cluster, now), state.arrival)
+    assert context.queue is not None
+    return (context.queue.policy.standing(state, context.cluster, now), state.arrival)
 
 
 def _candidates(
-    planner: Planner, before: list[JobState], state: JobState, estimate: Estimate, now: float
+    context: PlannerContext, before: list[JobState], state: JobState, estimate: Estimate, now: float
 ) -> Iterator[str]:
     """Who may stand in the way: whoever makes the room, who runs there, who waits before it; the largest first."""
 
     def size(other: JobState) -> tuple[float, str]:
         return (-other.worker_seconds(now) * max(1, other.job.gpus), other.job.key)
 
-    others = [other for other in planner.cluster.jobs.values() if other is not state and other.active]
+    others = [other for other in context.cluster.jobs.values() if other is not state and other.active]
     there = [o for o in others if any(run.home.site == estimate.site for run in o.runs.values() if not run.closing)]
-    makes_room = planner.cluster.jobs.get(estimate.behind or "")
+    makes_room = context.cluster.jobs.get(estimate.behind or "")
     yield from dict.fromkeys(
         other.job.key
         for other in ([makes_room] if makes_room is not None else [])

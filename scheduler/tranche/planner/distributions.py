@@ -1,25 +1,18 @@
 """Policies that distribute all workers at once: who may have how many, and whose workers stop for that."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import close_window
+from tranche.planner.queues import JobQueue
 from tranche.policies.allocation.draft import competitors, most_units
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
-    from tranche.planner.queues import JobQueue
-    from tranche.state.entities import JobState
+from tranche.state.entities import JobState
 
 
-def distribute(planner: Planner, queue: JobQueue, now: float) -> None:
+def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Have the policy distribute the workers on nodes anew if jobs, their rest, or nodes have changed.
 
     Before the turns of a decision: these give each job at most what it was granted.
     """
-    if not queue.policy.traits.allocates_workers:
-        return
-    cluster = planner.cluster
+    cluster = context.cluster
     sharing = tuple(_claim(state, now) for state in competitors(cluster, now))
     if queue.distributed == (cluster.epoch, sharing):
         return
@@ -31,7 +24,7 @@ def distribute(planner: Planner, queue: JobQueue, now: float) -> None:
         state.granted, state.place = draft.workers(state), place
     for state, run in list(draft.stopped()):
         if not run.closing:
-            planner.close(state, run)
+            close_window(context, state, run)
     queue.stale.update(dict.fromkeys(cluster.jobs))
     queue.grown.add("")
 

@@ -1,30 +1,25 @@
 """Planned start and completion of every job, and which job each one waits behind.
 
-With one queue the planner is rehearsed (`tranche.planner.rehearsals`) for those who come first; who comes later, or
-takes longer than is rehearsed, gets the fluid estimate: work ahead over capacity. For a policy that binds, the slots'
-queues are played forward as they stand: exact with one GPU a worker and no restart cost; a worker limit and CPU
-shortages are approximated. Either way there are no arrivals, and every chunk takes as long as predicted.
+With one queue the planner is rehearsed (`tranche.planner.rehearsals`) for the jobs that come first. A job that comes
+later, or takes longer than is rehearsed, gets the fluid estimate: work ahead over capacity. For a policy that binds,
+the slots' queues are played forward as they stand: exact with one GPU a worker and no restart cost; a worker limit and
+CPU shortages are approximated. Either way there are no arrivals, and every chunk takes as long as predicted.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from tranche.model import PodShape
+from tranche.planner.context import PlannerContext
 from tranche.planner.pieces import Pieces
 from tranche.planner.queues import Arrival
-from tranche.planner.rehearsals import DECISIONS, PlannedChunk, Rehearsal, Start, prepare
-from tranche.planner.rooms import could_run
+from tranche.planner.rehearsals import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
+from tranche.planner.trial import could_run
 from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, QueuedChunk
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
 REHEARSED_JOBS = 200
 """Waiting jobs, from the first, that are rehearsed."""
@@ -49,25 +44,26 @@ class Estimate:
     """Where and when chunks train that are in no window yet, as far as that was rehearsed."""
 
 
-def forecast(planner: Planner, now: float) -> Pieces[dict[str, Estimate]]:
+def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -> Pieces[dict[str, Estimate]]:
     """Estimates by job key, for every job that is neither finished nor stuck.
 
     Args:
-        planner: Whose plan to play forward; it is left as it is, and may go on between the pieces: what is played is
-            how it stood at the first.
+        context: Of the planner, which is left as it is, and may go on between the pieces: what is played is how it
+            stood at the first.
+        new_planner: Makes the planner that decides in the rehearsal.
         now: Clock, in seconds.
     """
-    if planner.queue is None:
-        return _play_slots(planner.cluster, now)
-    waiting = planner.queue.waiting()
+    if context.queue is None:
+        return _play_slots(context.cluster, now)
+    waiting = context.queue.waiting()
     later = waiting[REHEARSED_JOBS:]
-    rehearsal = yield from prepare(planner, later, now)
-    known = rehearsal.planner.cluster.jobs.values()
+    rehearsal = yield from prepare(context, new_planner, later, now)
+    known = rehearsal.planner.context.cluster.jobs.values()
     ahead = sum(_gpu_seconds(state, now) for state in known if state.active)
     yield from rehearsal.play(DECISIONS)
-    estimates = yield from _rehearsed(rehearsal, planner.queue.policy)
+    estimates = yield from _rehearsed(rehearsal, context.queue.policy)
     last = waiting[REHEARSED_JOBS - 1].job.key if later else None
-    fluid = Fluid(planner.cluster, now, ahead, last)
+    fluid = Fluid(context.cluster, now, ahead, last)
     for state in later:
         fluid.add(state, None, estimates)
         yield
@@ -80,7 +76,7 @@ def forecast(planner: Planner, now: float) -> Pieces[dict[str, Estimate]]:
 def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Pieces[dict[str, Estimate]]:
     """What was rehearsed, and the fluid estimate from there on for those whose end was not reached."""
     estimates: dict[str, Estimate] = {}
-    paper = rehearsal.planner.cluster
+    paper = rehearsal.planner.context.cluster
     for key, completion in rehearsal.completions.items():
         start = rehearsal.starts.get(key) or Start(completion, "", "")  # else it ends with what a stopped pod has saved
         estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)

@@ -124,6 +124,8 @@ class WorkerEnded:
     progress: Mapping[int, float] | None = None
     """Batches applied by chunk, durably, as the worker itself said; None if it said nothing."""
     exit_code: int | None = None
+    preempted_by: str = ""
+    """Foreign pod for which kube-scheduler evicted it, ``pod/namespace/name``; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ class ParameterServerLost:
     attempt: int
     outcome: Outcome = "Lost"
     exit_code: int | None = None
+    preempted_by: str = ""
+    """As of `WorkerEnded`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,8 @@ class ChiefEnded:
     attempt: int
     outcome: Outcome = "Lost"
     exit_code: int | None = None
+    preempted_by: str = ""
+    """As of `WorkerEnded`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections import Counter
 from tranche.model import Job, Measure, until
 from tranche.planner.constraints import Constraint, Limit, Precedence, binding_constraint
 from tranche.planner.estimates import Estimate
-from tranche.policies import Policy
+from tranche.policies import JobPhase, Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.quota_usage import Shortage
@@ -18,34 +18,40 @@ def explain(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
 ) -> tuple[str, str]:
     """The sentence for status.plan.explanation, and the kind of what the job waits for, empty if it does not."""
-    text, waits_for = _activity(state), ""
+    text, waits_for = _activity(state, now), ""
     if not text:
         constraint = binding_constraint(cluster, policy, state, estimate, now)
         text, waits_for = describe(constraint, cluster, policy, state, now), constraint.limit.value
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", waits_for
 
 
-def _activity(state: JobState) -> str:
+def _activity(state: JobState, now: float) -> str:
     """What the job does, or why it never will do anything; empty if it waits."""
     job = state.job
     done = f"{len(state.done)} of {job.chunks} {'members' if job.is_gang else 'chunks'} done"
-    if state.finished:
-        return f"finished: {done}"
-    if state.failed:
-        return f"failed: {state.failures} pods failed, more than runPolicy.backoffLimit {job.backoff_limit} allows"
-    if state.unplannable:
-        return state.unplannable[1]
-    if job.suspended:
-        return f"suspended by spec.suspend; {done}"
-    active = [run for run in state.runs.values() if not run.closing]
-    if active:
-        where = Counter(run.window.site for run in active)
-        places = ", ".join(f"{count} at {site}" for site, count in sorted(where.items()))
-        most = ", all that maxReplicas allows" if state.unassigned and len(active) >= job.max_workers else ""
-        return f"{len(active)} worker{'s' if len(active) > 1 else ''} ({places}){most}; {done}"
-    if (chief := state.chief) is not None and not chief.closing:
-        return f"its chief goes on at {chief.planned.site}; {done}"
+    match state.phase(now):
+        case JobPhase.FINISHED:
+            return f"finished: {done}"
+        case JobPhase.FAILED:
+            return f"failed: {state.failures} pods failed, more than runPolicy.backoffLimit {job.backoff_limit} allows"
+        case JobPhase.UNPLANNABLE if state.unplannable is not None:
+            return state.unplannable[1]
+        case JobPhase.SUSPENDED:
+            return f"suspended by spec.suspend; {done}"
+        case JobPhase.RUNNING:
+            return f"{_workers(state)}; {done}"
     return ""
+
+
+def _workers(state: JobState) -> str:
+    """How many workers the job has at which sites; of a gang whose workers have ended, where its chief is."""
+    active = [run for run in state.runs.values() if not run.closing]
+    if not active and state.chief is not None:
+        return f"its chief goes on at {state.chief.planned.site}"
+    where = Counter(run.window.site for run in active)
+    places = ", ".join(f"{count} at {site}" for site, count in sorted(where.items()))
+    most = ", all that maxReplicas allows" if state.unassigned and len(active) >= state.job.max_workers else ""
+    return f"{len(active)} worker{'s' if len(active) > 1 else ''} ({places}){most}"
 
 
 def describe(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:

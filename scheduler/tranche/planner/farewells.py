@@ -1,16 +1,13 @@
 """The members of a gang end one after another, and as one: what the first leave waits for what the last leave.
 
-Ours [I]. A gang's members are done in the same moment, but their ends are told one by one, over a tenth of a second
-here and over seconds by real kubelets. Whoever gives away each GPU at once gives the first half to a smaller gang, and
-takes it back when the second half could hold who comes first in the queue.
+Ours [I]. A gang's members are done in the same moment, but their ends arrive one by one, over a tenth of a second in
+the simulator and over seconds from real kubelets. A planner that gives away each GPU at once gives the first half to a
+smaller gang, and takes it back when the second half could hold the job that ranks first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from tranche.planner.context import HeldEnds, PlannerContext
 from tranche.planner.events import (
     Event,
     JobChanged,
@@ -22,43 +19,30 @@ from tranche.planner.events import (
 )
 from tranche.state.entities import JobState
 
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
-
-@dataclass(slots=True)
-class Farewell:
-    """A gang of which some members are done."""
-
-    until: float
-    """When their ends count, whatever the others do."""
-    ends: dict[int, WorkerEnded] = field(default_factory=dict)
-    """By attempt, in the order in which they were told."""
-
-
-def puts_off(planner: Planner, event: Event, now: float) -> bool:
-    """Whether a fact is to count later: that a member is done, while others of its gang are about to be."""
-    if not isinstance(event, WorkerEnded) or event.outcome != "Succeeded":
+def puts_off(context: PlannerContext, event: WorkerEnded) -> bool:
+    """Hold the end of a member that is done, if others of its gang are about to be; returns whether it is held."""
+    if event.outcome != "Succeeded":
         return False
-    state = planner.cluster.jobs.get(event.job)
+    state = context.cluster.jobs.get(event.job)
     if state is None or not _ends_as_one(state) or event.attempt not in state.runs:
         return False
-    farewell = planner.farewells.get(event.job)
-    told = farewell.ends if farewell is not None else {}
-    if all(attempt in told or attempt == event.attempt for attempt in state.runs):
+    held = context.held_ends.get(event.job)
+    ended = held.ends if held is not None else {}
+    if all(attempt in ended or attempt == event.attempt for attempt in state.runs):
         return False
-    if farewell is None:
-        farewell = planner.farewells[event.job] = Farewell(now + planner.settings.farewell_seconds)
-        planner.wake(farewell.until, event.job)
-    farewell.ends[event.attempt] = event
+    if held is None:
+        held = context.held_ends[event.job] = HeldEnds(context.now + context.settings.farewell_seconds)
+        context.wake(held.until, event.job)
+    held.ends[event.attempt] = event
     return True
 
 
-def due(planner: Planner, event: Event, now: float) -> Iterator[WorkerEnded]:
-    """Ends that were put off and count now, before this fact does: it decides on the job, or they have waited."""
+def due(context: PlannerContext, event: Event) -> Iterator[WorkerEnded]:
+    """Take out the ends that count now, before this event does: it decides on their job, or they are held too long."""
     key = _decides_on(event)
-    for job in [job for job, farewell in planner.farewells.items() if job == key or farewell.until <= now]:
-        yield from planner.farewells.pop(job).ends.values()
+    for job in [job for job, held in context.held_ends.items() if job == key or held.until <= context.now]:
+        yield from context.held_ends.pop(job).ends.values()
 
 
 def _ends_as_one(state: JobState) -> bool:
@@ -68,7 +52,7 @@ def _ends_as_one(state: JobState) -> bool:
 
 
 def _decides_on(event: Event) -> str | None:
-    """The job of which a fact may change the windows."""
+    """The job whose windows the event may change."""
     match event:
         case WorkerBound() | WorkerStarted() | ProgressReported():
             return None

@@ -1,20 +1,14 @@
-"""Gangs with parameter servers or a chief: a place for all pods or for none, and one end for all of them."""
+"""Gangs with parameter servers or a chief: a place for all pods or for none."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
-
-from tranche.model import AttemptRecord, PlannedServer
-from tranche.planner import changes, progress_ledger, refusals, releases, reports
-from tranche.planner.events import ChiefEnded, WorkerEnded
-from tranche.planner.rooms import Trial, free_nodes
-from tranche.planner.servers import Missing, missing_servers
+from tranche.model import PlannedServer
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import start_servers
+from tranche.planner.rooms import free_nodes
+from tranche.planner.trial import Trial
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, Server
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
+from tranche.state.entities import JobState, Missing, NodeState, Server
 
 
 def find_places(
@@ -32,7 +26,7 @@ def find_places(
     chosen = free_nodes(nodes, state, state.job.min_available, first_fit=first_fit)
     if len(chosen) < state.job.min_available:
         return None
-    helpers = missing_servers(state)
+    helpers = state.missing_servers
     trial = Trial(cluster, state, now, iter(()))
     trial.occupy(chosen)
     if not trial.seat(helpers):
@@ -42,23 +36,20 @@ def find_places(
     return trial.nodes, trial.seats
 
 
-def seat(planner: Planner, state: JobState, seats: Sequence[NodeState], now: float) -> None:
+def seat(context: PlannerContext, state: JobState, seats: Sequence[NodeState], now: float) -> None:
     """Start what the gang lacks beside its members on these nodes."""
-    missing = missing_servers(state) if seats else []
-    for one, node in zip(missing, seats, strict=True):
-        node.reserved = node.reserved + one.shape.requests
-    _start_helpers(
-        planner, state, [(one, node.node.site, node.node.name) for one, node in zip(missing, seats, strict=True)], now
-    )
+    missing = state.missing_servers if seats else []
+    places = [(one, node.node.site, node.node.name) for one, node in zip(missing, seats, strict=True)]
+    _start_helpers(context, state, places, now)
 
 
-def seat_at(planner: Planner, state: JobState, site: str, now: float) -> None:
+def seat_at(context: PlannerContext, state: JobState, site: str, now: float) -> None:
     """Start what the gang lacks beside its members at a site with capacity on demand."""
-    _start_helpers(planner, state, [(one, site, None) for one in missing_servers(state)], now)
+    _start_helpers(context, state, [(one, site, None) for one in state.missing_servers], now)
 
 
 def _start_helpers(
-    planner: Planner, state: JobState, places: Sequence[tuple[Missing, str, str | None]], now: float
+    context: PlannerContext, state: JobState, places: Sequence[tuple[Missing, str, str | None]], now: float
 ) -> None:
     """Start parameter servers and chief, each with its site and node."""
     placed: list[Server] = []
@@ -66,81 +57,6 @@ def _start_helpers(
         state.attempts += 1
         planned = PlannedServer(one.number, state.attempts, site, node, is_chief=one.is_chief)
         placed.append(Server(planned, one.shape.requests, now))
+        context.cluster.add_server(state, placed[-1])
     if placed:
-        planner.install(state, placed)
-
-
-def helper_ended(planner: Planner, state: JobState, server: Server, event: releases.HelperEnd, now: float) -> None:
-    """The pod of a gang's parameter server or chief is over; it has been struck from the books.
-
-    A chief that succeeded ends the job. A parameter server that succeeded is only gone. Any other end takes the whole
-    gang with it, and counts as its failure if a pod failed that was not to stop.
-    """
-    planned = server.planned
-    if planned.is_chief:
-        node = planned.node or planned.site
-        record = AttemptRecord(0, planned.attempt, node, event.outcome, event.exit_code, is_chief=True)
-        progress_ledger.note(state, record)
-    if event.outcome == "Succeeded":
-        if planned.is_chief:
-            _succeed(planner, state, now)
-        return
-    if event.exit_code not in releases.SAVED_EXIT_CODES:
-        reports.server_lost(planner, state)
-    if not server.closing and event.outcome == "Failed":
-        what = "its chief" if planned.is_chief else f"parameter server {planned.index}"
-        state.failures += 1
-        refusals.failed(planner, state, f"{what} failed with exit code {event.exit_code}", now)
-    start_again(planner, state)
-    if state.failed:
-        changes.stop(planner, state)
-
-
-def start_again(planner: Planner, state: JobState) -> None:
-    """A gang has lost a pod: all others stop, and none of them is done.
-
-    Without a chief, what those have saved that were done is settled when the last one has ended.
-    """
-    if state.job.chief is not None:
-        state.done.clear()
-        state.ledger_changed()
-        state.windows_changed()
-    for run in list(state.runs.values()):
-        planner.close(state, run)
-    releases.close(planner, state)
-
-
-def found_no_place(planner: Planner, state: JobState, server: Server, message: str, now: float) -> None:
-    """The pod of a gang's parameter server or chief has waited for a node for too long."""
-    what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
-    refusals.pause(planner, state, f"{what} found no place: {message}", now)
-    start_again(planner, state)
-
-
-def expected_end(key: str, state: JobState) -> ChiefEnded | None:
-    """The end of a chief whose workers are all done: when nobody knows better, it ends with the last of them."""
-    chief = state.chief
-    if chief is None or chief.closing or len(state.done) < state.job.chunks:
-        return None
-    return ChiefEnded(key, chief.planned.attempt, "Succeeded", 0)
-
-
-def is_whole(state: JobState, refused: Collection[int]) -> bool:
-    """Whether a gang that was to stop can go on if these attempts do not stop."""
-    stopped = [one for one in state.servers if one.closing and one.planned.attempt not in refused]
-    covered = {c for run in state.runs.values() if run.window.attempt in refused for c in run.window.chunks}
-    return (
-        not stopped and len(state.servers) == state.job.helper_count and len(covered | state.done) == state.job.chunks
-    )
-
-
-def _succeed(planner: Planner, state: JobState, now: float) -> None:
-    """The chief is done, and so is the job: its members have nothing more to do, whatever they are at."""
-    for run in list(state.runs.values()):
-        changes.count(planner, state, run, WorkerEnded(state.job.key, run.window.attempt, "Succeeded", now), now)
-    state.done = set(range(state.job.chunks))
-    state.partial.clear()
-    state.applied.clear()
-    state.ledger_changed()
-    state.windows_changed()
-    changes.finish(planner, state)
+        start_servers(context, state, placed)

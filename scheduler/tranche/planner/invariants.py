@@ -1,17 +1,37 @@
 """What must hold after every event; checked when the planner runs with ``validate=True`` (always in tests)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 
-from tranche.model import Resources, Window
+from tranche.model import Resources, Window, WindowState
+from tranche.planner.context import PlannerContext
+from tranche.planner.instructions import Instruction, OpenWindow, RenewWindow
 from tranche.planner.queues import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.transfers import moves_data
+from tranche.policies import JobPhase, WindowPhase
+from tranche.policies.phases import JOB_TRANSITIONS
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.entities import JobState, TrackedWindow
 
 
 class InvariantError(AssertionError):
     """The planner's state contradicts itself: a defect of tranche, never of its input."""
+
+
+def check_decision(context: PlannerContext, instructions: Iterable[Instruction], now: float) -> None:
+    """Check all invariants after a decision.
+
+    Raises:
+        InvariantError: naming the job or node.
+    """
+    check(context.cluster)
+    check_phases(context.cluster.jobs, context.phases, now)
+    opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | RenewWindow)]
+    if context.queue is not None:
+        check_queue(context.queue, now)
+        check_data(context.queue, [(one.job, one.window) for one in opened], now)
+    check_quotas(context.cluster, {one.job for one in opened})
+    check_room(context.cluster, {one.window.node for one in opened if one.window.node is not None})
 
 
 def check(cluster: ClusterState) -> None:
@@ -37,6 +57,47 @@ def check(cluster: ClusterState) -> None:
         _expect(reserved == node.reserved, f"node {name}: reserved {node.reserved}, windows and servers ask {reserved}")
         for queue in node.queues:
             _expect([e.key for e in queue] == sorted(e.key for e in queue), f"node {name}: a queue is out of order")
+
+
+def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now: float) -> None:
+    """Check what each job has in its phase, and that the phase may follow the one after the last decision.
+
+    Args:
+        jobs: All jobs, by key.
+        before: Phases after the last decision by job; updated in place.
+        now: Clock, in seconds.
+
+    Raises:
+        InvariantError: naming the job.
+    """
+    for key in before.keys() - jobs.keys():
+        del before[key]
+    for key, state in jobs.items():
+        phase = state.phase(now)
+        known = before.get(key, phase)
+        allowed = phase is known or phase in JOB_TRANSITIONS[known]
+        _expect(allowed, f"{key}: goes from {known.value} to {phase.value}")
+        before[key] = phase
+        if phase in (JobPhase.FINISHED, JobPhase.FAILED):
+            _expect(not state.servers, f"{key}: is {phase.value} and keeps servers")
+        if not state.active:
+            _expect(all(run.closing for run in state.runs.values()), f"{key}: is {phase.value} and has open windows")
+            stops = state.job.is_gang or not state.runs
+            _expect(not stops or all(one.closing for one in state.servers), f"{key}: is {phase.value}, servers stay")
+
+
+def _check_window(key: str, run: TrackedWindow) -> None:
+    """Check that what is known of a window is what its phase says."""
+    phase, window = run.phase, f"{key}: window {run.window.attempt}"
+    _expect(phase is not WindowPhase.ENDED, f"{window} has ended and is not removed")
+    _expect(
+        run.closing == (run.window.state is WindowState.CLOSING), f"{window} is {phase.value} and published otherwise"
+    )
+    _expect(run.closed is None or run.closing, f"{window} is {phase.value} and was closed")
+    if phase in (WindowPhase.PENDING, WindowPhase.BOUND):
+        _expect(run.started is None, f"{window} is {phase.value} and has started")
+    if phase is WindowPhase.TRAINING:
+        _expect(run.started is not None and run.since is not None, f"{window} trains and has not started")
 
 
 def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
@@ -115,6 +176,7 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
     _check_stagings(state)
     seen: set[int] = set()
     for attempt, run in state.runs.items():
+        _check_window(job.key, run)
         _expect(run.window.attempt == attempt <= state.attempts, f"{job.key}: attempt {attempt} was never given out")
         for chunk in run.window.chunks:
             _expect(chunk not in seen, f"{job.key}: chunk {chunk} is in two windows")

@@ -1,33 +1,27 @@
 """What the ends of workers and jobs teach: how fast a job and a node are, and how much work a template needs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tranche.model import Job
+from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.remaining_work import told_gpu_seconds
 
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
-
 UNKNOWN_SIGMA = 2.0
 """Of the logarithm of a mini-batch's time that was only assumed."""
 
 
-def begin(planner: Planner, state: JobState, learnt: float) -> None:
+def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
     """A job is new here: predict what its user does not say.
 
     Args:
-        planner: Whose policy may learn, and what it knows.
+        context: Has the policy, which may learn, and what is known.
         state: The job, with its nominal speed as told.
         learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learnt.
     """
-    if not planner.policy.traits.uses_learned_estimates:
+    if not context.policy.traits.uses_learned_estimates:
         return
-    job, cluster = state.job, planner.cluster
+    job, cluster = state.job, context.cluster
     if learnt != 1.0:
         cluster.lessons.assume(job.key, learnt)
     elif not job.size_declared:
@@ -40,15 +34,15 @@ def begin(planner: Planner, state: JobState, learnt: float) -> None:
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
 
 
-def conclude(planner: Planner, state: JobState) -> None:
+def conclude(context: PlannerContext, state: JobState) -> None:
     """The job has completed: remember what it needed."""
-    planner.cluster.history.add(state.counted_gpu_seconds)
-    if planner.policy.traits.uses_learned_estimates:
-        planner.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
-        planner.cluster.lessons.forget_job(state.job.key)
+    context.cluster.history.add(state.counted_gpu_seconds)
+    if context.policy.traits.uses_learned_estimates:
+        context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
+        context.cluster.lessons.forget_job(state.job.key)
 
 
-def learn(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float) -> None:
+def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float) -> None:
     """A worker has ended after so many mini-batches: compare its pace with the prediction.
 
     Nothing is concluded from one that failed, or said nothing and was stopped: what it trained is not known. A gang and
@@ -57,11 +51,11 @@ def learn(planner: Planner, state: JobState, run: TrackedWindow, event: WorkerEn
     told = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
     trained = event.at - run.started if run.started is not None else 0.0
     if (
-        not (planner.policy.traits.uses_learned_estimates and told and batches > 0 and trained > 0)
+        not (context.policy.traits.uses_learned_estimates and told and batches > 0 and trained > 0)
         or state.job.is_indivisible
     ):
         return
-    job, site, cluster = state.job, run.home.site, planner.cluster
+    job, site, cluster = state.job, run.home.site, context.cluster
     node = cluster.nodes.get(run.home.node or "")
     kind, name = (node.node.gpu_kind, node.node.name) if node is not None else ("", None)
     state.assumed = False
@@ -87,11 +81,11 @@ def note_stop(state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
         state.restarts.saved(max(0.0, event.at - max(run.closed, run.started)))
 
 
-def restate(planner: Planner, state: JobState) -> None:
+def restate(context: PlannerContext, state: JobState) -> None:
     """The user says something else about its speed: what was learnt was relative to that."""
-    planner.cluster.lessons.forget_job(state.job.key)
+    context.cluster.lessons.forget_job(state.job.key)
     state.assumed = False
-    begin(planner, state, 1.0)
+    begin(context, state, 1.0)
 
 
 def _template(job: Job) -> str:

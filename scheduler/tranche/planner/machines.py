@@ -4,110 +4,63 @@ After dask's worker_state_machine.py: every instruction carries its cause, and `
 invariants after each event.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from tranche.estimate import NetworkPrior
-from tranche.model import JobPlan, JobProgress, Resources, Window, WindowState, format_chunks
-from tranche.planner import arrivals, changes, farewells, invariants, progress_ledger, releases, site_uses, stagings
+from tranche.model import JobPlan, JobProgress, format_chunks
+from tranche.planner import arrivals, changes, invariants, stagings
 from tranche.planner.constraints import binding_constraint
+from tranche.planner.context import PlannerContext
 from tranche.planner.counterfactuals import affordable, verified
 from tranche.planner.estimates import Estimate, forecast
-from tranche.planner.events import Event, JobSubmitted, Tick
+from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
 from tranche.planner.explanations import explain
-from tranche.planner.instructions import (
-    CloseParameterServer,
-    CloseWindow,
-    Instruction,
-    OpenWindow,
-    PlaceParameterServer,
-    PublishPlan,
-    RenewWindow,
-    StageData,
-)
+from tranche.planner.instructions import Instruction, PublishPlan
+from tranche.planner.job_actions import release_idle_servers
 from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.queues import JobQueue
-from tranche.planner.rooms import fallbacks
 from tranche.planner.selections import serve_nodes
-from tranche.planner.servers import missing_requests, place_servers
-from tranche.planner.timers import Timers
+from tranche.planner.settings import PlannerSettings
 from tranche.planner.turns import serve_queue
-from tranche.policies import BindingPolicy, Policy, QueuePolicy
+from tranche.policies import Policy
+from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Server, SlotBinding, TrackedWindow
-
-
-@dataclass(frozen=True, slots=True)
-class PlannerSettings:
-    """What can be set."""
-
-    seed: int = 0
-    """Of random choices (parameter server hosts of the faithful policy)."""
-    validate: bool = False
-    """Re-check all invariants after every event; costs time in proportion to the cluster."""
-    fallbacks: int = 2
-    """Other nodes of the site on a window's short list."""
-    network: NetworkPrior = NetworkPrior()
-    """What is assumed where no Site describes the network."""
-    uploads_reported: bool = False
-    """Copies of data count when `ChunkStaged` says so; else they are believed to be there after Δ."""
-    avoid_seconds: float = 300.0
-    """How long a node that could not take a job's pod is not tried again for this job."""
-    spare_seconds: float = 300.0
-    """How long a job whose pods could not be evicted is not asked again to make way."""
-    server_idle_seconds: float = 300.0
-    """So long without windows, servers of a chunked job save and stop, if later ones find what was saved."""
-    failure_backoff_seconds: float = 10.0
-    """Pause after a job's first failed pod; doubles with each, as Kubernetes Jobs do."""
-    rejection_backoff_seconds: float = 30.0
-    """Pause after the API server refused a job's pod; doubles with each refusal."""
-    longest_backoff_seconds: float = 360.0
-    farewell_seconds: float = 5.0
-    """How long GPUs of a gang's members that are done wait at most for the other members before they are given away."""
-    share_weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """What tenants (namespaces) are entitled to where recent shares count, relative to others; 1 if not given."""
-
-    def backoff_seconds(self, first_seconds: float, before: int) -> float:
-        """Pause after a failure that so many others came before: it doubles with each, up to the longest."""
-        return min(first_seconds * 2.0 ** min(before, 30), self.longest_backoff_seconds)
 
 
 class Planner:
     """Decides which chunks run where; see `handle`."""
 
     def __init__(self, policy: Policy, settings: PlannerSettings | None = None) -> None:
-        self.policy = policy
-        self.settings = settings or PlannerSettings()
-        self.cluster = ClusterState(network=self.settings.network, seed=self.settings.seed)
-        self.binding = policy if isinstance(policy, BindingPolicy) else None
-        self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
-        if self.queue is not None:
-            self.cluster.shares.halflife_seconds = self.queue.policy.usage_halflife_seconds()
-            self.cluster.shares.weights = self.settings.share_weights
+        self.context = PlannerContext(policy, settings or PlannerSettings())
         self.estimates: dict[str, Estimate] = {}
+        """Of the last forecast, by job."""
         self.rehearsals = 0
-        """That are left until the next forecast, for `estimate_of`; who has a clock may allow fewer."""
-        self.dirty_nodes: set[str] = set()
-        self.dirty_jobs: set[str] = set()
-        """Jobs with chunks to dispatch or (unlimited sites) to start."""
-        self.changed: dict[str, None] = {}
-        """Jobs to publish, in order."""
-        self.unbound: set[str] = set()
-        """Jobs with chunks that found no place; tried again when nodes or sites change."""
-        self.unhosted: set[str] = set()
-        """Jobs whose parameter servers found no place; tried again when there is room."""
-        self.unstaged: dict[str, None] = {}
-        """Jobs with data to bring to a site, and perhaps no pod that does."""
-        self.rejections: dict[str, int] = {}
-        self.avoiding: dict[str, set[str]] = {}
-        """Jobs whose pods a node has refused, by node."""
-        self.farewells: dict[str, farewells.Farewell] = {}
-        self.timers = Timers()
-        self._cause: Event = Tick()
-        self._now = 0.0
-        """Clock at the event that is handled."""
-        self._out: list[Instruction] = []
+        """How many `estimate_of` may play until the next forecast; a caller with a clock may allow fewer."""
+
+    @property
+    def policy(self) -> Policy:
+        """The scheduling algorithm."""
+        return self.context.policy
+
+    @property
+    def settings(self) -> PlannerSettings:
+        """What was set."""
+        return self.context.settings
+
+    @property
+    def cluster(self) -> ClusterState:
+        """Jobs, nodes and sites as the planner knows them."""
+        return self.context.cluster
+
+    @property
+    def queue(self) -> JobQueue | None:
+        """The queue of a queue policy."""
+        return self.context.queue
+
+    @property
+    def changed(self) -> Iterable[str]:
+        """Jobs whose plans or ledgers the last decision changed, in order."""
+        return self.context.published
 
     # ---- the outside
 
@@ -122,16 +75,16 @@ class Planner:
 
     def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
         """Take note of all that has happened, in order, and decide once."""
-        self._begin(now)
-        return self._apply(events, now)
+        self.context.begin(now)
+        return self._step(events)
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
         """Take over jobs that an earlier planner left, hear what has become of them (asked for then), and decide."""
-        self._begin(now)
-        self._cause = Tick()
+        self.context.begin(now)
+        self.context.cause = Tick()
         for submitted in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
-            arrivals.admit(self, submitted, now)
-        return self._apply(events, now)
+            arrivals.admit(self.context, submitted)
+        return self._step(events)
 
     def blank(self, settings: PlannerSettings) -> "Planner":
         """A planner of the same policy that knows nothing, and notes nothing."""
@@ -139,11 +92,11 @@ class Planner:
 
     def remember(self, event: JobSubmitted) -> None:
         """Learn from a job that had completed before this planner was there; before `restore`."""
-        arrivals.remember(self, event)
+        arrivals.remember(self.context, event)
 
     def next_wakeup(self) -> float | None:
         """When a `Tick` is due at the latest."""
-        return self.timers.next()
+        return self.context.timers.next()
 
     def forecast(self, now: float) -> dict[str, Estimate]:
         """Play the plan forward and remember the estimates for `plan_of`."""
@@ -152,7 +105,7 @@ class Planner:
 
     def forecasting(self, now: float) -> Pieces[None]:
         """The same in pieces; events may be handled between them, and do not count before the next time."""
-        self.estimates = yield from forecast(self, now)
+        self.estimates = yield from forecast(self.context, self.blank, now)
         self.rehearsals = affordable(self.cluster)
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
@@ -166,7 +119,7 @@ class Planner:
             return None
         if self.queue is not None and self.rehearsals and not (state.runs or estimate.verified):
             if binding_constraint(self.cluster, self.policy, state, estimate, now).behind is not None:
-                estimate, used = verified(self, state, estimate, now, self.rehearsals)
+                estimate, used = verified(self.context, self.blank, state, estimate, now, self.rehearsals)
                 self.rehearsals -= used
             estimate = self.estimates[key] = replace(estimate, verified=True)
         return estimate
@@ -198,206 +151,31 @@ class Planner:
         """The job's ledger as a value."""
         return progress_ledger.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
 
-    # ---- for the modules that apply events
-
-    @property
-    def cause(self) -> Event:
-        """The event that is handled."""
-        return self._cause
-
-    @property
-    def now(self) -> float:
-        """Clock at that event."""
-        return self._now
-
-    def publish(self, key: str) -> None:
-        """Have the job's status written at the end of this event."""
-        self.changed[key] = None
-
-    def wake(self, at: float, key: str) -> None:
-        """Have the job looked at again at that time."""
-        self.timers.wake(at, key)
-
-    def stage(self, state: JobState, chunks: tuple[int, ...], site: str) -> None:
-        """Have data of chunks copied to a site."""
-        site_uses.copied(self.cluster, state, chunks, site)
-        self.publish(state.job.key)
-        self.instruct(StageData(state.job.key, chunks, site, self._cause))
-
-    def instruct(self, instruction: Instruction) -> None:
-        """Have this done."""
-        self._out.append(instruction)
-
-    def touch(self, state: JobState) -> None:
-        """Something about this job may let it start or make others start: look at its nodes again."""
-        self.dirty_jobs.add(state.job.key)
-        if self.queue is not None:
-            self.queue.stale[state.job.key] = None
-        else:
-            self.dirty_nodes.update(e.home.node for e in state.entries.values() if e.home.node is not None)
-
-    def room_grew(self, node: str | None) -> None:
-        """Somebody may find room now, on that node or anywhere."""
-        if node is not None:
-            self.dirty_nodes.add(node)
-        if self.queue is None:
-            for key in self.unhosted & self.cluster.jobs.keys():
-                self.touch(self.cluster.jobs[key])
-        else:
-            known = self.cluster.nodes.get(node or "")
-            self.queue.grown.add(known.node.site if known is not None else "")
-
-    def rank_fell(self, state: JobState) -> None:
-        """The job's windows may have to make way for somebody for whom they had not before."""
-        self.room_grew(None)
-        if self.queue is not None:
-            self.queue.fall(state)
-
-    def quota_grew(self, namespace: str) -> None:
-        """Less counts against the quotas of a namespace: those whom they held back may start, at any site."""
-        if namespace not in self.cluster.quotas.by_namespace:
-            return
-        if self.queue is not None:
-            self.queue.grown.add("")
-        for state in self.cluster.jobs.values() if self.queue is None else ():
-            if state.job.namespace == namespace:
-                self.touch(state)
-
-    def reconsider_unbound(self) -> None:
-        """Capacity or sites changed: chunks that found no place may find one now."""
-        self.dirty_jobs |= self.unbound
-        if self.queue is not None and (
-            self.queue.policy.traits.needs_local_data or self.queue.policy.uploads_on_arrival()
-        ):
-            self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
-        self.room_grew(None)
-
-    def close(self, state: JobState, run: TrackedWindow) -> None:
-        """Have a window's pod stopped, with the rest of its gang; what it reserves is free for planning at once."""
-        for one in list(state.runs.values()) if state.job.is_gang else (run,):
-            if not one.closing:
-                self._close(state, one)
-        if state.job.is_gang:
-            releases.close(self, state)
-
-    def _close(self, state: JobState, run: TrackedWindow) -> None:
-        run.window, run.closed = replace(run.window, state=WindowState.CLOSING), self._now
-        node = self.cluster.nodes.get(run.home.node or "")
-        if node is not None:
-            node.leaving[(state.job.key, run.window.attempt)] = run
-            node.reserved = node.reserved - state.job.worker.requests
-            self.room_grew(node.node.name)
-        self.count_share(state, -1)
-        self.touch(state)
-        self.publish(state.job.key)
-        self._out.append(CloseWindow(state.job.key, run.window, self._cause))
-
-    def count_share(self, state: JobState, windows: int) -> None:
-        """So many more windows of the job's tenant are open."""
-        if self.queue is not None and (
-            self.queue.policy.traits.tracks_tenant_usage or self.cluster.shares.halflife_seconds
-        ):
-            request = state.job.worker.requests
-            held = request if windows > 0 else Resources() - request
-            self.cluster.shares.change(state.job.tenant, held, self._now)
-
-    # ---- deciding
-
-    def _begin(self, now: float) -> None:
-        self._out, self.changed, self._now = [], {}, now
-
-    def _apply(self, events: Iterable[Event], now: float) -> list[Instruction]:
+    def _step(self, events: Iterable[Event]) -> list[Instruction]:
+        """Apply events, and decide once on what they have changed."""
+        context = self.context
         for event in events:
-            self._cause = event
-            changes.apply(self, event, now)
-        return self._decide(now)
-
-    def _decide(self, now: float) -> list[Instruction]:
-        due = list(self.timers.due(now))
+            context.cause = event
+            changes.apply(context, event)
+            if isinstance(event, JobRemoved):
+                self.estimates.pop(event.job, None)
+        due = list(context.timers.due(context.now))
         for key in due:
-            if key in self.cluster.jobs:
-                self.touch(self.cluster.jobs[key])
-                self.publish(key)
-        if self.queue is not None:
-            serve_queue(self, self.queue, now)
-            self.dirty_jobs.clear()
-            self.dirty_nodes.clear()
-        if self.binding is not None:
-            serve_nodes(self, self.binding, now)
-        releases.release_idle(self, due, now)
-        self._out += stagings.begin(self, now)
-        out = [*self._out, *(PublishPlan(key, self._cause) for key in self.changed if key in self.cluster.jobs)]
-        if self.settings.validate:
-            invariants.check(self.cluster)
-            opened = [instruction for instruction in out if isinstance(instruction, OpenWindow | RenewWindow)]
-            if self.queue is not None:
-                invariants.check_queue(self.queue, now)
-                invariants.check_data(self.queue, [(one.job, one.window) for one in opened], now)
-            invariants.check_quotas(self.cluster, {one.job for one in opened})
-            invariants.check_room(self.cluster, {one.window.node for one in opened if one.window.node is not None})
+            if key in context.cluster.jobs:
+                context.touch(context.cluster.jobs[key])
+                context.publish(key)
+        if context.queue is not None:
+            serve_queue(context, context.queue, context.now)
+            context.work.jobs.clear()
+            context.work.nodes.clear()
+        if context.binding is not None:
+            serve_nodes(context, context.binding, context.now)
+        if due:
+            release_idle_servers(context, due)
+        if context.work.unstaged:
+            context.outbox += stagings.begin(context, context.now)
+        published = [PublishPlan(key, context.cause) for key in context.published if key in context.cluster.jobs]
+        out = [*context.outbox, *published]
+        if context.settings.validate:
+            invariants.check_decision(context, out, context.now)
         return out
-
-    def place_servers(self, state: JobState) -> bool:
-        """Give the job's parameter servers a place when its first window opens; False if there is none yet."""
-        if state.leaving:
-            return False
-        if len(state.servers) >= state.job.helper_count:
-            return True
-        if self.cluster.quotas.shortage(state.job, 0, missing_requests(state)) is not None:
-            return False
-        placed = place_servers(self.cluster, state, self.policy, self.settings.seed, self._now)
-        state.unhosted = placed is None
-        if placed is None:
-            self.unhosted.add(state.job.key)
-            return False
-        self.unhosted.discard(state.job.key)
-        self.install(state, placed)
-        return True
-
-    def install(self, state: JobState, placed: Sequence[Server]) -> None:
-        """Have the pods of parameter servers and chief started where room is reserved for them."""
-        for server in placed:
-            self.cluster.quotas.take(state.job, server.planned.attempt, server.requests)
-        state.servers += placed
-        releases.watch(self, state)
-        self.publish(state.job.key)
-        self._out += [PlaceParameterServer(state.job.key, server.planned, self._cause) for server in placed]
-
-    def stop_server(self, state: JobState, server: Server) -> None:
-        """Have a parameter server's pod stopped; it keeps its room until it has ended."""
-        self.touch(state)
-        self.publish(state.job.key)
-        self._out.append(CloseParameterServer(state.job.key, server.planned, self._cause))
-
-    def open(self, state: JobState, home: SlotBinding, chunks: Sequence[int], now: float) -> None:
-        """Open a window on some of the job's waiting chunks."""
-        index = state.free_index()
-        if index is None:
-            return
-        state.attempts += 1
-        per_batch = self.cluster.batch_seconds(state, home.site, node=home.node)
-        seconds = state.batches_left(chunks) * per_batch
-        window = Window(
-            index=index,
-            attempt=state.attempts,
-            site=home.site,
-            node=home.node,
-            chunks=tuple(chunks),
-            fallbacks=fallbacks(self.cluster, state, home, self.settings.fallbacks, now),
-            start=now,
-            end=now + state.job.restart_seconds + seconds,
-            generation=state.job.generation,
-        )
-        told = self.cluster.told_batch_seconds(state, home.site, node=home.node)
-        run = TrackedWindow(window, home, now, per_batch, told, handover=self._occupied(home))
-        changes.attach(self, state, run)
-        if self.queue is not None and self.queue.policy.fetches_after_start:
-            site_uses.brought(self.cluster, state, chunks, home.site)
-        self.publish(state.job.key)
-        self._out.append(OpenWindow(state.job.key, window, self._cause))
-
-    def _occupied(self, home: SlotBinding) -> bool:
-        """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
-        node = self.cluster.nodes.get(home.node or "")
-        leaving = node.leaving.values() if node else ()
-        return any(not home.slots or set(home.slots) & set(run.home.slots) for run in leaving)

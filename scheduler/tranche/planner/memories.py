@@ -3,18 +3,14 @@
 What it has learnt of one job is in the job's ledger (`tranche.model.JobProgress`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import exp, log
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tranche.estimate import link_between
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
-    from tranche.state.cluster import ClusterState
+from tranche.planner.context import PlannerContext
+from tranche.state.cluster import ClusterState
 
 One = TypeVar("One")
 MOST = 200
@@ -48,9 +44,8 @@ class Memory:
     """From being told to stop to the end, over all jobs."""
 
 
-def memory_of(planner: Planner) -> Memory:
+def memory_of(cluster: ClusterState) -> Memory:
     """What the planner knows now."""
-    cluster = planner.cluster
     return Memory(
         links=[
             LinkMemory(*ends, _promised(cluster, *ends), _digits(exp(learnt)))
@@ -65,13 +60,13 @@ def memory_of(planner: Planner) -> Memory:
     )
 
 
-def recall(planner: Planner, memory: Memory) -> None:
+def recall(context: PlannerContext, memory: Memory) -> None:
     """Begin with what an earlier planner knew of the sites and nodes that are there; before its jobs are taken over."""
-    cluster = planner.cluster
+    cluster = context.cluster
     for one in memory.links:
         if _promised(cluster, one.origin, one.target) == one.promised and one.factor > 0:
             cluster.uploads.corrections[one.origin, one.target] = log(one.factor)
-    for name, factor in memory.nodes.items() if planner.policy.traits.uses_learned_estimates else ():
+    for name, factor in memory.nodes.items() if context.policy.traits.uses_learned_estimates else ():
         node = cluster.nodes.get(name)
         if node is not None and factor > 0:
             cluster.lessons.recall_node(name, factor)

@@ -135,7 +135,7 @@ class JobQueue:
         revision = self.policy.rank_epoch(self.cluster)
         if revision != self._revision:
             self._revision = revision
-            self._fall(("",))
+            self.fall(("",))
             waiting = () if self.policy.traits.ranks_by_group else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
@@ -221,15 +221,11 @@ class JobQueue:
         self.preempting = before
         return heap
 
-    def fall(self, state: JobState) -> None:
-        """The job may have to make way for anybody where it runs.
+    def fall(self, sites: Collection[str]) -> None:
+        """Have preemption tried again at these sites ("": anywhere): jobs that run there may have to make way.
 
-        It ranks further behind, or stopping it costs less, or spares others a longer wait, than was believed.
+        They rank further behind, or stopping them costs less, or spares others a longer wait, than was expected.
         """
-        self._fall({run.home.site for run in state.runs.values()})
-
-    def _fall(self, sites: Collection[str]) -> None:
-        """The same of jobs that run at these sites ("": anywhere)."""
         if "" in sites or not self.policy.traits.needs_local_data:
             self.grown.add("")
             self._ranked = -inf
@@ -342,7 +338,7 @@ class JobQueue:
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
-            self.fall(state)
+            self.fall({run.home.site for run in state.runs.values()})
         if policy.traits.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()

@@ -1,163 +1,133 @@
-"""Pods that find no place, and evictions that are refused: who goes on, who pauses, and who goes elsewhere."""
+"""Pods that find no node, that the API server refuses, or that a disruption budget does not let be stopped."""
 
-from __future__ import annotations
+from collections.abc import Collection
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from tranche.model import WindowState
-from tranche.planner import gangs, releases
-from tranche.planner.events import EvictionRefused
-from tranche.state.entities import JobState, NodeState, TrackedWindow
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
-
-
-def eviction_refused(planner: Planner, event: EvictionRefused, now: float) -> None:
-    """Open the windows again; the job is not asked again for a while.
-
-    A gang goes on only if none of its members has been stopped; else the rest has to go, however long that takes.
-    """
-    state = planner.cluster.jobs.get(event.job)
-    if state is None or not state.active:
-        return
-    runs = [run for attempt, run in state.runs.items() if attempt in event.attempts and run.closing]
-    if any(run.obsolete for run in runs) or (state.job.is_gang and not gangs.is_whole(state, event.attempts)):
-        return
-    releases.keep(planner, state, event.attempts, now)
-    if not runs:
-        return
-    for run in runs:
-        _reopen(planner, state, run)
-    state.spared = True
-    planner.cluster.spared[event.job] = now + planner.settings.spare_seconds
-    planner.wake(planner.cluster.spared[event.job], event.job)
-    displace(planner, {run.home.node or "" for run in runs})
-    planner.touch(state)
-    planner.publish(event.job)
+from tranche.planner.context import PlannerContext
+from tranche.planner.events import EvictionRefused, WorkerRejected, WorkerUnschedulable
+from tranche.planner.job_actions import (
+    avoid,
+    close_server,
+    close_window,
+    close_workers,
+    count_rejection,
+    displace,
+    hold,
+    keep_servers,
+    pause_gang,
+    stop,
+    stop_gang,
+    unbind_chunks,
+)
+from tranche.state.entities import JobState, Server, TrackedWindow
 
 
-def expire(planner: Planner, now: float) -> None:
-    """Those who have been spared long enough may be asked again."""
-    spared = planner.cluster.spared
-    for key in [key for key, until in spared.items() if until <= now]:
+def expire(context: PlannerContext) -> None:
+    """Allow preemption again of jobs that have been spared for long enough."""
+    spared = context.cluster.spared
+    for key in [key for key, until in spared.items() if until <= context.now]:
         del spared[key]
-        state = planner.cluster.jobs.get(key)
+        state = context.cluster.jobs.get(key)
         if state is not None:
             state.spared = False
-            planner.touch(state)
-            planner.rank_fell(state)
+            context.touch(state)
+            context.rank_fell(state)
 
 
-def found_no_place(planner: Planner, state: JobState, run: TrackedWindow, message: str, now: float) -> None:
-    """A pod has waited for a node for too long: it is not tried there again for a while.
+def unschedulable(context: PlannerContext, event: WorkerUnschedulable) -> None:
+    """Release the place of a pod that has waited for its node for too long."""
+    state = context.cluster.jobs.get(event.job)
+    if state is None:
+        return
+    run = state.runs.get(event.attempt)
+    if run is not None:
+        _worker_found_no_place(context, state, run, event.message)
+        unbind_chunks(context, state, run.window.chunks)
+        return
+    server = next((one for one in state.servers if one.planned.attempt == event.attempt and not one.closing), None)
+    if server is not None:
+        _server_found_no_place(context, state, server, event.message)
 
-    A gang lets go of everything and pauses, longer each time, so that another one gets its turn; that several of its
-    pods have waited in vain counts once.
+
+def _worker_found_no_place(context: PlannerContext, state: JobState, run: TrackedWindow, message: str) -> None:
+    """Close the window of a pod that has waited for its node for too long; the job avoids the node for some time.
+
+    A gang releases everything and pauses, longer each time, so that another gang may start. If several of its pods
+    found no node, that counts once.
     """
-    avoid(planner, state, run.window.node, now)
+    avoid(context, state, run.window.node)
     if run.closing:
         return
     if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
-        pause(planner, state, f"worker {run.window.index} found no place: {message}", now)
-    planner.close(state, run)
+        pause_gang(context, state, f"worker {run.window.index} found no place: {message}")
+    close_window(context, state, run)
 
 
-def avoid(planner: Planner, state: JobState, node: str | None, now: float) -> None:
-    """Pods of the job are not sent there again for a while, or until something leaves the node."""
-    if node is None:
-        return
-    if not state.avoids(node, now):
-        state.refused[node] = state.refused.get(node, 0) + 1
-    state.avoided[node] = now + planner.settings.avoid_seconds
-    planner.avoiding.setdefault(node, set()).add(state.job.key)
-    planner.wake(state.avoided[node], state.job.key)
+def _server_found_no_place(context: PlannerContext, state: JobState, server: Server, message: str) -> None:
+    """Stop a parameter server or chief whose pod has waited for its node for too long, and what waits for it.
 
-
-def forgive(planner: Planner, node: str, left: str | None = None) -> None:
-    """What has left a node, or changed about it, may have been the reason why it refused pods: they try it again.
-
-    Not at once where it has just refused them, and after a longer pause each time: it may have been something else.
-
-    Args:
-        planner: Whose jobs avoid nodes.
-        node: The node.
-        left: Job of the pod that has left: that this one is gone is no news for its own job.
+    No worker trains without it, so the windows of a chunked job are closed; its other servers stay.
     """
-    settings, keys = planner.settings, planner.avoiding.get(node, set())
-    for key in sorted(keys - {left}):
-        state = planner.cluster.jobs.get(key)
-        if state is None or not state.avoids(node, planner.now):
-            keys.discard(key)
-            continue
-        since = state.avoided[node] - settings.avoid_seconds
-        pause = settings.backoff_seconds(settings.failure_backoff_seconds, state.refused.get(node, 1) - 1)
-        again = max(planner.now, since + pause)
-        if again < state.avoided[node]:
-            keys.discard(key)
-            state.avoided[node] = again
-            if again > planner.now:
-                planner.wake(again, key)
-            planner.touch(state)
+    avoid(context, state, server.planned.node)
+    server.homeless = True
+    if state.job.is_gang:
+        what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
+        pause_gang(context, state, f"{what} found no place: {message}")
+        stop_gang(context, state)
+        return
+    close_workers(context, state)
+    close_server(context, state, server)
 
 
-def pause(planner: Planner, state: JobState, reason: str, now: float) -> None:
-    """Start nothing of a gang that could not start, for longer each time."""
-    settings = planner.settings
-    seconds = settings.backoff_seconds(settings.failure_backoff_seconds, count(planner, state.job.key))
-    hold(planner, state, now, seconds, reason)
+def rejected(context: PlannerContext, event: WorkerRejected) -> None:
+    """Stop a job whose pods the API server will always refuse; else close what has not started, and pause."""
+    state = context.cluster.jobs.get(event.job)
+    if state is None or state.finished:
+        return
+    if event.permanent:
+        state.unplannable = (event.reason, event.message)
+        stop(context, state)
+    else:
+        settings = context.settings
+        before = count_rejection(context, event.job)
+        pause = settings.backoff_seconds(settings.rejection_backoff_seconds, before)
+        hold(context, state, pause, f"the API server refused its pods ({event.reason}): {event.message}")
+        for run in list(state.runs.values()):
+            if run.started is None:
+                close_window(context, state, run)
+    context.touch(state)
+    context.publish(event.job)
 
 
-def count(planner: Planner, key: str) -> int:
-    """How often the job's pods could not be started before, since they last were; counts this time."""
-    before = planner.rejections.get(key, 0)
-    planner.rejections[key] = before + 1
-    return before
+def eviction_refused(context: PlannerContext, event: EvictionRefused) -> None:
+    """Open the windows again; the job is not preempted for some time.
+
+    A gang goes on only if none of its members has been stopped; else the rest has to go, however long that takes.
+    """
+    state = context.cluster.jobs.get(event.job)
+    if state is None or not state.active:
+        return
+    runs = [run for attempt, run in state.runs.items() if attempt in event.attempts and run.closing]
+    if any(run.obsolete for run in runs) or (state.job.is_gang and not _is_whole(state, event.attempts)):
+        return
+    keep_servers(context, state, event.attempts)
+    if not runs:
+        return
+    for run in runs:
+        node = context.cluster.reopen_window(state, run, context.now)
+        if node is not None:
+            context.work.nodes.add(node.node.name)
+    state.spared = True
+    context.cluster.spared[event.job] = context.now + context.settings.spare_seconds
+    context.wake(context.cluster.spared[event.job], event.job)
+    displace(context, {run.home.node or "" for run in runs})
+    context.touch(state)
+    context.publish(event.job)
 
 
-def has_started(planner: Planner, state: JobState) -> None:
-    """A worker has started; a gang, whose others may still find no place, only with the last of its members."""
-    if not state.job.is_gang or all(run.started is not None for run in state.runs.values()):
-        planner.rejections.pop(state.job.key, None)
-        for run in state.runs.values():
-            state.refused.pop(run.home.node or "", None)
-
-
-def failed(planner: Planner, state: JobState, reason: str, now: float) -> None:
-    """A pod of the job has failed and is counted: if the job may go on, it does so after a pause, longer each time."""
-    settings = planner.settings
-    if not state.failed:
-        seconds = settings.backoff_seconds(settings.failure_backoff_seconds, state.failures - 1)
-        hold(planner, state, now, seconds, reason)
-
-
-def hold(planner: Planner, state: JobState, now: float, seconds: float, reason: str) -> None:
-    """Start nothing of the job for so long."""
-    state.held_until = now + seconds
-    state.hold_reason = reason
-    planner.wake(state.held_until, state.job.key)
-
-
-def displace(planner: Planner, nodes: Iterable[str]) -> None:
-    """Close windows whose pods are not bound where there is no room for them any more, the youngest first."""
-    for name in sorted(nodes):
-        node = planner.cluster.nodes.get(name)
-        for state, run in sorted(_unbound(node), key=lambda one: -one[1].opened) if node is not None else ():
-            if node is not None and not run.closing and not node.reserved.fits(node.capacity):
-                planner.close(state, run)
-
-
-def _unbound(node: NodeState) -> list[tuple[JobState, TrackedWindow]]:
-    return [(state, run) for state, run in node.runs.values() if not (run.closing or run.bound or run.started)]
-
-
-def _reopen(planner: Planner, state: JobState, run: TrackedWindow) -> None:
-    run.window, run.closed = replace(run.window, state=WindowState.OPEN), None
-    node = planner.cluster.nodes.get(run.home.node or "")
-    if node is not None:
-        node.leaving.pop((state.job.key, run.window.attempt), None)
-        node.reserved = node.reserved + state.job.worker.requests
-        planner.dirty_nodes.add(node.node.name)
-    planner.count_share(state, 1)
+def _is_whole(state: JobState, refused: Collection[int]) -> bool:
+    """Whether a gang that was to stop can go on if these attempts do not stop."""
+    stopped = [one for one in state.servers if one.closing and one.planned.attempt not in refused]
+    covered = {c for run in state.runs.values() if run.window.attempt in refused for c in run.window.chunks}
+    return (
+        not stopped and len(state.servers) == state.job.helper_count and len(covered | state.done) == state.job.chunks
+    )

@@ -5,28 +5,25 @@ CPU and memory count as they do in earnest; what is not known is left out: arriv
 really take. For policies with one queue; those that bind have their plan already.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tranche.model import ChunkRequest, Window
-from tranche.planner import gangs, releases
+from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.instructions import CloseParameterServer, CloseWindow, OpenWindow, RenewWindow
+from tranche.planner.instructions import CloseParameterServer, CloseWindow, Instruction, OpenWindow, RenewWindow
+from tranche.planner.job_actions import HelperEnd, end_of, expected_end
 from tranche.planner.pieces import Pieces, at_once
-from tranche.state.progress_ledger import applied_in_order
+from tranche.planner.settings import PlannerSettings
 from tranche.policies.copies import shallow_copy
-from tranche.state.entities import Hosts, JobState, TrackedWindow, expected_copies
+from tranche.state.entities import JobState, TrackedWindow, expected_copies
+from tranche.state.progress_ledger import applied_in_order
 from tranche.state.site_usage import JobUse
 from tranche.state.tenant_usage import History
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
 DECISIONS = 500
 """At most so many are played."""
@@ -34,6 +31,22 @@ TIMER = 0.1
 """A decision at which nothing has happened but time counts so much: jobs age, and hardly anything comes of it."""
 LOOKS = 20
 """So often the planner on paper looks ahead for copies of data; later it makes do with those it has."""
+
+
+class RehearsedPlanner(Protocol):
+    """What a rehearsal needs of the planner that decides in it; `tranche.planner.Planner` is one."""
+
+    context: PlannerContext
+
+    def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
+        """Apply events, and decide once."""
+
+    def next_wakeup(self) -> float | None:
+        """When a `Tick` is due at the latest."""
+
+
+PlannerFactory = Callable[[PlannerSettings], RehearsedPlanner]
+"""Makes an empty planner of the same policy; the planner passes it in, so that forecasts need not import it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +78,7 @@ class PlannedChunk:
 class Rehearsal:
     """A planner on paper and what happens to its workers."""
 
-    planner: Planner
+    planner: RehearsedPlanner
     now: float
     starts: dict[str, Start] = field(default_factory=dict)
     """Of jobs that had no window, by key."""
@@ -88,7 +101,7 @@ class Rehearsal:
         Yields after each decision; the planner that was copied may go on meanwhile.
         """
         self._adopt()
-        unfinished = {key for key, state in self.planner.cluster.jobs.items() if state.active}
+        unfinished = {key for key, state in self.planner.context.cluster.jobs.items() if state.active}
         told: list[Event] = [*first, *self._leaving(), *self._due()]
         while len(self.completions) < len(unfinished) and not self._is_known():
             self.cut_short = decisions <= 0
@@ -107,16 +120,16 @@ class Rehearsal:
             told = self._tell(told)
             yield
 
-    def _leaving(self) -> list[releases.HelperEnd]:
+    def _leaving(self) -> list[HelperEnd]:
         """Parameter servers that are to stop have done so, and so have chiefs whose workers are done."""
-        jobs = self.planner.cluster.jobs
+        jobs = self.planner.context.cluster.jobs
         stopped = [
-            releases.end_of(key, server.planned, "Preempted", 143)
+            end_of(key, server.planned, "Preempted", 143)
             for key, state in jobs.items()
             for server in state.servers
             if server.closing
         ]
-        return stopped + [end for key, state in jobs.items() if (end := gangs.expected_end(key, state)) is not None]
+        return stopped + [end for key, state in jobs.items() if (end := expected_end(key, state)) is not None]
 
     def _is_known(self) -> bool:
         """Whether the one thing that matters is known."""
@@ -124,7 +137,7 @@ class Rehearsal:
 
     def _adopt(self) -> None:
         """Have workers that are already there begin and end."""
-        for state in self.planner.cluster.jobs.values():
+        for state in self.planner.context.cluster.jobs.values():
             for run in state.runs.values():
                 if run.closing:
                     heappush(self._ends, (self.now, state.job.key, run.window.attempt))
@@ -150,22 +163,22 @@ class Rehearsal:
         return told
 
     def _run(self, key: str, attempt: int) -> TrackedWindow | None:
-        state = self.planner.cluster.jobs.get(key)
+        state = self.planner.context.cluster.jobs.get(key)
         return state.runs.get(attempt) if state is not None else None
 
     def _ended(self, key: str, run: TrackedWindow) -> WorkerEnded | ChunksRequested:
         whole = dict.fromkeys(run.window.chunks, inf)
-        if run.window.renewed and not (run.closing or run.dismissed):  # it asks again, and ends if it is sent home
+        if run.window.renewed and not run.ending:  # it asks again, and ends if it is sent home
             return ChunksRequested(ChunkRequest(key, run.window.attempt, run.window.fence, whole), self.now)
         if not run.closing:
             self._freed.setdefault(run.home.node or "", key)
             return WorkerEnded(key, run.window.attempt, "Succeeded", self.now, whole)
-        progress = self._progress(self.planner.cluster.jobs[key], run)
+        progress = self._progress(self.planner.context.cluster.jobs[key], run)
         return WorkerEnded(key, run.window.attempt, "Preempted", self.now, progress, 143)
 
     def _tell(self, told: list[Event]) -> list[Event]:
         """One decision; returns what follows from it at once."""
-        jobs = self.planner.cluster.jobs
+        jobs = self.planner.context.cluster.jobs
         instructions = self.planner.handle_all(told or (Tick(),), self.now)
         self._count_looks()
         following: list[Event] = []
@@ -173,14 +186,14 @@ class Rehearsal:
             if isinstance(event, WorkerStarted) and (run := self._run(event.job, event.attempt)) is not None:
                 self._will_end(jobs[event.job], run)
             elif isinstance(event, ChunksRequested) and (run := self._run(*_asker(event))) is not None:
-                if run.dismissed or run.closing:
+                if run.ending:
                     following.append(self._ended(event.request.job, run))
                 else:
                     self._will_end(jobs[event.request.job], run)
             elif isinstance(event, WorkerEnded | ChiefEnded) and jobs[event.job].finished:
                 self.completions[event.job] = self.now
         touched = dict.fromkeys(event.job for event in told if isinstance(event, WorkerEnded))
-        ends = (gangs.expected_end(key, jobs[key]) for key in touched)
+        ends = (expected_end(key, jobs[key]) for key in touched)
         following += [end for end in ends if end is not None]
         for instruction in instructions:
             match instruction:
@@ -191,7 +204,7 @@ class Rehearsal:
                         following.append(self._ended(key, run))
                         self._note_stop(key, run)
                 case CloseParameterServer(job=key, server=server):
-                    following.append(releases.end_of(key, server, "Preempted", 143))
+                    following.append(end_of(key, server, "Preempted", 143))
                 case OpenWindow(job=key, window=window):
                     self._note_start(key, window)
                     self._note_chunks(key, window, self.now + jobs[key].job.restart_seconds)
@@ -203,7 +216,7 @@ class Rehearsal:
         return [*following, *self._due()]
 
     def _count_looks(self) -> None:
-        queue = self.planner.queue
+        queue = self.planner.context.queue
         assert queue is not None
         self._looks -= queue.looked_ahead == self.now
         if self._looks <= 0:
@@ -220,7 +233,7 @@ class Rehearsal:
         run = self._run(key, window.attempt)
         if run is None:
             return
-        state, start, end = self.planner.cluster.jobs[key], self.now, trains
+        state, start, end = self.planner.context.cluster.jobs[key], self.now, trains
         pace, known = self._pace(state, run), self.chunks.setdefault(key, {})
         for chunk in window.chunks:
             end += state.remaining_batches(chunk) * pace
@@ -232,7 +245,7 @@ class Rehearsal:
 
     def _note_stop(self, key: str, run: TrackedWindow) -> None:
         """A window is stopped: when those of its chunks end that are not through is open again."""
-        state, known, window = self.planner.cluster.jobs[key], self.chunks.setdefault(key, {}), run.window
+        state, known, window = self.planner.context.cluster.jobs[key], self.chunks.setdefault(key, {}), run.window
         for chunk, batches in self._progress(state, run).items():
             if batches < state.job.batches_per_chunk_total:
                 planned = PlannedChunk(window.site, window.node or "", window.start, None, window.attempt)
@@ -262,7 +275,8 @@ def _asker(event: ChunksRequested) -> tuple[str, int]:
 
 
 def rehearse(
-    planner: Planner,
+    context: PlannerContext,
+    new_planner: PlannerFactory,
     later: Collection[JobState],
     now: float,
     decisions: int = DECISIONS,
@@ -273,31 +287,34 @@ def rehearse(
     """Play the queue forward.
 
     Args:
-        planner: Of a policy with one queue; it is left as it is.
+        context: Of the planner, whose policy has one queue; it is left as it is.
+        new_planner: Makes the planner that decides in the rehearsal.
         later: Waiting jobs to leave out: those that come after all others.
         now: Clock, in seconds.
         decisions: At most so many are played.
         without: A job that is suspended first.
         until: Stop when this job, which has no window, starts, or at that time.
     """
-    rehearsal = at_once(prepare(planner, later, now))
+    rehearsal = at_once(prepare(context, new_planner, later, now))
     rehearsal.until = until
-    absent = planner.cluster.jobs[without].job if without is not None else None
+    absent = context.cluster.jobs[without].job if without is not None else None
     for _ in rehearsal.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
         pass
     return rehearsal
 
 
-def prepare(planner: Planner, later: Collection[JobState], now: float) -> Pieces[Rehearsal]:
+def prepare(
+    context: PlannerContext, new_planner: PlannerFactory, later: Collection[JobState], now: float
+) -> Pieces[Rehearsal]:
     """A rehearsal that has not begun; what the planner does after the first piece does not concern it."""
     left_out = {state.job.key for state in later}
-    jobs = planner.cluster.jobs.items()
+    jobs = context.cluster.jobs.items()
     chosen = {key for key, state in jobs if state.runs or (state.active and key not in left_out)}
-    paper, resuming = _paper_copy(planner, chosen, now)
+    paper, resuming = _paper_copy(context, new_planner, chosen, now)
     yield
     yield from resuming
     rehearsal = Rehearsal(paper, now)
-    for key, state in paper.cluster.jobs.items():
+    for key, state in paper.context.cluster.jobs.items():
         active = [run for run in state.runs.values() if not run.closing]
         if active:
             first = min(active, key=lambda run: run.window.start)
@@ -305,15 +322,19 @@ def prepare(planner: Planner, later: Collection[JobState], now: float) -> Pieces
     return rehearsal
 
 
-def _paper_copy(planner: Planner, chosen: set[str], now: float) -> tuple[Planner, Iterator[None]]:
+def _paper_copy(
+    context: PlannerContext, new_planner: PlannerFactory, chosen: set[str], now: float
+) -> tuple[RehearsedPlanner, Iterator[None]]:
     """A planner in the same state that knows these jobs only; among them must be all that have windows.
 
     Its queue stands as the other one does when the iterator has come to its end.
     """
-    assert planner.queue is not None
-    paper = planner.blank(replace(planner.settings, validate=False, uploads_reported=False, server_idle_seconds=inf))
+    assert context.queue is not None
+    settings = replace(context.settings, validate=False, uploads_reported=False, server_idle_seconds=inf)
+    planner = new_planner(settings)
+    paper = planner.context
     assert paper.queue is not None
-    cluster, old = paper.cluster, planner.cluster
+    cluster, old = paper.cluster, context.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
@@ -324,11 +345,11 @@ def _paper_copy(planner: Planner, chosen: set[str], now: float) -> tuple[Planner
     for key, state in old.jobs.items():  # in this order: it decides where nothing else does
         if key in chosen:
             _copy_job(paper, state)
-    paper.timers = planner.timers.copied(cluster.jobs)
-    return paper, paper.queue.resume(planner.queue, now)
+    paper.timers = context.timers.copied(cluster.jobs)
+    return planner, paper.queue.resume(context.queue, now)
 
 
-def _copy_job(paper: Planner, state: JobState) -> None:
+def _copy_job(paper: PlannerContext, state: JobState) -> None:
     twin = paper.cluster.jobs[state.job.key] = shallow_copy(state)
     twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
     twin.applied, twin.refused = dict(state.applied), dict(state.refused)
@@ -338,7 +359,7 @@ def _copy_job(paper: Planner, state: JobState) -> None:
         twin.job = replace(state.job, staged=False)
     twin.copies, twin.coming = expected_copies(state.copies, state.coming), {}
     twin.stagings = {site: shallow_copy(staging) for site, staging in state.stagings.items()}
-    twin.servers, twin.hosts = [shallow_copy(server) for server in state.servers], (-1, Hosts(()))
+    twin.servers, twin.hosts = [shallow_copy(server) for server in state.servers], (-1, None)
     twin.runs, twin.chunk_runs = {}, {}
     twin.windows_changed()
     for attempt, run in state.runs.items():

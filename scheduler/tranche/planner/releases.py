@@ -1,156 +1,81 @@
-"""When parameter servers stop: idle ones save and go until the next window opens, lost ones are replaced at once."""
+"""Parameter servers and chiefs that end: lost ones are replaced, and the end of a gang's one is that of the gang."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterable
-from dataclasses import replace
-from math import inf
-from typing import TYPE_CHECKING
-
-from tranche.model import PlannedServer, WindowState
-from tranche.planner import gangs, refusals, reports
-from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerUnschedulable
-from tranche.planner.servers import release_servers
+from tranche.model import AttemptRecord
+from tranche.planner.context import PlannerContext
+from tranche.planner.events import WorkerEnded
+from tranche.planner.job_actions import (
+    SAVED_EXIT_CODES,
+    HelperEnd,
+    close_workers,
+    count_end,
+    finish,
+    pause_after_failure,
+    remove_servers,
+    roll_back_to_checkpoint,
+    stop,
+    stop_gang,
+)
+from tranche.planner.servers import place_servers
+from tranche.state import progress_ledger
 from tranche.state.entities import JobState, Server
 
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
-HelperEnd = ParameterServerLost | ChiefEnded
-SAVED_EXIT_CODES = frozenset({0, 143})
-"""Of a server that was asked to stop and had the time to save."""
-
-
-def idle_from(state: JobState) -> float:
-    """Since when the parameter servers of a job without windows have had nothing to do; seconds."""
-    return max([state.idle_since, *(server.since for server in state.servers)])
-
-
-def watch(planner: Planner, state: JobState) -> None:
-    """Look at the job's parameter servers again when they have been idle for long enough."""
-    at = idle_from(state) + planner.settings.server_idle_seconds
-    if state.servers and not state.runs and not state.job.is_gang and at < inf:
-        planner.wake(at, state.job.key)
-
-
-def release_idle(planner: Planner, keys: Collection[str], now: float) -> None:
-    """Ask parameter servers of these jobs to save and stop where no window has been open for long enough.
-
-    They keep their room until they have ended, and the job gets no windows before: a successor reads what they save.
-    """
-    for key in keys:
-        state = planner.cluster.jobs.get(key)
-        if state is None or state.runs or state.job.is_gang or not (state.servers and is_saved(state)):
-            continue
-        if idle_from(state) + planner.settings.server_idle_seconds <= now:
-            close(planner, state)
-
-
-def is_saved(state: JobState) -> bool:
-    """Whether a later parameter server finds what the job's present ones have learnt.
-
-    Either the user has given a volume that is there wherever a pod runs, or servers have said that they have saved
-    something, and nobody has said that it stays behind with its node or site.
-    """
-    if state.job.durable is not None:
-        return state.job.durable
-    return state.checkpoint is not None and any(batches > 0 for batches in state.checkpoint.batches.values())
-
-
-def close(planner: Planner, state: JobState) -> None:
-    """Have the job's parameter servers stopped; each end comes back as `ParameterServerLost`."""
-    for server in state.servers:
-        if not server.closing:
-            _close(planner, state, server)
-
-
-def _close(planner: Planner, state: JobState, server: Server) -> None:
-    server.planned = replace(server.planned, state=WindowState.CLOSING)
-    planner.stop_server(state, server)
-
-
-def found_no_place(planner: Planner, event: WorkerUnschedulable, now: float) -> None:
-    """The pod of a parameter server or chief has waited for a node for too long: it is not tried there for a while.
-
-    Nobody trains without it, so that the workers of a chunked job let go of their GPUs; its other servers stay.
-    """
-    state = planner.cluster.jobs[event.job]
-    server = next((one for one in state.servers if one.planned.attempt == event.attempt and not one.closing), None)
-    if server is None:
+def ended(context: PlannerContext, event: HelperEnd) -> None:
+    """Count the end of a parameter server's or chief's pod: what it has not saved is lost."""
+    state = context.cluster.jobs.get(event.job)
+    server = next((s for s in state.servers if s.planned.attempt == event.attempt), None) if state is not None else None
+    if state is None or server is None:
         return
-    refusals.avoid(planner, state, server.planned.node, now)
-    server.homeless = True
+    remove_servers(context, state, [server])
+    context.room_grew(None)
     if state.job.is_gang:
-        gangs.found_no_place(planner, state, server, event.message, now)
-        return
-    close_workers(planner, state)
-    _close(planner, state, server)
-
-
-def close_workers(planner: Planner, state: JobState) -> None:
-    """Have the windows of a chunked job closed that cannot go on."""
-    for run in list(state.runs.values()):
-        if not run.closing:
-            planner.close(state, run)
-
-
-def follow(planner: Planner, state: JobState) -> None:
-    """The servers of a job that is suspended, or cannot be planned, save and stop when its last worker has."""
-    halted = state.job.suspended or state.unplannable is not None
-    if halted and not (state.runs or state.finished or state.failed):
-        close(planner, state)
-
-
-def keep(planner: Planner, state: JobState, attempts: Collection[int], now: float) -> None:
-    """Closing parameter servers that a disruption budget does not let go work on, and are asked again when idle."""
-    kept = [server for server in state.servers if server.closing and server.planned.attempt in attempts]
-    for server in kept:
-        server.planned, server.since = replace(server.planned, state=WindowState.OPEN), now
-    if kept:
-        watch(planner, state)
-        planner.touch(state)
-        planner.publish(state.job.key)
-
-
-def end_of(job: str, planned: PlannedServer, outcome: Outcome = "Lost", exit_code: int | None = None) -> HelperEnd:
-    """The event that tells of the end of a parameter server or chief."""
-    if planned.is_chief:
-        return ChiefEnded(job, planned.attempt, outcome, exit_code)
-    return ParameterServerLost(job, planned.index, planned.attempt, outcome, exit_code)
-
-
-def ended(planner: Planner, event: HelperEnd, now: float) -> None:
-    """A parameter server's or chief's pod is over: what it has not saved is lost."""
-    state = planner.cluster.jobs.get(event.job)
-    lost = [s for s in state.servers if s.planned.attempt == event.attempt] if state is not None else []
-    if state is None or not lost:
-        return
-    leave(planner, state, lost[0])
-    if state.job.is_gang:
-        gangs.helper_ended(planner, state, lost[0], event, now)
-    elif not lost[0].closing:
-        reports.server_lost(planner, state)
-        if state.active and not planner.place_servers(state):
-            close_workers(planner, state)
-    elif lost[0].homeless:
+        _ended_of_gang(context, state, server, event)
+    elif not server.closing:
+        roll_back_to_checkpoint(context, state)
+        if state.active and not place_servers(context, state):
+            close_workers(context, state)
+    elif server.homeless:
         pass
     elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
-        reports.server_lost(planner, state)
-    planner.touch(state)
-    planner.publish(event.job)
+        roll_back_to_checkpoint(context, state)
+    context.touch(state)
+    context.publish(event.job)
 
 
-def leave(planner: Planner, state: JobState, server: Server) -> None:
-    """The pod is over, and its place is free."""
-    give_back(planner, state, [server])
-    planner.room_grew(None)
-    state.servers = [one for one in state.servers if one is not server]
+def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
+    """Count the end of a gang's parameter server or chief, which is removed already.
+
+    A chief that succeeded ends the job. A parameter server that succeeded is only gone. Any other end takes the whole
+    gang with it, and counts as its failure if a pod failed that was not to stop.
+    """
+    planned = server.planned
+    if planned.is_chief:
+        node, by = planned.node or planned.site, progress_ledger.preemptor_of(planned, event)
+        record = AttemptRecord(0, planned.attempt, node, event.outcome, event.exit_code, is_chief=True, preempted_by=by)
+        progress_ledger.note(state, record)
+    if event.outcome == "Succeeded":
+        if planned.is_chief:
+            _succeed(context, state)
+        return
+    if event.exit_code not in SAVED_EXIT_CODES:
+        roll_back_to_checkpoint(context, state)
+    if not server.closing and event.outcome == "Failed":
+        what = "its chief" if planned.is_chief else f"parameter server {planned.index}"
+        state.failures += 1
+        pause_after_failure(context, state, f"{what} failed with exit code {event.exit_code}")
+    stop_gang(context, state, event.preempted_by)
+    if state.failed:
+        stop(context, state)
 
 
-def give_back(planner: Planner, state: JobState, servers: Iterable[Server]) -> None:
-    """Parameter servers are over: nothing is held for them any more."""
-    release_servers(planner.cluster, list(servers))
-    for server in servers:
-        refusals.forgive(planner, server.planned.node or "", state.job.key)
-        planner.cluster.quotas.give(state.job.key, server.planned.attempt)
-    planner.quota_grew(state.job.namespace)
+def _succeed(context: PlannerContext, state: JobState) -> None:
+    """Finish a gang whose chief is done: its members have nothing more to do, whatever they are at."""
+    for run in list(state.runs.values()):
+        end = WorkerEnded(state.job.key, run.window.attempt, "Succeeded", context.now)
+        count_end(context, state, run, end)
+    state.done = set(range(state.job.chunks))
+    state.partial.clear()
+    state.applied.clear()
+    state.ledger_changed()
+    state.windows_changed()
+    finish(context, state)

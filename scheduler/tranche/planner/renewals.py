@@ -4,24 +4,21 @@ A slot that nobody contests stays with its job, so that no pod has to be started
 get the slot sends the worker home, and the slot is given away when its pod is over, as that of any other worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tranche.model import Allotment
-from tranche.planner import lessons, progress_ledger, site_uses
+from tranche.planner import lessons, site_uses
+from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import RenewWindow
 from tranche.planner.queues import JobQueue
-from tranche.planner.quotas import shortage
-from tranche.planner.rooms import could_run_on_nodes, count_fitting, free_hosts
-from tranche.planner.turns import chunks_of_window
+from tranche.planner.rooms import count_fitting, free_hosts
+from tranche.planner.trial import could_run_on_nodes
+from tranche.planner.windows import chunks_of_window
+from tranche.policies import WindowPhase
+from tranche.state import progress_ledger
 from tranche.state.entities import JobState, NodeState, TrackedWindow
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
 
 def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> Allotment | None:
@@ -36,7 +33,7 @@ def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, f
     run = state.runs.get(attempt)
     if run is None:
         return None
-    if run.closing or run.dismissed:
+    if run.ending:
         return Allotment()
     left = run.window.chunks
     if fence == run.window.fence:
@@ -45,45 +42,45 @@ def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, f
     return Allotment(left, run.window.fence, resume)
 
 
-def renew(planner: Planner, event: ChunksRequested, now: float) -> None:
+def renew(context: PlannerContext, event: ChunksRequested) -> None:
     """Give the worker its next chunks if its window is done and nobody contests its slot; else have it exit.
 
     A question that comes twice changes nothing the second time: the fence that it names is not the window's any more.
     """
     request = event.request
-    state = planner.cluster.jobs.get(request.job)
+    state = context.cluster.jobs.get(request.job)
     run = state.runs.get(request.attempt) if state is not None else None
-    if state is None or run is None or run.closing or run.dismissed or request.fence != run.window.fence:
+    if state is None or run is None or run.ending or request.fence != run.window.fence:
         return
     if not all(_is_complete(state, chunk, request.durable) for chunk in run.window.chunks):
         return
-    chunks = _next_chunks(planner, state, run, now)
+    chunks = _next_chunks(context, state, run, context.now)
     if chunks:
-        _begin_anew(planner, state, run, chunks, event)
+        _begin_anew(context, state, run, chunks, event)
     else:
-        _dismiss(planner, state, run)
+        _dismiss(context, state, run)
 
 
 def _is_complete(state: JobState, chunk: int, durable: Mapping[int, float]) -> bool:
     return durable.get(chunk, 0.0) >= state.job.batches_per_chunk_total
 
 
-def _next_chunks(planner: Planner, state: JobState, run: TrackedWindow, now: float) -> tuple[int, ...]:
+def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, now: float) -> tuple[int, ...]:
     """What the slot would train next if its pod ended, as long as that is of the same job."""
-    node = planner.cluster.nodes.get(run.home.node or "")
+    node = context.cluster.nodes.get(run.home.node or "")
     unchanged = run.window.generation == state.job.generation and not run.obsolete
     if not (state.active and unchanged and state.held_until <= now) or state.job.is_gang:
         return ()
     if run.home.node is not None and (node is None or node.objection(state.job.worker) is not None):
         return ()
     fits = node is None or node.reserved.fits(node.capacity)
-    if not fits or planner.cluster.quotas.exceeded(state.job) is not None:  # more is planned than there is room for
+    if not fits or context.cluster.quotas.exceeded(state.job) is not None:  # more is planned than there is room for
         return ()
-    if planner.queue is None:
+    if context.queue is None:
         return _queued(state, run, node, now)
-    if _is_contested(planner, planner.queue, state, run, node, now):
+    if _is_contested(context, context.queue, state, run, node, now):
         return ()
-    sited = planner.queue.policy.traits.needs_local_data
+    sited = context.queue.policy.traits.needs_local_data
     here = run.home.site if node is None or (sited and state.job.data_site is not None) else ""
     waiting = state.waiting_at(here, now) if sited or node is None else state.waiting
     if not sited and node is not None:
@@ -104,23 +101,25 @@ def _queued(state: JobState, run: TrackedWindow, node: NodeState | None, now: fl
 
 
 def _is_contested(
-    planner: Planner, queue: JobQueue, state: JobState, run: TrackedWindow, node: NodeState | None, now: float
+    context: PlannerContext, queue: JobQueue, state: JobState, run: TrackedWindow, node: NodeState | None, now: float
 ) -> bool:
     """Whether somebody who ranks before the job waits for what its worker holds: room, or a share of a quota."""
-    rank = (queue.policy.standing(state, planner.cluster, now), state.arrival)
+    rank = (queue.policy.standing(state, context.cluster, now), state.arrival)
     for site, head in queue.heads_before(rank, now):
         if head is state:
             continue
-        if head.job.namespace == state.job.namespace and shortage(planner.cluster, head) is not None:
+        if head.job.namespace == state.job.namespace and context.cluster.shortage(head) is not None:
             return True
-        if node is not None and site in ("", run.home.site) and _could_use(planner, queue, head, state, node, now):
+        if node is not None and site in ("", run.home.site) and _could_use(context, queue, head, state, node, now):
             return True
     return False
 
 
-def _could_use(planner: Planner, queue: JobQueue, head: JobState, state: JobState, node: NodeState, now: float) -> bool:
+def _could_use(
+    context: PlannerContext, queue: JobQueue, head: JobState, state: JobState, node: NodeState, now: float
+) -> bool:
     """Whether the end of a worker of the job on the node would be what another job waits for."""
-    shape, cluster = head.job.worker, planner.cluster
+    shape, cluster = head.job.worker, context.cluster
     if queue.policy.traits.head_of_line_blocking and could_run_on_nodes(cluster, head):
         return True
     freed = node.capacity - node.reserved + state.job.worker.requests
@@ -133,35 +132,36 @@ def _could_use(planner: Planner, queue: JobQueue, head: JobState, state: JobStat
     return count_fitting(shape.requests, rooms, head.job.min_available) == head.job.min_available
 
 
-def _dismiss(planner: Planner, state: JobState, run: TrackedWindow) -> None:
+def _dismiss(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:
     """Send the worker home; what it said counts, however its pod ends."""
-    run.dismissed = True
+    context.cluster.note_window(state, run, WindowPhase.DISMISSED)
     unfinished = [chunk for chunk in run.window.chunks if chunk not in state.done]
     state.partial.update(dict.fromkeys(unfinished, float(state.job.batches_per_chunk_total)))
     state.ledger_changed(run.window.chunks)
-    planner.touch(state)
-    planner.publish(state.job.key)
+    context.touch(state)
+    context.publish(state.job.key)
 
 
 def _begin_anew(
-    planner: Planner, state: JobState, run: TrackedWindow, chunks: tuple[int, ...], event: ChunksRequested
+    context: PlannerContext, state: JobState, run: TrackedWindow, chunks: tuple[int, ...], event: ChunksRequested
 ) -> None:
     """Count what the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
-    lessons.learn(planner, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
-    site_uses.ended(planner.cluster, state, run, at)
-    planner.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])
+    lessons.learn(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
+    site_uses.ended(context.cluster, state, run, at)
+    context.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])
     state.leave(run)
     state.attempts += 1
-    run.batch_seconds = planner.cluster.batch_seconds(state, run.home.site, node=run.home.node)
-    run.told_batch_seconds = planner.cluster.told_batch_seconds(state, run.home.site, node=run.home.node)
+    run.batch_seconds = context.cluster.batch_seconds(state, run.home.site, node=run.home.node)
+    run.told_batch_seconds = context.cluster.told_batch_seconds(state, run.home.site, node=run.home.node)
     seconds = state.batches_left(chunks) * run.batch_seconds
     run.window = replace(window, chunks=chunks, start=at, end=at + seconds, renewed=state.attempts)
+    context.cluster.note_window(state, run, WindowPhase.TRAINING)
     run.started, run.since, run.counted, run.left = at, at, 0.0, None
     speaks = run.first_report is not None or not state.job.servers
     run.first_report = (at, 0.0) if speaks else None  # what it finds is what it was told
     state.enter(run)
-    planner.touch(state)
-    planner.publish(state.job.key)
-    planner.instruct(RenewWindow(state.job.key, run.window, event))
+    context.touch(state)
+    context.publish(state.job.key)
+    context.instruct(RenewWindow(state.job.key, run.window, event))

@@ -4,19 +4,16 @@ A checkpoint wins over the ledger: what the first report of an attempt says is w
 less than was counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tranche.model import Checkpoint, Timings
-from tranche.planner import changes, progress_ledger, releases, site_uses
+from tranche.planner import site_uses
+from tranche.planner.context import PlannerContext
 from tranche.planner.events import ProgressReported
+from tranche.planner.job_actions import finish, is_saved, watch_idle_servers
 from tranche.state.entities import JobState, TrackedWindow
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
+from tranche.state.progress_ledger import roll_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +67,10 @@ def is_superseded(state: JobState, attempt: int) -> bool:
     return attempt not in state.runs and not state.finished
 
 
-def count(planner: Planner, event: ProgressReported) -> None:
+def count(context: PlannerContext, event: ProgressReported) -> None:
     """Count a report, unless its attempt is over."""
     report = event.report
-    state = planner.cluster.jobs.get(report.job)
+    state = context.cluster.jobs.get(report.job)
     chunks = spoken_for(state, report.attempt) if state is not None else ()
     if state is None or not chunks:
         return
@@ -83,32 +80,24 @@ def count(planner: Planner, event: ProgressReported) -> None:
     applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
     before = {c: state.known_batches(c) for c in chunks if c not in state.done}
     if _is_first(state, report.attempt):
-        progress_ledger.roll_back(state, chunks, durable, applied)
-        planner.touch(state)
-        planner.publish(report.job)
+        roll_back(state, chunks, durable, applied)
+        context.touch(state)
+        context.publish(report.job)
     if report.attempt not in state.runs:
-        known = releases.is_saved(state)
+        known = is_saved(state)
         state.checkpoint = _merged(state.checkpoint, report.attempt, durable)
-        if not known and releases.is_saved(state):
-            releases.watch(planner, state)
+        if not known and is_saved(state):
+            watch_idle_servers(context, state)
     _raise(state, durable, applied)
     for run in {id(state.chunk_runs[c]): state.chunk_runs[c] for c in chunks if c in state.chunk_runs}.values():
         gained = sum(max(0.0, state.known_batches(c) - before[c]) for c in run.window.chunks if c in before)
         _pace(run, gained, event.at)
     state.reported = (event.at, report.timings)
     state.ledger_changed()
-    if planner.queue is not None:
-        planner.queue.stale[report.job] = None
+    context.rank_again(state)
     finished = [c for c in before if c in state.done]
     if finished:
-        _finish(planner, state, finished)
-
-
-def server_lost(planner: Planner, state: JobState) -> None:
-    """What the lost parameter server had not saved is lost; of one that reported nothing that is not known."""
-    if state.checkpoint is not None and not (state.finished or state.failed):
-        progress_ledger.roll_back(state, range(state.job.chunks), state.checkpoint.batches, {})
-        planner.touch(state)
+        _finish(context, state, finished)
 
 
 def _is_first(state: JobState, attempt: int) -> bool:
@@ -156,11 +145,11 @@ def _pace(run: TrackedWindow, gained: float, at: float) -> None:
         run.batch_seconds = (at - began) / (run.counted - counted)
 
 
-def _finish(planner: Planner, state: JobState, chunks: list[int]) -> None:
-    planner.cluster.unbind([state.entries[chunk] for chunk in chunks if chunk in state.entries])
-    site_uses.completed(planner.cluster, state, chunks)
+def _finish(context: PlannerContext, state: JobState, chunks: list[int]) -> None:
+    context.cluster.unbind([state.entries[chunk] for chunk in chunks if chunk in state.entries])
+    site_uses.completed(context.cluster, state, chunks)
     state.windows_changed()
     if state.finished:
-        changes.finish(planner, state)
-    planner.touch(state)
-    planner.publish(state.job.key)
+        finish(context, state)
+    context.touch(state)
+    context.publish(state.job.key)

@@ -1,86 +1,92 @@
 """Going through the nodes, for policies that bind chunks to slots: which chunks of its queues should run on each."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from tranche.model import Resources
-from tranche.planner import arrivals
+from tranche.model import Resources, Window
+from tranche.planner import site_uses
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import close_window
 from tranche.planner.queues import preemptible
-from tranche.planner.servers import missing_requests
+from tranche.planner.servers import place_servers
+from tranche.planner.windows import open_window
 from tranche.policies import BindingPolicy, Policy
-from tranche.state.entities import JobState, NodeState, QueuedChunk
+from tranche.policies.binding.slot_projection import planned_window
+from tranche.state.entities import JobState, NodeState, QueuedChunk, SlotBinding, TrackedWindow
 from tranche.state.quota_usage import NOBODY, Kind, kind_of
 
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
-
-def serve_nodes(planner: Planner, binding: BindingPolicy, now: float) -> None:
+def serve_nodes(context: PlannerContext, binding: BindingPolicy, now: float) -> None:
     """Dispatch chunks, and open and close windows, until every job and node with news was looked at."""
-    while planner.dirty_jobs or planner.dirty_nodes:
-        for state in _in_order(planner):
-            _serve_job(planner, binding, state, now)
-        nodes, planner.dirty_nodes = sorted(planner.dirty_nodes & planner.cluster.nodes.keys()), set()
+    while context.work.jobs or context.work.nodes:
+        for state in _in_order(context):
+            _serve_job(context, binding, state, now)
+        nodes, context.work.nodes = sorted(context.work.nodes & context.cluster.nodes.keys()), set()
         for name in nodes:
-            _serve_node(planner, planner.cluster.nodes[name], now)
+            _serve_node(context, context.cluster.nodes[name], now)
 
 
-def _in_order(planner: Planner) -> list[JobState]:
+def _in_order(context: PlannerContext) -> list[JobState]:
     """The jobs to look at, in the order of their arrival."""
-    keys, planner.dirty_jobs = planner.dirty_jobs, set()
-    states = [planner.cluster.jobs[key] for key in keys if key in planner.cluster.jobs]
+    keys, context.work.jobs = context.work.jobs, set()
+    states = [context.cluster.jobs[key] for key in keys if key in context.cluster.jobs]
     return sorted(states, key=lambda state: (state.job.submitted, state.job.key))
 
 
-def _serve_job(planner: Planner, binding: BindingPolicy, state: JobState, now: float) -> None:
+def _serve_job(context: PlannerContext, binding: BindingPolicy, state: JobState, now: float) -> None:
     if not state.active:
         return
-    arrivals.dispatch(planner, binding, state, now)
+    _dispatch(context, binding, state, now)
     for entry in sorted(state.entries.values(), key=lambda e: e.key):
-        if entry.home.node is None and entry.chunk not in state.chunk_runs and _may_start(planner, entry, now):
-            planner.open(state, entry.home, (entry.chunk,), now)
+        if entry.home.node is None and entry.chunk not in state.chunk_runs and _may_start(context, entry, now):
+            open_window(context, state, entry.home, (entry.chunk,))
 
 
-def _serve_node(planner: Planner, node: NodeState, now: float) -> None:
+def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
     chosen: list[QueuedChunk] = []
     reserved = None
     while reserved != (reserved := node.reserved):
-        chosen = _choose(planner, node, now)  # again if parameter servers took room meanwhile
+        chosen = _choose(context, node, now)  # again if parameter servers took room meanwhile
     wanted = {id(entry) for entry in chosen}
+    waiting = [entry for entry in chosen if not _is_open(entry)]
     for state, run in list(node.runs.values()):
         entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
         if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
-            planner.close(state, run)
+            close_window(context, state, run, preempted_by=_preemptor(state, run, waiting))
     for entry in chosen:
         if entry.chunk not in entry.state.chunk_runs:
-            planner.open(entry.state, entry.home, (entry.chunk,), now)
+            open_window(context, entry.state, entry.home, (entry.chunk,))
 
 
-def _choose(planner: Planner, node: NodeState, now: float) -> list[QueuedChunk]:
+def _preemptor(state: JobState, run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> str:
+    """Return the job whose waiting chunk takes a slot of the window, else its room; empty if none does."""
+    others = [entry for entry in waiting if entry.state is not state]
+    on_slots = [entry for entry in others if set(entry.home.slots) & set(run.home.slots)]
+    return next((entry.state.job.key for entry in (*on_slots, *others)), "")
+
+
+def _choose(context: PlannerContext, node: NodeState, now: float) -> list[QueuedChunk]:
     starts: Counter[str] = Counter()
     kinds: Counter[Kind] = Counter()
 
     def may_start(entry: QueuedChunk) -> bool:
         job = entry.state.job
-        allowed = _may_start(planner, entry, now, starts[job.key], kinds)
+        allowed = _may_start(context, entry, now, starts[job.key], kinds)
         starts[job.key] += allowed
         kinds[kind_of(job, job.worker.requests)] += allowed
         return allowed
 
-    return choose_for_node(node, planner.policy, may_start)
+    return choose_for_node(node, context.policy, may_start)
 
 
 def _may_start(
-    planner: Planner, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
+    context: PlannerContext, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
 ) -> bool:
     """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside.
 
     Args:
-        planner: Finds places for parameter servers.
+        context: Finds places for parameter servers.
         entry: The chunk.
         now: Clock, in seconds.
         besides: Other windows of the job that are about to open.
@@ -94,8 +100,8 @@ def _may_start(
         and state.held_until <= now
         and not state.avoids(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
-        and planner.cluster.quotas.shortage(state.job, 1, missing_requests(state), besides=kinds) is None
-        and planner.place_servers(state)
+        and context.cluster.quotas.shortage(state.job, 1, state.missing_requests, besides=kinds) is None
+        and place_servers(context, state)
     )
 
 
@@ -146,3 +152,70 @@ def _fixed(node: NodeState) -> Resources:
         if not run.closing and any(chunk in state.entries for chunk in run.window.chunks):
             fixed = fixed - state.job.worker.requests
     return fixed
+
+
+# ---- homes
+
+
+def bind_window(
+    context: PlannerContext, policy: BindingPolicy, state: JobState, run: TrackedWindow, window: Window
+) -> None:
+    """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
+    node = context.cluster.nodes.get(window.node or "")
+    slots = free_slots(node, state.job.gpus) if node is not None else ()
+    unlimited = node is None and (window.node is None or context.cluster.is_unlimited(window.site))
+    if not unlimited and len(slots) < state.job.gpus:
+        return
+    run.home = SlotBinding(window.site, window.node if node is not None else None, slots)
+    for chunk in window.chunks:
+        key = policy.queue_key(state, chunk, run.batch_seconds)
+        context.cluster.bind(QueuedChunk(key, state, chunk, run.home, run.opened, run.batch_seconds))
+
+
+def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
+    """The first `width` slots of the node that no window holds, or fewer if there are not as many."""
+    held = {slot for _, run in node.runs.values() if not run.closing for slot in run.home.slots}
+    return tuple(slot for slot in range(len(node.queues)) if slot not in held)[:width]
+
+
+def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, now: float) -> None:
+    """Bind the job's waiting chunks that have no home; chunks that an earlier planner placed stay at their site."""
+    unbound = [c for c in state.waiting if c not in state.entries]
+    context.work.unbound.discard(state.job.key)
+    groups: dict[str | None, list[int]] = {}
+    for chunk in unbound:
+        groups.setdefault(state.data_sites.get(chunk), []).append(chunk)
+    for site, chunks in sorted(groups.items(), key=lambda item: item[0] or ""):
+        known = site is not None and _site_serves(context, state, site)
+        placements, colocated = policy.dispatch(
+            context.cluster, state, chunks, now, (site,) if known and site is not None else None
+        )
+        state.colocated = state.colocated or colocated
+        for placed in placements:
+            began = state.job.submitted if known else now
+            ready_at = context.cluster.begin_copies(state, placed.home.site, 1, began)[0]
+            if not known:
+                site_uses.copied(context.cluster, state, (placed.chunk,), placed.home.site)
+            entry = QueuedChunk(
+                placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost
+            )
+            context.cluster.bind(entry)
+            node = context.cluster.nodes.get(placed.home.node or "")
+            entry.planned_start, entry.planned_end = planned_window(node, entry, now)
+            context.cluster.dispatched += 1
+            state.data_sites[placed.chunk] = placed.home.site
+            if placed.home.node is not None:
+                context.work.nodes.add(placed.home.node)
+            if ready_at > now:
+                context.wake(ready_at, state.job.key)
+        if placements:
+            context.publish(state.job.key)
+        if len(placements) < len(chunks):
+            context.work.unbound.add(state.job.key)
+
+
+def _site_serves(context: PlannerContext, state: JobState, site: str) -> bool:
+    """Whether the site can still take workers of the job."""
+    if context.cluster.is_unlimited(site):
+        return True
+    return any(node.node.site == site for node in context.cluster.eligible(state.job.worker))

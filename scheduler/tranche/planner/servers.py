@@ -4,46 +4,14 @@ Those of a gang get their places together with its members: `tranche.planner.gan
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
 
-from tranche.model import Job, PlannedServer, PodShape, Resources
+from tranche.model import PlannedServer, PodShape, Resources
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import start_servers
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Server
-
-
-class Missing(NamedTuple):
-    """A parameter server or chief that has no place yet."""
-
-    number: int
-    is_chief: bool
-    shape: PodShape
-
-
-def helpers_of(job: Job) -> list[Missing]:
-    """What a job needs beside its workers, the chief first."""
-    wanted = [Missing(0, True, job.chief)] if job.chief is not None else []
-    if job.server is not None:
-        wanted += [Missing(index, False, job.server) for index in range(job.servers)]
-    return wanted
-
-
-def missing_servers(state: JobState) -> list[Missing]:
-    """What of it has no place yet."""
-    have = {(server.planned.index, server.planned.is_chief) for server in state.servers}
-    return [one for one in helpers_of(state.job) if (one.number, one.is_chief) not in have]
-
-
-def joining(state: JobState) -> list[Missing]:
-    """What of it has to start together with the workers: that of a gang."""
-    return missing_servers(state) if state.job.is_gang else []
-
-
-def missing_requests(state: JobState) -> list[Resources]:
-    """What these ask for."""
-    return [one.shape.requests for one in missing_servers(state)]
+from tranche.state.entities import JobState, Missing, Server
 
 
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
@@ -83,7 +51,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
 def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now: float) -> bool:
     """Whether all that the job lacks beside its workers would find a host now."""
     rooms: dict[str, Resources] = {}
-    for one in missing_servers(state):
+    for one in state.missing_servers:
         request = one.shape.requests
         for site in server_sites(cluster, state, policy, one.shape):
             if site is not None and cluster.is_unlimited(site):
@@ -100,40 +68,52 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
     return True
 
 
-def place_servers(cluster: ClusterState, state: JobState, policy: Policy, seed: int, now: float) -> list[Server] | None:
-    """Places for the parameter servers that the job lacks; None if there is no room for all of them yet."""
+def place_servers(context: PlannerContext, state: JobState) -> bool:
+    """Start the parameter servers that the job lacks, before its first window opens; False if there is no room yet."""
+    if state.leaving:
+        return False
+    if len(state.servers) >= state.job.helper_count:
+        return True
+    if context.cluster.quotas.shortage(state.job, 0, state.missing_requests) is not None:
+        return False
+    placed = _place_all(context, state)
+    state.unhosted = placed is None
+    if placed is None:
+        context.work.unhosted.add(state.job.key)
+        return False
+    context.work.unhosted.discard(state.job.key)
+    start_servers(context, state, placed)
+    return True
+
+
+def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
+    """Reserve places for all missing parameter servers; none, and None, if there is no room for all of them yet."""
     placed: list[Server] = []
-    missing = missing_servers(state)
-    sites = server_sites(cluster, state, policy, missing[0].shape) if missing else []
+    missing = state.missing_servers
+    sites = server_sites(context.cluster, state, context.policy, missing[0].shape) if missing else []
     for one in missing:
-        found = _place(cluster, state, policy, sites, one, seed, now)
+        found = _place(context, state, sites, one)
         if found is None:
-            release_servers(cluster, placed)
+            for server in placed:
+                context.cluster.remove_server(state, server)
             return None
         state.attempts += 1
-        placed.append(Server(PlannedServer(one.number, state.attempts, *found), one.shape.requests, now))
+        placed.append(Server(PlannedServer(one.number, state.attempts, *found), one.shape.requests, context.now))
+        context.cluster.add_server(state, placed[-1])
     return placed
 
 
 def _place(
-    cluster: ClusterState, state: JobState, policy: Policy, sites: list[str | None], one: Missing, seed: int, now: float
+    context: PlannerContext, state: JobState, sites: list[str | None], one: Missing
 ) -> tuple[str, str | None] | None:
-    """Site and node of one parameter server, with its room reserved; None if there is none."""
+    """Site and node of one parameter server; None if there is none."""
+    cluster, now = context.cluster, context.now
     for site in sites:
         if site is not None and cluster.is_unlimited(site):
             return site, None
         nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
-            node = policy.choose_server_node(cluster, state, one.number, feasible, seed)
-            node.reserved = node.reserved + one.shape.requests
+            node = context.policy.choose_server_node(cluster, state, one.number, feasible, context.settings.seed)
             return node.node.site, node.node.name
     return None
-
-
-def release_servers(cluster: ClusterState, servers: Iterable[Server]) -> None:
-    """Give back what the parameter servers reserve."""
-    for server in servers:
-        node = cluster.nodes.get(server.planned.node or "")
-        if node is not None:
-            node.reserved = node.reserved - server.requests

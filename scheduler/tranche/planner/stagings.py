@@ -5,27 +5,21 @@ limit allows, nothing more is brought to that site until the job's specification
 are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 from tranche.model import PlannedStaging
 from tranche.planner import site_uses
-from tranche.planner.events import StagingEnded
+from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import StageData
 from tranche.state.entities import ARRIVED, JobState, Staging
 
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
 
-
-def demand(planner: Planner, state: JobState, chunks: tuple[int, ...], site: str) -> None:
+def demand(context: PlannerContext, state: JobState, chunks: tuple[int, ...], site: str) -> None:
     """Have data of chunks brought to a site by the next pod that goes there."""
     staging = state.stagings.setdefault(site, Staging(site))
     staging.wanted += chunks
-    planner.unstaged[state.job.key] = None
+    context.work.unstaged[state.job.key] = None
 
 
 def is_given_up(state: JobState, site: str) -> bool:
@@ -34,12 +28,12 @@ def is_given_up(state: JobState, site: str) -> bool:
     return staging is not None and staging.given_up
 
 
-def begin(planner: Planner, now: float) -> Iterable[StageData]:
-    """Give out the pods that have something to bring and need not wait."""
-    for key in list(planner.unstaged):
-        state, held = planner.cluster.jobs.get(key), False
+def begin(context: PlannerContext, now: float) -> Iterable[StageData]:
+    """Have the pods started that have something to bring and need not wait."""
+    for key in list(context.work.unstaged):
+        state, held = context.cluster.jobs.get(key), False
         if state is None or not state.active:
-            del planner.unstaged[key]
+            del context.work.unstaged[key]
             continue
         for staging in list(state.stagings.values()):
             staging.wanted = tuple(chunk for chunk in staging.wanted if chunk not in state.done)
@@ -52,32 +46,11 @@ def begin(planner: Planner, now: float) -> Iterable[StageData]:
             else:
                 state.attempts += 1
                 staging.attempt, staging.chunks, staging.wanted = state.attempts, staging.wanted, ()
-                planner.publish(key)
-                site_uses.copied(planner.cluster, state, staging.chunks, staging.site)
-                yield StageData(key, staging.chunks, staging.site, planner.cause)
+                context.publish(key)
+                site_uses.copied(context.cluster, state, staging.chunks, staging.site)
+                yield StageData(key, staging.chunks, staging.site, context.cause)
         if not held:
-            del planner.unstaged[key]
-
-
-def ended(planner: Planner, event: StagingEnded, now: float) -> None:
-    """A pod is over; one that the plan does not know any more says nothing."""
-    state = planner.cluster.jobs.get(event.job)
-    staging = next((s for s in state.stagings.values() if s.attempt == event.attempt), None) if state else None
-    if state is None or staging is None:
-        return
-    chunks, staging.chunks, staging.attempt = staging.chunks, (), 0
-    if event.outcome == "Succeeded":
-        staging.failures = 0
-        planner.cluster.copy_measured(state, staging.site, event.seconds / len(chunks))
-        for chunk in chunks:
-            arrive(state, chunk, staging.site)
-    else:
-        staging.wanted = (*chunks, *staging.wanted)
-        staging.failures += event.outcome == "Failed"
-        _hold(planner, state, staging, now)
-    planner.unstaged[event.job] = None
-    planner.touch(state)
-    planner.publish(event.job)
+            del context.work.unstaged[key]
 
 
 def arrive(state: JobState, chunk: int, site: str) -> None:
@@ -96,13 +69,13 @@ def halt(state: JobState) -> None:
         state.stagings.clear()
 
 
-def renew(planner: Planner, state: JobState) -> None:
+def renew(context: PlannerContext, state: JobState) -> None:
     """The job's specification changed: what failed may succeed now."""
     for staging in list(state.stagings.values()):
         staging.failures, staging.held_until = 0, 0.0
         if staging.given_up:
             del state.stagings[staging.site]
-    planner.unstaged[state.job.key] = None
+    context.work.unstaged[state.job.key] = None
 
 
 def planned(state: JobState) -> tuple[PlannedStaging, ...]:
@@ -113,7 +86,7 @@ def planned(state: JobState) -> tuple[PlannedStaging, ...]:
     )
 
 
-def restore(planner: Planner, state: JobState, plan: Iterable[PlannedStaging], now: float) -> None:
+def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStaging], now: float) -> None:
     """Take over what an earlier planner had begun; a pause after a failure begins anew."""
     for one in plan:
         known = state.copies.get(one.site, {})
@@ -126,24 +99,24 @@ def restore(planner: Planner, state: JobState, plan: Iterable[PlannedStaging], n
         state.stagings[one.site] = staging
         state.attempts = max(state.attempts, attempt)
         coming = (*chunks, *wanted)
-        for chunk, until in zip(coming, planner.cluster.begin_copies(state, one.site, len(coming), now), strict=True):
+        for chunk, until in zip(coming, context.cluster.begin_copies(state, one.site, len(coming), now), strict=True):
             state.copy(chunk, one.site, until, reported=True)
         if one.failures and not attempt:
-            _hold(planner, state, staging, now)
+            hold(context, state, staging, now)
     if not state.active:
         halt(state)
-    planner.unstaged[state.job.key] = None
+    context.work.unstaged[state.job.key] = None
 
 
-def _hold(planner: Planner, state: JobState, staging: Staging, now: float) -> None:
+def hold(context: PlannerContext, state: JobState, staging: Staging, now: float) -> None:
     """Pause after a pod that brought nothing, or give up."""
     if staging.given_up or staging.failures > state.job.backoff_limit:
         staging.given_up, staging.wanted = True, ()
         _forget_coming(state, staging.site)
         return
-    settings = planner.settings
+    settings = context.settings
     staging.held_until = now + settings.backoff_seconds(settings.failure_backoff_seconds, max(0, staging.failures - 1))
-    planner.wake(staging.held_until, state.job.key)
+    context.wake(staging.held_until, state.job.key)
 
 
 def _forget_coming(state: JobState, site: str) -> None:

@@ -8,25 +8,20 @@ of the dispatch rule (5) of JSAC'22; docs/algorithms.md, "Dispatch cost"); a chu
 needs it soon, gets one. `tranche.planner.cloud_burst` starts copies to unlimited sites.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappush, heapreplace
 from math import inf
-from typing import TYPE_CHECKING
 
 from tranche.planner import site_uses
+from tranche.planner.context import PlannerContext
+from tranche.planner.instructions import StageData
 from tranche.planner.queues import JobQueue
-from tranche.planner.stagings import arrive, demand, is_given_up
+from tranche.planner.stagings import demand, is_given_up
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import ARRIVED, JobState
-
-if TYPE_CHECKING:
-    from tranche.planner.machines import Planner
-
 
 LOOK_AHEAD_SECONDS = 30.0
 """How often the queue is played forward."""
@@ -44,11 +39,11 @@ def moves_data(state: JobState) -> bool:
     return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.is_gang
 
 
-def copy_ahead(planner: Planner, queue: JobQueue, state: JobState, now: float) -> None:
+def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: float) -> None:
     """A job has arrived: bring its data to the nearest sites that could train it."""
     if state.copies or not state.waiting:
         return
-    delta = {site: planner.cluster.transfer_seconds(state, site) for site in planner.cluster.hosts(state).by_site}
+    delta = {site: context.cluster.transfer_seconds(state, site) for site in context.cluster.hosts(state).by_site}
     others = sorted(
         (seconds, site)
         for site, seconds in delta.items()
@@ -56,15 +51,15 @@ def copy_ahead(planner: Planner, queue: JobQueue, state: JobState, now: float) -
     )
     at_home = state.job.data_site in delta
     for _, site in others[: max(queue.policy.prefetch_site_count(), not at_home)]:
-        copy(planner, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
+        copy(context, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
 
 
-def upload_everywhere(planner: Planner, state: JobState, now: float) -> None:
+def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> None:
     """Have the data of a job that has arrived at every site, once they have been on the way for as long as they take.
 
     For policies that do not plan where data are (`QueuePolicy.uploads_on_arrival`).
     """
-    cluster, queue = planner.cluster, planner.queue
+    cluster, queue = context.cluster, context.queue
     if queue is None or not queue.policy.uploads_on_arrival() or not moves_data(state):
         return
     began = min(now, state.job.submitted)
@@ -78,20 +73,20 @@ def upload_everywhere(planner: Planner, state: JobState, now: float) -> None:
             state.copy(chunk, site, until if until > now else ARRIVED)
         for until in dict.fromkeys(ready):
             if until > now:
-                planner.wake(until, state.job.key)
+                context.wake(until, state.job.key)
         last = max([last, *ready])
         if cluster.is_unlimited(site):
             state.burst_sites.add(site)
     state.uploaded_at = last
 
 
-def look_ahead(planner: Planner, queue: JobQueue, now: float) -> None:
+def look_ahead(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Begin the copies that chunks near the head of the queue will need, if that was not done just before."""
     due = queue.looked_ahead + LOOK_AHEAD_SECONDS
     if now < due:
         if not queue.look_due:
             queue.look_due = True
-            planner.wake(due, "")
+            context.wake(due, "")
         return
     preview: Preview | None = None
     looked = 0
@@ -101,13 +96,13 @@ def look_ahead(planner: Planner, queue: JobQueue, now: float) -> None:
             break
         if not moves_data(state):
             continue
-        preview = preview or Preview(planner.cluster, queue, now)
+        preview = preview or Preview(context.cluster, queue, now)
         waiting = [chunk for chunk in state.waiting if chunk not in state.cloud]
         chunks = waiting[: state.job.max_workers - len(state.runs)][: LOOKED_AT - looked]
         looked += len(chunks)
         for chunk, site, start, delta in preview.play(state, rank, chunks):
             if start - now <= LEAD * delta:
-                copy(planner, queue, state, [chunk], site, now)
+                copy(context, queue, state, [chunk], site, now)
 
 
 @dataclass(slots=True, eq=False)
@@ -170,25 +165,21 @@ class Preview:
         return needed
 
 
-def copy(planner: Planner, queue: JobQueue, state: JobState, chunks: Iterable[int], site: str, now: float) -> None:
+def copy(
+    context: PlannerContext, queue: JobQueue, state: JobState, chunks: Iterable[int], site: str, now: float
+) -> None:
     """Begin to bring data of chunks to a site."""
-    reported = planner.settings.uploads_reported or state.job.staged
+    reported = context.settings.uploads_reported or state.job.staged
     sent = tuple(chunks)
-    ready = planner.cluster.begin_copies(state, site, len(sent), now)
+    ready = context.cluster.begin_copies(state, site, len(sent), now)
     for chunk, until in zip(sent, ready, strict=True):
         state.copy(chunk, site, until, reported=reported)
     for until in () if reported else dict.fromkeys(ready):
-        planner.wake(until, state.job.key)
+        context.wake(until, state.job.key)
     if state.job.staged:
-        demand(planner, state, sent, site)
+        demand(context, state, sent, site)
     else:
-        planner.stage(state, sent, site)
+        site_uses.copied(context.cluster, state, sent, site)
+        context.publish(state.job.key)
+        context.instruct(StageData(state.job.key, sent, site, context.cause))
     queue.stale[state.job.key] = None
-
-
-def staged(planner: Planner, state: JobState, chunk: int, site: str, seconds: float) -> None:
-    """The data of a chunk have come to a site, after so many seconds on the link."""
-    planner.cluster.copy_measured(state, site, seconds)
-    arrive(state, chunk, site)
-    planner.touch(state)
-    planner.publish(state.job.key)

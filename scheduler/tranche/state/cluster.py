@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tranche.estimate import (
     Ends,
@@ -14,9 +14,10 @@ from tranche.estimate import (
     bits_per_second,
     upload_link,
 )
-from tranche.model import Link, PodShape, Resources, Site, Tier
-from tranche.state.entities import FreeNodes, Hosts, JobState, NodeState, QueuedChunk
-from tranche.state.quota_usage import Quotas
+from tranche.model import Link, PodShape, Resources, Site, Tier, WindowState
+from tranche.policies.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
+from tranche.state.entities import FreeNodes, Hosts, JobState, NodeState, QueuedChunk, Server, TrackedWindow
+from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
 
@@ -31,6 +32,8 @@ class ClusterState:
     network: NetworkPrior = NetworkPrior()
     seed: int = 0
     """Seed of reproducible random choices (`tranche.policies.seeded_choice`)."""
+    validate: bool = False
+    """Check each transition of a window's phase."""
     uploads: Uploads = field(default_factory=Uploads)
     shares: Shares = field(default_factory=Shares)
     history: History = field(default_factory=History)
@@ -77,7 +80,8 @@ class ClusterState:
         """Return the `eligible` nodes for the job's workers, kept with the job until a node changes."""
         if state.hosts[0] != self.epoch:
             state.hosts = (self.epoch, self.eligible(state.job.worker))
-        return state.hosts[1]
+        found: Hosts[NodeState] = state.hosts[1]
+        return found
 
     def eligible(self, shape: PodShape) -> Hosts[NodeState]:
         """Return the nodes that could take such a pod without our other pods, by name.
@@ -183,6 +187,12 @@ class ClusterState:
         link = upload_link(self.network, self.sites, state.job, site)
         return None if link is None else ((state.job.data_site or site, site), link)
 
+    def shortage(self, state: JobState) -> Shortage | None:
+        """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
+        if not self.quotas.by_namespace:
+            return None
+        return self.quotas.shortage(state.job, state.job.min_available, state.missing_requests)
+
     def bind(self, entry: QueuedChunk) -> None:
         """Put a chunk into the queues of the slots that it is bound to."""
         entry.state.entries[entry.chunk] = entry
@@ -200,6 +210,137 @@ class ClusterState:
                 assert node is not None
                 if slot < len(node.queues) and entry in node.queues[slot]:
                     node.queues[slot].remove(entry)
+
+    # ---- windows and reservations: nothing else opens, closes or ends a window, or reserves room on a node
+
+    def enter_window(self, state: JobState, run: TrackedWindow, now: float) -> None:
+        """Add an open or closing window to what its job, node, quotas and tenant have.
+
+        A closing window (of an earlier planner) counts against quotas until its pod has ended, but reserves nothing.
+        """
+        state.enter(run)
+        if state.busy_since is None:
+            state.busy_since = run.window.start
+        self.quotas.take(state.job, run.window.attempt, state.job.worker.requests)
+        node = self.nodes.get(run.home.node or "")
+        if node is not None:
+            self._enter_node(node, state, run)
+        if not run.closing:
+            self._count_share(state, 1, now)
+
+    def close_window(self, state: JobState, run: TrackedWindow, now: float, preempted_by: str = "") -> NodeState | None:
+        """Mark an open window as closing and release its reservation; returns the node that has more room, if any.
+
+        Args:
+            state: Its job.
+            run: The window.
+            now: Clock, in seconds.
+            preempted_by: Job for which it makes way, or a foreign pod, as in `Window`; empty for another reason.
+        """
+        run.reopens_as = run.phase
+        self._set_phase(state, run, WindowPhase.CLOSING)
+        run.window = replace(run.window, state=WindowState.CLOSING, preempted_by=preempted_by)
+        run.closed = now
+        node = self.nodes.get(run.home.node or "")
+        if node is not None:
+            node.leaving[(state.job.key, run.window.attempt)] = run
+            node.release(state.job.worker.requests)
+        self._count_share(state, -1, now)
+        return node
+
+    def reopen_window(self, state: JobState, run: TrackedWindow, now: float) -> NodeState | None:
+        """Mark a closing window as open, with its reservation; returns its node, which may now be overbooked."""
+        self._set_phase(state, run, run.reopens_as)
+        run.window, run.closed = replace(run.window, state=WindowState.OPEN, preempted_by=""), None
+        node = self.nodes.get(run.home.node or "")
+        if node is not None:
+            node.leaving.pop((state.job.key, run.window.attempt), None)
+            node.reserve(state.job.worker.requests)
+        self._count_share(state, 1, now)
+        return node
+
+    def note_window(self, state: JobState, run: TrackedWindow, reached: WindowPhase) -> None:
+        """Note how far a window's pod is, unless it is known to be further; a closing window stays closing."""
+        known = run.reopens_as if run.closing else run.phase
+        if PROGRESS[reached] <= PROGRESS[known]:
+            return
+        if run.closing:
+            run.reopens_as = reached
+        else:
+            self._set_phase(state, run, reached)
+
+    def end_window(self, state: JobState, run: TrackedWindow, now: float, *, moves: bool = False) -> NodeState | None:
+        """Remove a window from what its job, node, quotas and tenant have; returns the node that has more room, if any.
+
+        Args:
+            state: Its job.
+            run: The window.
+            now: Clock, in seconds.
+            moves: The pod has not ended; it turned out to be on another node, where its window is entered next.
+        """
+        closing = run.closing
+        if not moves:
+            self._set_phase(state, run, WindowPhase.ENDED)
+        state.leave(run)
+        node = self.nodes.get(run.home.node or "")
+        left = None
+        if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
+            node.leaving.pop((state.job.key, run.window.attempt), None)
+            if not closing:
+                node.release(state.job.worker.requests)
+            left = node
+        if not closing:
+            self._count_share(state, -1, now)
+        self.quotas.give(state.job.key, run.window.attempt)
+        return left
+
+    def add_node(self, node: NodeState) -> None:
+        """Enter a node, with the windows and servers that were planned for it before it (re)appeared."""
+        name = node.node.name
+        self.nodes[name] = node
+        for state in self.jobs.values():
+            for server in state.servers:
+                if server.planned.node == name:
+                    node.reserve(server.requests)
+            for run in state.runs.values():
+                if run.home.node == name:
+                    self._enter_node(node, state, run)
+
+    def add_server(self, state: JobState, server: Server) -> None:
+        """Give a parameter server or chief its place: add it to what its job, node and quotas have."""
+        state.servers.append(server)
+        self.quotas.take(state.job, server.planned.attempt, server.requests)
+        node = self.nodes.get(server.planned.node or "")
+        if node is not None:
+            node.reserve(server.requests)
+
+    def remove_server(self, state: JobState, server: Server) -> None:
+        """Remove a parameter server or chief from what its job, node and quotas have."""
+        state.servers = [one for one in state.servers if one is not server]
+        self.quotas.give(state.job.key, server.planned.attempt)
+        node = self.nodes.get(server.planned.node or "")
+        if node is not None:
+            node.release(server.requests)
+
+    def _set_phase(self, state: JobState, run: TrackedWindow, phase: WindowPhase) -> None:
+        if self.validate and phase not in WINDOW_TRANSITIONS[run.phase]:
+            window = f"{state.job.key}: window {run.window.attempt}"
+            raise PhaseError(f"{window} goes from {run.phase.value} to {phase.value}")
+        run.phase = phase
+
+    def _enter_node(self, node: NodeState, state: JobState, run: TrackedWindow) -> None:
+        node.runs[(state.job.key, run.window.attempt)] = (state, run)
+        if run.closing:
+            node.leaving[(state.job.key, run.window.attempt)] = run
+        else:
+            node.reserve(state.job.worker.requests)
+
+    def _count_share(self, state: JobState, windows: int, now: float) -> None:
+        """Count one more (or, if negative, one less) open window of the job's tenant, if the policy uses shares."""
+        if self.shares.counted:
+            request = state.job.worker.requests
+            held = request if windows > 0 else Resources() - request
+            self.shares.change(state.job.tenant, held, now)
 
 
 def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now: float) -> bool:

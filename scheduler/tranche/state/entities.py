@@ -27,6 +27,7 @@ from tranche.model import (
     Window,
     WindowState,
 )
+from tranche.policies.phases import JobPhase, WindowPhase
 from tranche.state.site_usage import JobUse
 
 Key = tuple[float, float, str, int]
@@ -64,12 +65,12 @@ class TrackedWindow:
     """Number of mini-batches that its reports have counted while it ran."""
     first_report: tuple[float, float] | None = None
     """Time of the first report and `counted` then: the pace is measured between this report and the last one."""
-    bound: bool = False
-    """Whether its pod is bound to a node."""
+    phase: WindowPhase = WindowPhase.PENDING
+    """Changed by the bookkeeping of `ClusterState` alone."""
+    reopens_as: WindowPhase = WindowPhase.PENDING
+    """How far the pod of a closing window is: the phase of the window if it opens again."""
     obsolete: bool = False
     """Whether its pod was made from an earlier version of the job's template, so that it has to be replaced."""
-    dismissed: bool = False
-    """Whether its worker has requested more chunks and got the answer to exit."""
     adopted: bool = False
     """Whether an earlier planner opened it, so that the time of its opening is unknown."""
     held_from: float = 0.0
@@ -79,10 +80,19 @@ class TrackedWindow:
     left: float | None = None
     """Number of mini-batches of its chunks that no report has counted; None: `JobState.left_of` computes it."""
 
+    def __post_init__(self) -> None:
+        if self.window.state is WindowState.CLOSING:
+            self.phase = WindowPhase.CLOSING
+
     @property
     def closing(self) -> bool:
         """Whether the pod is to stop."""
-        return self.window.state is WindowState.CLOSING
+        return self.phase is WindowPhase.CLOSING
+
+    @property
+    def ending(self) -> bool:
+        """Whether the worker gets no more chunks, since its pod is to stop or will end."""
+        return self.phase in (WindowPhase.CLOSING, WindowPhase.DISMISSED)
 
 
 class TrainingPace(NamedTuple):
@@ -121,6 +131,22 @@ class Hosts(list[Item]):
     def at(self, site: str) -> list[Item]:
         """Return the nodes of one site, or all nodes for ""."""
         return self.by_site.get(site, []) if site else self
+
+
+class Missing(NamedTuple):
+    """A parameter server or chief that has no place yet."""
+
+    number: int
+    is_chief: bool
+    shape: PodShape
+
+
+def helpers_of(job: Job) -> list[Missing]:
+    """What a job needs beside its workers, the chief first."""
+    wanted = [Missing(0, True, job.chief)] if job.chief is not None else []
+    if job.server is not None:
+        wanted += [Missing(index, False, job.server) for index in range(job.servers)]
+    return wanted
 
 
 @dataclass(slots=True, eq=False)
@@ -293,8 +319,8 @@ class JobState:
     """Measured cost of stopping and starting its workers."""
     arrival: tuple[float, int, str] = (0.0, 0, "")
     """Order of submission: time, number, key."""
-    hosts: tuple[int, Hosts[Any]] = field(default_factory=lambda: (-1, Hosts(())))
-    """See `ClusterState.hosts`."""
+    hosts: tuple[int, Any] = (-1, None)
+    """The answer of `ClusterState.hosts` and the epoch that it holds for; an epoch of -1 makes it void."""
     _left: float | None = None
     _pace: TrainingPace | None = None
     _first_end: float | None = None
@@ -414,6 +440,22 @@ class JobState:
         return next((server for server in self.servers if server.planned.is_chief), None)
 
     @property
+    def missing_servers(self) -> list[Missing]:
+        """Parameter servers and chief that have no place yet."""
+        have = {(server.planned.index, server.planned.is_chief) for server in self.servers}
+        return [one for one in helpers_of(self.job) if (one.number, one.is_chief) not in have]
+
+    @property
+    def joining(self) -> list[Missing]:
+        """Those of them that have to start together with the workers: those of a gang."""
+        return self.missing_servers if self.job.is_gang else []
+
+    @property
+    def missing_requests(self) -> list[Resources]:
+        """What those without a place ask for."""
+        return [one.shape.requests for one in self.missing_servers]
+
+    @property
     def speakers(self) -> list[Server]:
         """Servers whose reports are about the whole job: the chief, else parameter server 0."""
         chief = self.job.chief is not None
@@ -433,6 +475,21 @@ class JobState:
     def active(self) -> bool:
         """Whether the job may have windows."""
         return not (self.finished or self.failed or self.job.suspended or self.unplannable)
+
+    def phase(self, now: float) -> JobPhase:
+        """What the job does now, or what keeps it from doing anything; what lasts longest comes first."""
+        open_window = any(not run.closing for run in self.runs.values())
+        chief = self.chief
+        phases = (
+            (self.finished, JobPhase.FINISHED),
+            (self.failed, JobPhase.FAILED),
+            (self.unplannable is not None, JobPhase.UNPLANNABLE),
+            (self.job.suspended, JobPhase.SUSPENDED),
+            (open_window or (chief is not None and not chief.closing), JobPhase.RUNNING),
+            (bool(self.runs) or self.leaving, JobPhase.STOPPING),
+            (self.held_until > now, JobPhase.HELD),
+        )
+        return next((phase for holds, phase in phases if holds), JobPhase.WAITING)
 
     @property
     def restart_seconds(self) -> float:
@@ -559,6 +616,19 @@ class JobState:
         busy = self.busy_seconds + (now - self.busy_since if self.busy_since is not None else 0.0)
         return max(0.0, now - self.job.submitted - busy)
 
+    def count_busy(self, now: float) -> None:
+        """Add the time since the job got a window, now that its last one has ended or its suspension is over."""
+        if self.busy_since is not None:
+            self.busy_seconds += max(0.0, now - self.busy_since)
+            self.busy_since = None
+
+    def settle_busy(self, now: float) -> None:
+        """Settle `busy_since` of a restored job: without windows it waits, unless it is suspended."""
+        if not self.runs and not self.job.suspended:
+            self.count_busy(now)
+        elif not self.runs and self.busy_since is None:
+            self.busy_since = now
+
     def attained_gpu_seconds(self, now: float) -> float:
         """Return the GPU-seconds that workers of the job have trained, running ones included."""
         attained = self.counted_gpu_seconds
@@ -654,9 +724,15 @@ class NodeState:
         """Requests of open windows, parameter servers and chiefs on the node."""
         return self._reserved
 
-    @reserved.setter
-    def reserved(self, amount: Resources) -> None:
-        self._reserved = amount
+    def reserve(self, requests: Resources) -> None:
+        """Reserve room for a pod; only the bookkeeping of `ClusterState` calls this."""
+        self._reserved = amount = self._reserved + requests
+        if self.capacity.gpus - amount.gpus != self.free_gpus:
+            self.note_room()
+
+    def release(self, requests: Resources) -> None:
+        """Give back what was reserved for a pod; only the bookkeeping of `ClusterState` calls this."""
+        self._reserved = amount = self._reserved - requests
         if self.capacity.gpus - amount.gpus != self.free_gpus:
             self.note_room()
 

@@ -1,13 +1,41 @@
 """Counting finished work: what the end of a worker means for its job's ledger."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from tranche.model import AttemptRecord, JobProgress
+from tranche.model import AttemptRecord, JobProgress, PlannedServer, Window
 from tranche.planner import site_uses
-from tranche.planner.events import WorkerEnded
 from tranche.state.entities import JobState, TrackedWindow
 
 KEPT_RECORDS = 5
+
+
+class PodEnd(Protocol):
+    """How a pod has ended; the events of ended workers, parameter servers and chiefs have these fields."""
+
+    @property
+    def outcome(self) -> str:
+        """Succeeded, Preempted, Failed or Lost."""
+
+    @property
+    def preempted_by(self) -> str:
+        """Foreign pod for which kube-scheduler evicted it; empty if it did not."""
+
+
+class WorkerEnd(PodEnd, Protocol):
+    """How a worker has ended; the event `WorkerEnded` has these fields."""
+
+    @property
+    def at(self) -> float:
+        """When, in seconds."""
+
+    @property
+    def progress(self) -> Mapping[int, float] | None:
+        """Batches applied by chunk, durably, as the worker itself reported; None if it reported nothing."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its container."""
 
 
 def restore(state: JobState, progress: JobProgress) -> None:
@@ -71,7 +99,7 @@ def applied_in_order(
     return applied
 
 
-def count_end(state: JobState, run: TrackedWindow, event: WorkerEnded) -> float:
+def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
     """Count an ended worker: its durable batches, its time, and why it ended.
 
     Returns the mini-batches that it trained as far as anybody has told.
@@ -88,8 +116,14 @@ def count_end(state: JobState, run: TrackedWindow, event: WorkerEnded) -> float:
     if event.outcome != "Succeeded" and state.checkpoint is None:
         state.lost_batches += lost
     node = run.window.node or run.window.site
-    note(state, AttemptRecord(run.window.index, run.window.attempt, node, reason, event.exit_code))
+    index, attempt, by = run.window.index, run.window.attempt, preemptor_of(run.window, event)
+    note(state, AttemptRecord(index, attempt, node, reason, event.exit_code, preempted_by=by))
     return trained
+
+
+def preemptor_of(planned: Window | PlannedServer, event: PodEnd) -> str:
+    """The job or foreign pod that preempted a pod that has ended; empty if it ended by itself."""
+    return (event.preempted_by or planned.preempted_by) if event.outcome in ("Preempted", "Lost") else ""
 
 
 def note(state: JobState, record: AttemptRecord) -> None:
@@ -97,7 +131,7 @@ def note(state: JobState, record: AttemptRecord) -> None:
     state.records = [*state.records, record][-KEPT_RECORDS:]
 
 
-def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnded) -> tuple[float, float]:
+def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tuple[float, float]:
     """Count the durable batches of a window that is over, and its time.
 
     A worker that said nothing has done all its chunks if it succeeded, and else what its reports said was durable.
@@ -169,7 +203,7 @@ def roll_back(
     state.windows_changed()
 
 
-def _durable(state: JobState, run: TrackedWindow, event: WorkerEnded) -> dict[int, float]:
+def _durable(state: JobState, run: TrackedWindow, event: WorkerEnd) -> dict[int, float]:
     total = state.job.batches_per_chunk_total
     if event.progress is None:
         silent = event.outcome == "Succeeded" and not run.window.renewed  # else it may not know of these chunks

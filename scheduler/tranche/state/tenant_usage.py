@@ -31,7 +31,8 @@ class Shares:
     capacity: Resources = Resources()
     """Capacity of all nodes together."""
     held: dict[str, Resources] = field(default_factory=dict)
-
+    counted: bool = False
+    """Whether the policy uses shares, so that open windows are counted."""
     weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Weight of each tenant's share in relation to the others; 1 if not given."""
     halflife_seconds: float = 0.0

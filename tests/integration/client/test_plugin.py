@@ -102,7 +102,9 @@ def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole:
         stopped = next(one for one in ledger if one["reason"] == "Preempted")
         told = ended[stopped["attempt"]]
         assert (told["outcome"], told["node"], told["exitCode"]) == ("Preempted", stopped["node"], 143)
-        assert told["why"].startswith("stopped by the plan")
+        assert (told["preemptedBy"], told["why"]) == ("default/small", "preempted by default/small")
+        notices = [event["message"] for event in known["events"] if event["reason"] == "Preempting"]
+        assert any("Preempted by default/small: pod " in message for message in notices)
         last = known["attempts"][-1]
         assert (last["outcome"], last["exitCode"]) == ("Succeeded", 0)
         assert last["started"] < last["ended"]

@@ -243,7 +243,7 @@ def test_the_list_of_sites_reads_well(installed: Cluster, site: Object) -> None:
 
 def test_the_fields_explain_themselves(installed: Cluster) -> None:
     out = installed.kubectl("explain", "trainingjob.spec.data")
-    assert "Equal parts of the data (D)." in out
+    assert "Number of equal parts of the data (D)." in out
     schema = yaml.safe_load((ROOT / "manifests" / "crds" / "trainingjobs.yaml").read_text(encoding="utf-8"))
     root = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     fields = root["properties"]["spec"]["properties"]

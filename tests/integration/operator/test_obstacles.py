@@ -55,7 +55,7 @@ def test_without_the_api_server_it_starts_and_stops_in_good_order(bare: Cluster,
     command = operator_command(bare)
     bare.stop("kube-apiserver", signal.SIGKILL)
     process = Process(command, tmp_path / "operator.log")
-    eventually(lambda: "waiting: the API server does not answer as it should" in process.said())
+    eventually(lambda: "waiting: the API server returned an error" in process.said())
     code, seconds = process.terminate()
     assert code == 0, process.said()
     assert seconds < 2

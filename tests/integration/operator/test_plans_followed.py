@@ -63,7 +63,7 @@ def test_a_closing_window_is_evicted_counted_and_cleared(lab: Lab) -> None:
     lab.plan(window(0, 1))
     lab.has_pods("cats-worker-0-1")
     lab.bind("cats-worker-0-1")
-    lab.plan(window(0, 1, "Closing"), window(0, 2, node=f"{SITE}-1"))
+    lab.plan(window(0, 1, "Closing", preemptedBy="default/dogs"), window(0, 2, node=f"{SITE}-1"))
 
     def stopped() -> dict[str, Any]:
         pod = lab.pods()["cats-worker-0-1"]
@@ -76,7 +76,9 @@ def test_a_closing_window_is_evicted_counted_and_cleared(lab: Lab) -> None:
     assert "DisruptionTarget" not in conditions, "no budget is there to be asked"
     assert pod["metadata"]["finalizers"] == ["tranche.dev/ledger"], "not counted yet"
     assert "cats-worker-0-2" in lab.pods()
-    assert lab.events()["Preempting"]["type"] == "Normal"
+    event = lab.events()["Preempting"]
+    message = "Preempted by default/dogs: pod cats-worker-0-1 stops within 7 s (grace period)."
+    assert (event["type"], event["message"]) == ("Normal", message)
     lab.plan(window(0, 2, node=f"{SITE}-1"), progress={"preemptions": 1, "attempts": []})
     lab.has_pods("cats-worker-0-2")
 

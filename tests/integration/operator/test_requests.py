@@ -11,9 +11,9 @@ from support.operator_lab import SITE, TEMPLATE, Lab, server, window
 from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche_operator.execute.event_recorder import EventRecorder
-from tranche_operator.execute.executor import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, Applier
+from tranche_operator.execute.executor import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, ActionExecutor
 from tranche_operator.execute.reader import Reader
-from tranche_operator.execute.reconciler_cache import Memory
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.reconcile.actions import (
     Action,
@@ -29,7 +29,7 @@ from tranche_operator.reconcile.actions import (
     WriteStatus,
 )
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState
-from tranche_operator.reconcile.status import Tally, judge, new_status
+from tranche_operator.reconcile.status import PodCounts, compute_phase, new_status
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings()
@@ -50,20 +50,22 @@ def with_client(lab: Lab, use: Callable[[ApiClient], Awaitable[Any]], *, admin: 
     return asyncio.run(main())
 
 
-def observe(lab: Lab, memory: Memory | None = None) -> Observed:
-    found = with_client(lab, lambda client: Reader(client, memory or Memory()).observe(f"{lab.namespace}/cats"))
+def observe(lab: Lab, cache: ReconcilerCache | None = None) -> Observed:
+    found = with_client(lab, lambda client: Reader(client, cache or ReconcilerCache()).observe(f"{lab.namespace}/cats"))
     assert isinstance(found, Observed)
     return found
 
 
-def apply(lab: Lab, *actions: Action, seen: Observed | None = None, memory: Memory | None = None) -> float | None:
-    seen, memory = seen or observe(lab), memory or Memory()
+def apply(
+    lab: Lab, *actions: Action, seen: Observed | None = None, cache: ReconcilerCache | None = None
+) -> float | None:
+    seen, cache = seen or observe(lab), cache or ReconcilerCache()
 
     def use(client: ApiClient) -> Awaitable[float | None]:
-        return Applier(client, memory, EventRecorder(client, now), SETTINGS, now).apply(seen, list(actions))
+        return ActionExecutor(client, cache, EventRecorder(client, now), SETTINGS, now).execute(seen, list(actions))
 
-    wish: float | None = with_client(lab, use)
-    return wish
+    delay_seconds: float | None = with_client(lab, use)
+    return delay_seconds
 
 
 def creations(lab: Lab) -> list[CreatePod]:
@@ -86,33 +88,33 @@ def make_pod(lab: Lab, windows: int = 1, **spec: Any) -> PodView:
 class TestPods:
     def test_creating_twice_is_harmless(self, lab: Lab) -> None:
         make_pod(lab)
-        memory = Memory()
-        assert apply(lab, *creations(lab), memory=memory) is None
-        assert not memory.rejections
+        cache = ReconcilerCache()
+        assert apply(lab, *creations(lab), cache=cache) is None
+        assert not cache.rejections
         assert list(lab.pods()) == ["cats-worker-0-1"]
 
     def test_a_403_that_may_pass_is_no_refusal_until_it_has_lasted(self, lab: Lab) -> None:
         lab.create()
         lab.plan(window(0, 1))
-        seen, action, memory = observe(lab), creations(lab)[0], Memory()
+        seen, action, cache = observe(lab), creations(lab)[0], ReconcilerCache()
         stranger = lab.cluster.service_account_kubeconfig("default", "default")  # as before the roles are known
 
         def tried(at: datetime) -> float | None:
             async def main() -> float | None:
                 async with ApiClient.connect(str(stranger)) as client:
-                    applier = Applier(client, memory, EventRecorder(client, lambda: at), SETTINGS, lambda: at)
-                    return await applier.apply(seen, [action])
+                    executor = ActionExecutor(client, cache, EventRecorder(client, lambda: at), SETTINGS, lambda: at)
+                    return await executor.execute(seen, [action])
 
             return asyncio.run(main())
 
         begin = now()
         assert tried(begin) == PASSING_SECONDS
-        assert not memory.rejections
-        assert tried(begin + timedelta(seconds=SETTINGS.forbidden_patience)) == 0.0
-        assert memory.rejections[seen.key].reason == "Forbidden"
-        assert apply(lab, action, memory=memory) == CREATED_SECONDS
-        assert not memory.rejections
-        assert not memory.forbidden
+        assert not cache.rejections
+        assert tried(begin + timedelta(seconds=SETTINGS.forbidden_patience_seconds)) == 0.0
+        assert cache.rejections[seen.key].reason == "Forbidden"
+        assert apply(lab, action, cache=cache) == CREATED_SECONDS
+        assert not cache.rejections
+        assert not cache.forbidden
 
     def test_a_late_eviction_does_not_hit_the_successor(self, lab: Lab) -> None:
         pod = make_pod(lab)
@@ -175,7 +177,7 @@ class TestPods:
 
 class TestJobs:
     def status(self, job: TrainingJob) -> dict[str, Any]:
-        return new_status(job, Tally(), judge(job, Tally(), now()), (), now())
+        return new_status(job, PodCounts(), compute_phase(job, PodCounts(), now()), (), now())
 
     def test_a_status_for_an_earlier_job_of_the_name_is_not_written(self, lab: Lab) -> None:
         lab.create()
@@ -242,31 +244,31 @@ class TestServices:
         seen = observe(lab)
         assert seen.job is not None
         assert seen.service is ServiceState.ABSENT
-        memory = Memory()
+        cache = ReconcilerCache()
         create = CreateService(manifests.service(seen.job))
-        assert apply(lab, create, seen=seen, memory=memory) is None
-        assert observe(lab, memory).service is ServiceState.OWN
-        memory = Memory()  # another process
-        assert observe(lab, memory).service is ServiceState.ABSENT, "as far as anybody knows"
-        assert apply(lab, create, seen=seen, memory=memory) == 0.0, "look again"
-        assert observe(lab, memory).service is ServiceState.OWN
-        memory.services[seen.key] = seen.job.metadata.uid, float("-inf")
+        assert apply(lab, create, seen=seen, cache=cache) is None
+        assert observe(lab, cache).service is ServiceState.OWN
+        cache = ReconcilerCache()  # another process
+        assert observe(lab, cache).service is ServiceState.ABSENT, "as far as anybody knows"
+        assert apply(lab, create, seen=seen, cache=cache) == 0.0, "look again"
+        assert observe(lab, cache).service is ServiceState.OWN
+        cache.services[seen.key] = seen.job.metadata.uid, float("-inf")
         other = lab.create("dogs")["metadata"]
         reference = "/metadata/ownerReferences/0"
         owner = [{"op": "replace", "path": f"{reference}/{field}", "value": other[field]} for field in ("name", "uid")]
         lab.ask("PATCH", lab.core("services", "cats"), owner, "application/json-patch+json")
-        assert observe(lab, memory).service is ServiceState.STALE
+        assert observe(lab, cache).service is ServiceState.STALE
         nobody = [{"op": "remove", "path": "/metadata/ownerReferences"}]
         lab.ask("PATCH", lab.core("services", "cats"), nobody, "application/json-patch+json")
-        assert observe(lab, memory).service is ServiceState.FOREIGN
+        assert observe(lab, cache).service is ServiceState.FOREIGN
 
 
 class TestReading:
     def test_what_was_done_to_pods_is_known_without_reading_them_again(
         self, lab: Lab, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        memory = Memory()
-        memory.pods.sync([], memory.pods.clock())
+        cache = ReconcilerCache()
+        cache.pods.sync([], cache.pods.clock())
         lab.create(chunks=None, workers=2)
         lab.plan(window(0, 1), window(1, 2))
         asked: list[str] = []
@@ -278,12 +280,12 @@ class TestReading:
 
         actions = creations(lab)
         monkeypatch.setattr(ApiClient, "get", note)
-        apply(lab, *actions, seen=observe(lab, memory), memory=memory)
-        first, second = observe(lab, memory).pods
+        apply(lab, *actions, seen=observe(lab, cache), cache=cache)
+        first, second = observe(lab, cache).pods
         assert (first.gates, first.phase) == ((), "Pending"), "ungated in the pass that has created them"
         ends = (EvictPod(first.name, first.uid, 1, "w"), ReleasePod(second.name, second.uid, second.finalizers))
-        apply(lab, *ends, seen=observe(lab, memory), memory=memory)
-        looks = [(pod.terminating, pod.finalizers) for pod in observe(lab, memory).pods]
+        apply(lab, *ends, seen=observe(lab, cache), cache=cache)
+        looks = [(pod.terminating, pod.finalizers) for pod in observe(lab, cache).pods]
         assert looks == [(True, first.finalizers), (False, ())]
         assert not asked, "no list of pods"
         assert sorted(pod.name for pod in observe(lab).pods) == sorted([first.name, second.name])
@@ -295,8 +297,8 @@ class TestReading:
     def test_an_api_that_does_not_serve_jobs_says_nothing_of_a_job(self, lab: Lab, monkeypatch: Any) -> None:
         monkeypatch.setattr("tranche_operator.api_paths.RESOURCES", "/apis/not.served/v1")
         key = f"{lab.namespace}/cats"
-        with pytest.raises(ApiError, match="not served"):
-            with_client(lab, lambda client: Reader(client, Memory()).observe(key), admin=True)
+        with pytest.raises(ApiError, match="does not serve TrainingJobs"):
+            with_client(lab, lambda client: Reader(client, ReconcilerCache()).observe(key), admin=True)
 
     def test_everything_is_listed_page_by_page(self, lab: Lab, monkeypatch: Any) -> None:
         monkeypatch.setattr("tranche_operator.execute.reader.PAGE", 2)
@@ -305,7 +307,7 @@ class TestReading:
             lab.create(name)
 
         async def use(client: ApiClient) -> set[str]:
-            return {job["metadata"]["name"] async for job in Reader(client, Memory()).all_jobs(lab.namespace)}
+            return {job["metadata"]["name"] async for job in Reader(client, ReconcilerCache()).all_jobs(lab.namespace)}
 
         assert with_client(lab, use) == names
 
@@ -350,11 +352,11 @@ def test_the_api_server_accepts_our_pods(lab: Lab, gang: bool, template: dict[st
     site = SiteSpec(node_selector={"pool": "burst"})
     pods = [manifests.worker_pod(job, job.status.plan.workers[0], SETTINGS, site)]
     pods += [manifests.server_pod(job, entry, SETTINGS, site) for entry in job.status.plan.parameter_servers]
-    memory = Memory()
-    apply(lab, CheckTemplate(1, (*pods, *manifests.checked_pods(job, SETTINGS))), seen=seen, memory=memory)
-    finding = memory.verdicts[seen.key].finding
-    assert (finding.status, finding.message) == ("False", "")
-    apply(lab, *(CreatePod(pod, "R", "w") for pod in pods), seen=seen, memory=memory)
+    cache = ReconcilerCache()
+    apply(lab, CheckTemplate(1, (*pods, *manifests.checked_pods(job, SETTINGS))), seen=seen, cache=cache)
+    update = cache.verdicts[seen.key].update
+    assert (update.status, update.message) == ("False", "")
+    apply(lab, *(CreatePod(pod, "R", "w") for pod in pods), seen=seen, cache=cache)
     assert len(lab.pods()) == len(pods)
     terms = lab.pods()["cats-worker-0-1"]["spec"]["affinity"]["nodeAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"

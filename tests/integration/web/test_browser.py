@@ -188,6 +188,8 @@ def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -
         ended = window.page.locator("table:has(caption:text-is('Ended pods')) tbody tr").all_inner_texts()
         assert len(ended) == 4
         assert all("Preempted" in row for row in ended)
+        attempts = reversed(status["progress"]["attempts"])
+        assert all(one["preemptedBy"] in row for one, row in zip(attempts, ended, strict=True))
         assert window.page.locator(".cells li").count() == 20
         assert window.page.locator(".cells li.open").count() == len(status["plan"]["workers"])
         noted = window.page.locator("table:has(caption:text-is('Events')) tbody tr").all_inner_texts()

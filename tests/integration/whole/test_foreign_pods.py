@@ -30,6 +30,33 @@ def test_no_window_is_planned_where_foreign_pods_leave_no_room_and_one_is_when_t
         whole.delete("host")
 
 
+def test_a_foreign_pod_that_preempts_a_worker_is_named(whole: Whole) -> None:
+    made = {"metadata": {"name": "foreign-service"}, "value": 1000}
+    assert whole.cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)[0] in (201, 409)
+    whole.submit("host", seconds=60.0, node="edge-a-0")
+    try:
+        whole.until("a worker runs", lambda: whole.status("host").get("phase") == "Running")
+        resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+        spec = {
+            "schedulerName": "tranche",
+            "priorityClassName": "foreign-service",
+            "nodeSelector": {"kubernetes.io/hostname": "edge-a-0"},
+            "containers": [{"name": "c", "image": "x", "resources": resources}],
+        }
+        assert whole.cluster.request("POST", PODS, {"metadata": {"name": "guest"}, "spec": spec})[0] == 201
+        ended = whole.until("the worker is gone", lambda: whole.status("host")["progress"].get("attempts"))
+        assert [(one["reason"], one.get("preemptedBy")) for one in ended] == [("Preempted", "pod/default/guest")]
+        message = "Preempted by pod/default/guest: kube-scheduler evicted pod host-worker-0-1."
+        whole.until("the event", lambda: message in messages(whole))
+    finally:
+        whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
+        whole.delete("host")
+
+
+def messages(whole: Whole) -> list[str]:
+    return [event["message"] for event in whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]]
+
+
 def most(quantity: str) -> str:
     """All of it but what is less than a worker asks for."""
     digits = quantity.rstrip("GiMKm")

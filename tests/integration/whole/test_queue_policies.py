@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,14 @@ def test_least_remaining_work_runs_first_and_the_preempted_job_goes_on_where_it_
     whole.submit("small", chunks=2, seconds=1.0)
     whole.until_phase("small", "Succeeded")
     assert whole.status("large")["progress"]["preemptions"] == 2
+    assert preemptors(whole.status("large")) == ["default/small"] * 2
     status = whole.until_phase("large", "Succeeded")
     assert status["progress"]["chunks"] == "4/4"
     whole.delete("large", "small")
+
+
+def preemptors(status: dict[str, Any]) -> list[str]:
+    return [one.get("preemptedBy", "") for one in status["progress"]["attempts"] if one["reason"] == "Preempted"]
 
 
 def test_a_planner_that_is_killed_takes_up_queue_and_preemption_where_they_were(whole: Whole) -> None:
@@ -41,4 +47,5 @@ def test_a_planner_that_is_killed_takes_up_queue_and_preemption_where_they_were(
     status = whole.until_phase("long", "Succeeded")
     assert status["progress"]["preemptions"] == 1
     assert status["plan"]["attempts"] == 5
+    assert preemptors(status) == ["default/short"]
     whole.delete("long", "short")

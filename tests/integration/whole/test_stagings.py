@@ -168,7 +168,7 @@ def test_a_job_whose_staging_fails_for_good_trains_where_its_data_are_and_says_s
     (condition,) = [one for one in status["conditions"] if one["type"] == "StagingFailed"]
     assert (condition["status"], condition["reason"]) == ("True", "GivenUp")
     assert condition["message"] == (
-        "1 pod to site edge-b failed, none is tried any more: chunks train where their data are"
+        "1 staging pod for site edge-b failed; no more are created, so chunks train where their data is"
     )
     assert status["progress"]["failures"] == 0
     plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == "failing"]

@@ -56,7 +56,7 @@ def typed(checkout: Path, command: str) -> str:
 
 def test_the_page_lists_the_commands_in_the_order_of_its_steps() -> None:
     assert "tranche policies" in LIST
-    assert "tranche_references" in GENERATE
+    assert "tranche_codegen.reference" in GENERATE
     assert "pytest" in RUN_TESTS
 
 

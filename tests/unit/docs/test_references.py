@@ -23,17 +23,20 @@ def test_the_committed_pages_are_what_the_code_generates() -> None:
 def test_a_page_that_was_edited_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(tmp_path)]) == 0
     edited = tmp_path / "docs/reference/site.md"
-    edited.write_text(edited.read_text().replace("One way", "Both ways"))
+    edited.write_text(edited.read_text().replace("One-way", "Two-way"))
     assert main(["--root", str(tmp_path), "--check"]) == 1
     assert "site.md: 1 lines to add, 1 to remove" in capsys.readouterr().out
 
 
 def test_a_field_is_listed_with_type_default_and_meaning() -> None:
     page = definition_page(ROOT / "manifests/crds/sites.yaml")
-    assert '| `tier` | `Edge` or `Cloud` | `"Edge"` | Edge: near the data, few nodes. Cloud: far, many nodes. |' in page
     assert (
-        "| `nodeSelector` | map to string | required | Labels of the site's nodes. A node belongs to one site. |"
-        in page
+        '| `tier` | `Edge` or `Cloud` | `"Edge"` '
+        "| Edge: a few nodes near the data. Cloud: many nodes, far from the data. |" in page
+    )
+    assert (
+        "| `nodeSelector` | map to string | required "
+        "| Labels that select the site's nodes. A node belongs to one site. |" in page
     )
 
 

@@ -84,9 +84,23 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         homes={"edge-a": "0-3"},
         windows=(
             Window(0, 6, "edge-a", "n1", (1, 2), ("n2",), 1_800_000_000.0, 1_800_000_050.0),
-            Window(1, 7, "cloud", None, (3,), (), 1_800_000_000.0, 1_800_000_050.0, WindowState.CLOSING),
+            Window(
+                1,
+                7,
+                "cloud",
+                None,
+                (3,),
+                (),
+                1_800_000_000.0,
+                1_800_000_050.0,
+                WindowState.CLOSING,
+                preempted_by="team/b",
+            ),
         ),
-        servers=(PlannedServer(0, 5, "edge-a", "n1"),),
+        servers=(
+            PlannedServer(0, 5, "edge-a", "n1"),
+            PlannedServer(1, 4, "edge-a", "n1", (), WindowState.CLOSING, preempted_by="team/b"),
+        ),
     )
     again = read_plan(Plan.model_validate(plan_status(plan, "u", 2, 9)))
     assert (again.windows, again.servers, again.homes, again.attempts) == (
@@ -95,7 +109,11 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         plan.homes,
         plan.attempts,
     )
-    records = (AttemptRecord(0, 1, "n1", "Failed", 3), AttemptRecord(0, 2, "n2", "Failed", 1, is_chief=True))
+    records = (
+        AttemptRecord(0, 1, "n1", "Failed", 3),
+        AttemptRecord(0, 2, "n1", "Preempted", 143, preempted_by="pod/team/guest"),
+        AttemptRecord(0, 3, "n2", "Failed", 1, is_chief=True),
+    )
     progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, records)
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
     written = progress_status(progress, job, 57.5, estimated=True)

@@ -13,6 +13,7 @@ from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.model import Report
 from tranche.planner import ParameterServerLost, WorkerStarted
+from tranche.planner.job_actions import close_window
 
 
 def test_a_job_that_cannot_be_read_is_told_so_and_keeps_its_ledger_while_others_are_planned() -> None:
@@ -63,12 +64,12 @@ def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
     state = controller.planner.cluster.jobs["default/long"]
     first, second = state.runs.values()
     written(controller, "long")  # both are told of now
-    controller.planner.close(state, first)
+    close_window(controller.planner.context, state, first)
     controller._step()
     assert first.window.attempt in state.runs  # its pod may be on its way: it is waited for
 
     controller._untold.add(("default/long", second.window.attempt))
-    controller.planner.close(state, second)
+    close_window(controller.planner.context, state, second)
     controller._next_timeouts = 0.0
     controller._step()
     assert second.window.attempt not in state.runs

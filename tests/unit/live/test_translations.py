@@ -26,6 +26,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.job_actions import close_window
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
@@ -89,6 +90,59 @@ def test_what_a_preempted_worker_leaves_in_its_termination_message_is_its_progre
     (ended,) = pod_events.events_of(RUNNING, over, NOW)
     assert isinstance(ended, WorkerEnded)
     assert (ended.outcome, ended.progress, ended.exit_code) == ("Preempted", {4: 17}, 143)
+
+
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+def guest(name: str, node: str = "n1", priority: int = 10, bound: str = "") -> Pod:
+    """A foreign pod that kube-scheduler has nominated for a node."""
+    spec = {"priority": priority, "nodeName": bound}
+    return pod(name, ours=False, spec=spec, phase="Pending", nominatedNodeName=node)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([guest("a")], "pod/default/a"),
+        ([guest("a"), guest("b", priority=20)], "pod/default/b"),
+        ([guest("a"), guest("b", priority=20, bound="n1")], "pod/default/a"),
+        ([guest("a", node="n2")], ""),
+        ([guest("a", priority=0)], ""),
+        ([], ""),
+    ],
+)
+def test_a_worker_evicted_by_kube_scheduler_names_the_nominated_pod(others: list[Pod], expected: str) -> None:
+    over = pod(spec={"nodeName": "n1", "priority": 5}, phase="Failed", conditions=[EVICTED])
+    (ended,) = pod_events.events_of(RUNNING, over, NOW, lambda: others)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.outcome, ended.preempted_by) == ("Preempted", expected)
+
+
+def test_a_worker_evicted_for_one_of_our_pods_names_its_job() -> None:
+    ours = pod("b-worker-0-1", spec={"priority": 10}, phase="Pending", nominatedNodeName="n1")
+    (ended,) = pod_events.events_of(
+        RUNNING, pod(spec={"nodeName": "n1"}, phase="Failed", conditions=[EVICTED]), NOW, lambda: [ours]
+    )
+    assert isinstance(ended, WorkerEnded)
+    assert ended.preempted_by == "default/a"
+
+
+@pytest.mark.parametrize("role", ["ps", "chief"])
+def test_an_evicted_helper_names_the_nominated_pod(role: str) -> None:
+    running = pod(role=role, spec={"nodeName": "n1"}, phase="Running")
+    over = pod(role=role, spec={"nodeName": "n1"}, phase="Failed", conditions=[EVICTED])
+    (ended,) = pod_events.events_of(running, over, NOW, lambda: [guest("a")])
+    assert isinstance(ended, ChiefEnded | ParameterServerLost)
+    assert ended.preempted_by == "pod/default/a"
+
+
+def test_a_worker_that_the_operator_stopped_names_no_pod() -> None:
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    over = pod(spec={"nodeName": "n1"}, phase="Failed", conditions=[evicted])
+    (ended,) = pod_events.events_of(RUNNING, over, NOW, lambda: [guest("a")])
+    assert isinstance(ended, WorkerEnded)
+    assert ended.preempted_by == ""
 
 
 def test_a_parameter_server_that_ends_is_lost() -> None:
@@ -295,7 +349,7 @@ def test_the_pod_of_a_deleted_namesake_is_not_the_pod_of_a_window() -> None:
     timeouts.due(states, NOW, 0.0)
     assert timeouts.due(states, NOW + 31, 31.0) == []
     (run,) = states[0].runs.values()
-    p.close(states[0], run)
+    close_window(p.context, states[0], run)
     timeouts.due(states, NOW + 32, 32.0)
     (lost,) = timeouts.due(states, NOW + 37, 37.0)
     assert isinstance(lost, WorkerEnded)

@@ -25,7 +25,7 @@ from tranche_operator.reconcile.actions import (
 )
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, TemplateVerdict, entries_of, is_open
 from tranche_operator.reconcile.reconcile import reconcile
-from tranche_operator.reconcile.status import TERMINAL, Finding
+from tranche_operator.reconcile.status import TERMINAL, ConditionUpdate
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings()
@@ -163,8 +163,8 @@ def carry_out(seen: Observed, action: Action, quick: bool) -> Observed:
         case CreateService():
             return replace(seen, service=ServiceState.OWN)
         case CheckTemplate():
-            finding = Finding(names.CONDITION_INVALID_TEMPLATE, "False", "TemplateAccepted")
-            return replace(seen, verdict=TemplateVerdict(action.generation, finding))
+            update = ConditionUpdate(names.CONDITION_INVALID_TEMPLATE, "False", "TemplateAccepted")
+            return replace(seen, verdict=TemplateVerdict(action.generation, update))
         case WriteStatus():
             assert seen.job is not None
             document = seen.job.model_dump(by_alias=True, mode="json")

@@ -13,5 +13,11 @@ def test_a_gang_that_opens_is_one_event_that_names_its_pods() -> None:
     assert alone is stopped
 
 
+def test_sentences_are_joined_into_one() -> None:
+    stopped = [EmitEvent("Normal", "Preempting", f"Preempted by ns/b: pod {n} stops.", str(n)) for n in range(2)]
+    (event,) = merged(stopped)
+    assert event.message == "2 pods: Preempted by ns/b: pod 0 stops; Preempted by ns/b: pod 1 stops."
+
+
 def test_warnings_are_not_mixed_with_what_is_normal() -> None:
     assert len(merged([EmitEvent("Normal", "R", "a", "1"), EmitEvent("Warning", "R", "b", "2")])) == 2

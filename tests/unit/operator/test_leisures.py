@@ -6,9 +6,9 @@ from datetime import timedelta
 from support.operator_objects import NOW, observed, pod, training_job
 from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.client.client import ApiError
-from tranche_operator.execute.executor import Applier
-from tranche_operator.execute.reconciler_cache import Memory
-from tranche_operator.queue.deferred_actions import Leisure, split
+from tranche_operator.execute.executor import ActionExecutor
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.queue.deferred_actions import DeferredActionQueue, split_deferrable
 from tranche_operator.reconcile.actions import Action, DeletePod, EvictPod, ReleasePod, RequeueAfter
 from tranche_operator.reconcile.observed import Observed
 from tranche_operator.settings import Settings
@@ -20,9 +20,9 @@ RELEASE = ReleasePod(OVER.name, OVER.uid, OVER.finalizers)
 def test_pods_that_are_over_have_time_and_those_that_run_or_whose_job_is_gone_have_not() -> None:
     actions: list[Action] = [EvictPod(RUNS.name, RUNS.uid, 1, "w"), DeletePod(RUNS.name, RUNS.uid)]
     idle: list[Action] = [RELEASE, DeletePod(OVER.name, OVER.uid)]
-    assert split(observed(training_job(), OVER, RUNS), [*actions, *idle]) == (actions, idle)
-    assert split(observed(None, OVER, RUNS), [*actions, *idle]) == ([*actions, *idle], [])
-    assert split(observed(training_job(deleting=True), OVER), idle) == (idle, [])
+    assert split_deferrable(observed(training_job(), OVER, RUNS), [*actions, *idle]) == (actions, idle)
+    assert split_deferrable(observed(None, OVER, RUNS), [*actions, *idle]) == ([*actions, *idle], [])
+    assert split_deferrable(observed(training_job(deleting=True), OVER), idle) == (idle, [])
 
 
 def test_each_is_done_once_after_the_delay_one_after_another_and_a_failure_has_the_job_looked_at_again() -> None:
@@ -39,27 +39,27 @@ def test_each_is_done_once_after_the_delay_one_after_another_and_a_failure_has_t
                 raise ApiError(500, "InternalError", "no")
             return 0.5 if action.name == "c" else None
 
-        leisure = Leisure(apply, again.append, 1.0, loop.time)
-        serving = asyncio.ensure_future(leisure.serve())
+        deferred = DeferredActionQueue(apply, again.append, 1.0, loop.time)
+        serving = asyncio.ensure_future(deferred.serve())
         for name in ("a", "b", "a", "c"):
-            leisure.put(observed(training_job()), [ReleasePod(name, "u", ())])
+            deferred.put(observed(training_job()), [ReleasePod(name, "u", ())])
             await asyncio.sleep(0.01)
         await asyncio.sleep(5.0)
         assert [name for _, name in done] == ["a", "b", "c"]
         assert [round(at, 2) for at, _ in done] == [1.0, 1.1, 1.2]
         assert again == ["lab/cats", "lab/cats"], "one failed, one found another object than it was meant for"
-        leisure.put(observed(training_job()), [RELEASE])
+        deferred.put(observed(training_job()), [RELEASE])
         await asyncio.sleep(1.05)
-        leisure.put(observed(training_job()), [RELEASE])
+        deferred.put(observed(training_job()), [RELEASE])
         await asyncio.sleep(2.0)
-        leisure.put(observed(training_job()), [RELEASE])
+        deferred.put(observed(training_job()), [RELEASE])
         await asyncio.sleep(2.0)
         assert [name for _, name in done[3:]] == [OVER.name], "who asks while it is done, or after, has seen what was"
-        leisure.put(observed(training_job()), [ReleasePod("b", "u", ())])
+        deferred.put(observed(training_job()), [ReleasePod("b", "u", ())])
         await asyncio.sleep(2.0)
         assert [name for _, name in done[4:]] == ["b"], "what failed is not done"
         await asyncio.sleep(10.0)
-        leisure.put(observed(training_job()), [ReleasePod("d", "u", ()), RELEASE])
+        deferred.put(observed(training_job()), [ReleasePod("d", "u", ()), RELEASE])
         await asyncio.sleep(2.0)
         assert [name for _, name in done[5:]] == ["d", OVER.name], "it is asked for still: it does not stand"
         serving.cancel()
@@ -76,12 +76,12 @@ def test_it_waits_for_what_cannot_wait_but_not_for_ever() -> None:
             at.append(round(loop.time(), 2))
             return None
 
-        leisure = Leisure(
+        deferred = DeferredActionQueue(
             apply, lambda key: None, 1.0, loop.time, lambda: 1.5 < loop.time() < 2.25 or loop.time() > 4.0
         )
-        serving = asyncio.ensure_future(leisure.serve())
+        serving = asyncio.ensure_future(deferred.serve())
         for name, pause in (("a", 1.0), ("b", 3.0), ("c", 10.0)):
-            leisure.put(observed(training_job()), [ReleasePod(name, "u", ())])
+            deferred.put(observed(training_job()), [ReleasePod(name, "u", ())])
             await asyncio.sleep(pause)
         assert at == [1.0, 2.3, 10.1], "at once, when there is time, and at last"
         serving.cancel()
@@ -100,9 +100,9 @@ def test_much_of_it_is_done_side_by_side() -> None:
             at.append(loop.time())
             return None
 
-        leisure = Leisure(apply, again.append, 1.0, loop.time)
-        serving = asyncio.ensure_future(leisure.serve())
-        leisure.put(observed(training_job()), [ReleasePod(str(number), "u", ()) for number in range(1000)])
+        deferred = DeferredActionQueue(apply, again.append, 1.0, loop.time)
+        serving = asyncio.ensure_future(deferred.serve())
+        deferred.put(observed(training_job()), [ReleasePod(str(number), "u", ()) for number in range(1000)])
         await asyncio.sleep(60.0)
         assert len(at) == 1000
         assert max(at) < 20.0
@@ -113,8 +113,8 @@ def test_much_of_it_is_done_side_by_side() -> None:
 
 
 def test_what_is_done_at_leisure_does_not_put_off_a_status_that_waits() -> None:
-    memory, settings, seen = Memory(), Settings(), observed(training_job())
-    assert memory.pause_of(seen.key, settings, NOW) == settings.status_settle
-    applier = Applier(None, memory, None, settings, lambda: NOW)  # type: ignore[arg-type]
-    asyncio.run(applier.apply(seen, [RequeueAfter(9.0)]))
-    assert memory.pause_of(seen.key, settings, NOW + timedelta(seconds=settings.status_settle)) == 0.0
+    cache, settings, seen = ReconcilerCache(), Settings(), observed(training_job())
+    assert cache.pause_of(seen.key, settings, NOW) == settings.status_settle_seconds
+    executor = ActionExecutor(None, cache, None, settings, lambda: NOW)  # type: ignore[arg-type]
+    asyncio.run(executor.execute(seen, [RequeueAfter(9.0)]))
+    assert cache.pause_of(seen.key, settings, NOW + timedelta(seconds=settings.status_settle_seconds)) == 0.0

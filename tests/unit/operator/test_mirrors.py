@@ -5,25 +5,25 @@ from pathlib import Path
 from support.fake_api_server import FakeApi, run
 from tranche.kube.client.client import ApiClient
 from tranche_operator.reconcile.observed import PodView
-from tranche_operator.watch.informers import Budgets, mirror_pods
+from tranche_operator.watch.informers import Budgets, pod_informer
 
 
 def test_a_namespace_may_have_budgets_until_it_is_known_to_have_none(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         async with ApiClient.connect(config) as client:
             budgets = Budgets(client, None)
-            assert budgets.may_guard("ns"), "nothing is known"
+            assert budgets.may_have_budget("ns"), "nothing is known"
             api.put("shop")
             api.put("web")
             await budgets.reflector.read()
-            assert (budgets.may_guard("ns"), budgets.may_guard("other")) == (True, False)
+            assert (budgets.may_have_budget("ns"), budgets.may_have_budget("other")) == (True, False)
             api.remove("shop")
             api.put("web", minAvailable=2)
             await budgets.reflector.read()
-            assert budgets.may_guard("ns")
+            assert budgets.may_have_budget("ns")
             api.remove("web")
             await budgets.reflector.read()
-            assert not budgets.may_guard("ns")
+            assert not budgets.may_have_budget("ns")
 
     run(tmp_path, scenario)
 
@@ -36,7 +36,7 @@ def test_pods_are_told_with_the_key_of_their_job_and_whether_they_are_gone(tmp_p
             told.append((key, pod.name, pod.version, gone))
 
         async with ApiClient.connect(config) as client:
-            pods = mirror_pods(client, "ns", note)
+            pods = pod_informer(client, "ns", note)
             api.put("p")
             api.objects["p"]["metadata"]["labels"] = {"tranche.dev/job": "cats"}
             await pods.read()

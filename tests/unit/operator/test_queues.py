@@ -9,12 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.virtual_time_loop import JumpingLoop, run
-from tranche_operator.queue.work_queue import EVENT_DELAY_AFTER_FAILURE, LONGEST_BACKOFF, KeyedQueue, Runner
+from tranche_operator.queue.work_queue import (
+    EVENT_DELAY_AFTER_FAILURE_SECONDS,
+    LONGEST_BACKOFF_SECONDS,
+    KeyedQueue,
+    Runner,
+)
 
 
 class TestKeyedQueue:
     def test_a_burst_of_news_is_one_run(self) -> None:
-        queue = KeyedQueue(settle=0.02)
+        queue = KeyedQueue(settle_seconds=0.02)
         for moment in (0.0, 0.005, 0.01):
             queue.add("a", moment)
         assert queue.take(0.01) is None
@@ -60,7 +65,7 @@ class TestKeyedQueue:
             delays.append(queue.failed("a", now))
             now += delays[-1]
         assert 0.25 <= delays[0] <= 0.5
-        assert all(LONGEST_BACKOFF / 2 <= delay <= LONGEST_BACKOFF for delay in delays[8:])
+        assert all(LONGEST_BACKOFF_SECONDS / 2 <= delay <= LONGEST_BACKOFF_SECONDS for delay in delays[8:])
         assert queue.take(now) == "a"
         queue.done("a", now)
         queue.add("a", now)
@@ -76,14 +81,14 @@ class TestKeyedQueue:
         queue.take(now)
         queue.failed("a", now)
         queue.add("a", now + 0.5)
-        assert queue.next_due() == pytest.approx(now + 0.5 + EVENT_DELAY_AFTER_FAILURE)
+        assert queue.next_due() == pytest.approx(now + 0.5 + EVENT_DELAY_AFTER_FAILURE_SECONDS)
 
     def test_news_during_a_run_that_fails_are_not_lost(self) -> None:
         queue = KeyedQueue(Random(1))
         queue.add("a", 0.0)
         queue.take(0.0)
         queue.add("a", 0.1)
-        assert queue.failed("a", 0.2) <= EVENT_DELAY_AFTER_FAILURE
+        assert queue.failed("a", 0.2) <= EVENT_DELAY_AFTER_FAILURE_SECONDS
         assert queue.next_due() is not None
 
     def test_the_key_that_is_due_longest_comes_first(self) -> None:
@@ -192,7 +197,7 @@ class TestRunner:
         with caplog.at_level(logging.WARNING):
             run(main)
         (record,) = caplog.records
-        assert record.getMessage().startswith("lab/cats: reconcile failed, again in ")
+        assert record.getMessage().startswith("lab/cats: reconcile failed, retrying in ")
         assert record.getMessage().endswith(": no route to host")
         assert not record.exc_info
 

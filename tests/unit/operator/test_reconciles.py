@@ -23,8 +23,9 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
+from tranche_operator.reconcile.event_rules import eviction_event
 from tranche_operator.reconcile.observed import Observed, Rejection, ServiceState, TemplateVerdict
-from tranche_operator.reconcile.status import Finding
+from tranche_operator.reconcile.status import ConditionUpdate
 
 
 class TestOpenWindows:
@@ -97,6 +98,11 @@ class TestClosing:
         actions = decide(observed(job_with(window(0, 1, "Closing")), target))
         assert of_type(EvictPod, actions) == [EvictPod(target.name, target.uid, 45, "its window is closing")]
 
+    def test_an_eviction_names_the_job_that_preempts(self) -> None:
+        job = job_with(window(0, 1, "Closing", preemptedBy="lab/dogs"))
+        (eviction,) = of_type(EvictPod, decide(observed(job, pod(0, 1))))
+        assert eviction.preempted_by == "lab/dogs"
+
     def test_a_pod_that_is_no_longer_planned_is_evicted(self) -> None:
         actions = decide(observed(job_with(window(0, 1)), pod(0, 1), pod(1, 2), pod(0, 3, role="ps")))
         assert named(EvictPod, actions) == ["cats-worker-1-2", "cats-ps-0-3"]
@@ -124,6 +130,34 @@ class TestClosing:
         kinds = [type(action) for action in actions]
         assert kinds[:3] == [EvictPod, CreatePod, CreateService]
         assert kinds.index(ReleasePod) > kinds.index(WriteStatus)
+
+
+class TestPreemptionEvents:
+    def test_an_eviction_for_another_job_names_it(self) -> None:
+        event = eviction_event(EvictPod("cats-worker-0-1", "u", 30, "its window is closing", "lab/dogs"))
+        assert (event.reason, event.subject) == ("Preempting", "cats-worker-0-1")
+        assert event.message == "Preempted by lab/dogs: pod cats-worker-0-1 stops within 30 s (grace period)."
+
+    def test_another_eviction_says_why(self) -> None:
+        event = eviction_event(EvictPod("cats-worker-0-1", "u", 30, "its window is closing"))
+        assert event.reason == "Stopping"
+        assert event.message == "Pod cats-worker-0-1 stops within 30 s (grace period): its window is closing."
+
+    @pytest.mark.parametrize(
+        ("by", "released", "messages"),
+        [
+            ("pod/lab/guest", False, ["Preempted by pod/lab/guest: kube-scheduler evicted pod cats-worker-0-1."]),
+            ("pod/lab/guest", True, []),
+            ("lab/dogs", False, []),
+        ],
+    )
+    def test_a_counted_eviction_for_a_foreign_pod_is_an_event(
+        self, by: str, released: bool, messages: list[str]
+    ) -> None:
+        ended = {"index": 0, "attempt": 1, "node": "n1", "reason": "Preempted", "preemptedBy": by}
+        job = job_with(window(0, 2), status={"progress": {"attempts": [ended]}})
+        actions = decide(observed(job, pod(0, 1, phase="Failed", released=released)))
+        assert [one.message for one in of_type(EmitEvent, actions) if one.reason == "Preempted"] == messages
 
 
 class TestCounted:
@@ -207,7 +241,7 @@ class TestTemplates:
         assert of_type(CheckTemplate, decide(observed(job)))
 
     def test_a_verdict_is_written_and_told(self) -> None:
-        verdict = TemplateVerdict(1, Finding("InvalidTemplate", "True", "TemplateRejected", "no image"))
+        verdict = TemplateVerdict(1, ConditionUpdate("InvalidTemplate", "True", "TemplateRejected", "no image"))
         actions = decide(observed(training_job(checked=False), verdict=verdict))
         (write,) = of_type(WriteStatus, actions)
         assert [c["message"] for c in write.status["conditions"] if c["type"] == "InvalidTemplate"] == ["no image"]

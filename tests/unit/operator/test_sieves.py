@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tranche_operator.watch.kopf_handlers import Sieve
+from tranche_operator.watch.kopf_handlers import JobEventFilter
 
 JOB: dict[str, Any] = {
     "metadata": {"uid": "u", "name": "j", "namespace": "n", "generation": 1, "resourceVersion": "1"},
@@ -34,15 +34,15 @@ def changed(thing: dict[str, Any], part: str, **values: Any) -> dict[str, Any]:
     ],
 )
 def test_of_a_job_a_new_spec_plan_or_phase_is_news_and_a_count_is_not(job: dict[str, Any], news: bool) -> None:
-    sieve = Sieve()
-    assert sieve.is_news(JOB, gone=False)
-    assert sieve.is_news(job, gone=False) is news
+    job_filter = JobEventFilter()
+    assert job_filter.is_relevant(JOB, gone=False)
+    assert job_filter.is_relevant(job, gone=False) is news
 
 
 def test_an_end_is_always_news_and_so_is_everything_after_a_list() -> None:
-    sieve = Sieve()
-    assert sieve.is_news(JOB, gone=False)
-    assert sieve.is_news(JOB, gone=True)
-    assert sieve.is_news(JOB, gone=False), "forgotten"
-    sieve.clear()
-    assert sieve.is_news(JOB, gone=False)
+    job_filter = JobEventFilter()
+    assert job_filter.is_relevant(JOB, gone=False)
+    assert job_filter.is_relevant(JOB, gone=True)
+    assert job_filter.is_relevant(JOB, gone=False), "forgotten"
+    job_filter.clear()
+    assert job_filter.is_relevant(JOB, gone=False)

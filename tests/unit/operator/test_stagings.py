@@ -114,7 +114,7 @@ def test_a_refused_staging_pod_is_tried_again_after_a_pause_and_keeps_no_worker_
     assert [wish.seconds for wish in decided(RequeueAfter, one, staging_rejection=rejection)] == [20.0]
     (status,) = decided(WriteStatus, one, staging_rejection=rejection)
     found = {c["type"]: c for c in status.status["conditions"]}
-    assert found["StagingFailed"]["message"] == f"{NAME} is refused: exceeded quota"
+    assert found["StagingFailed"]["message"] == f"the API server rejected pod {NAME}: exceeded quota"
     assert "PodsRejected" not in found
 
 
@@ -126,8 +126,8 @@ def test_failures_are_told_by_a_condition_and_once_by_an_event() -> None:
     (condition,) = [c for c in status.status["conditions"] if c["type"] == "StagingFailed"]
     assert (condition["status"], condition["reason"]) == ("True", "GivenUp")
     assert condition["message"] == (
-        "2 pods to site edge-b failed, another follows; "
-        "7 pods to site edge-c failed, none is tried any more: chunks train where their data are"
+        "2 staging pods for site edge-b failed; another one is created; "
+        "7 staging pods for site edge-c failed; no more are created, so chunks train where their data is"
     )
     assert [one.message for one in decided(EmitEvent, failing) if one.reason == "StagingFailed"] == [
         condition["message"]

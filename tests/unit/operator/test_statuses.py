@@ -7,14 +7,23 @@ import pytest
 
 from support.operator_objects import NOW, plan, server, training_job
 from tranche.kube.api.resources import TrainingJob
-from tranche_operator.reconcile.status import Finding, Tally, judge, may_wait, new_status, own_status
+from tranche_operator.reconcile.status import (
+    ConditionUpdate,
+    PodCounts,
+    compute_phase,
+    may_wait,
+    new_status,
+    own_status,
+)
 
-RUNNING = Tally(active_workers=2, running_workers=1, started=True, sites=("cloud", "edge-a"))
+RUNNING = PodCounts(active_workers=2, running_workers=1, started=True, sites=("cloud", "edge-a"))
 
 
-def status_of(job: TrainingJob, tally: Tally = RUNNING, *findings: Finding, after: float = 0.0) -> dict[str, Any]:
+def status_of(
+    job: TrainingJob, counts: PodCounts = RUNNING, *updates: ConditionUpdate, after: float = 0.0
+) -> dict[str, Any]:
     now = NOW + timedelta(seconds=after)
-    return new_status(job, tally, judge(job, tally, now), findings, now)
+    return new_status(job, counts, compute_phase(job, counts, now), updates, now)
 
 
 def conditions_of(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -27,19 +36,19 @@ def written(job: TrainingJob, status: dict[str, Any]) -> TrainingJob:
 
 
 @pytest.mark.parametrize(
-    ("tally", "suspend", "phase"),
+    ("counts", "suspend", "phase"),
     [
-        (Tally(), False, "Waiting"),
-        (Tally(active_servers=1), False, "Waiting"),
-        (Tally(active_workers=1), False, "Starting"),
-        (Tally(active_workers=2, running_workers=1), False, "Running"),
-        (Tally(), True, "Suspended"),
-        (Tally(active_servers=1), True, "Waiting"),
-        (Tally(active_workers=1, running_workers=1), True, "Running"),
+        (PodCounts(), False, "Waiting"),
+        (PodCounts(active_servers=1), False, "Waiting"),
+        (PodCounts(active_workers=1), False, "Starting"),
+        (PodCounts(active_workers=2, running_workers=1), False, "Running"),
+        (PodCounts(), True, "Suspended"),
+        (PodCounts(active_servers=1), True, "Waiting"),
+        (PodCounts(active_workers=1, running_workers=1), True, "Running"),
     ],
 )
-def test_the_phase_follows_the_pods(tally: Tally, suspend: bool, phase: str) -> None:
-    assert judge(training_job(spec={"suspend": suspend}), tally, NOW).phase == phase
+def test_the_phase_follows_the_pods(counts: PodCounts, suspend: bool, phase: str) -> None:
+    assert compute_phase(training_job(spec={"suspend": suspend}), counts, NOW).phase == phase
 
 
 @pytest.mark.parametrize(
@@ -48,12 +57,12 @@ def test_the_phase_follows_the_pods(tally: Tally, suspend: bool, phase: str) -> 
 )
 def test_a_job_is_done_when_every_chunk_or_member_is(chunks: int | None, workers: int, done: str, over: bool) -> None:
     job = training_job(chunks=chunks, workers=workers, status={"progress": {"done": done}})
-    assert (judge(job, RUNNING, NOW).phase == "Succeeded") == over
+    assert (compute_phase(job, RUNNING, NOW).phase == "Succeeded") == over
 
 
 def test_a_status_that_was_written_needs_no_second_write() -> None:
     job = training_job()
-    first = status_of(job, RUNNING, Finding("PodsRejected", "True", "QuotaExceeded", "no"))
+    first = status_of(job, RUNNING, ConditionUpdate("PodsRejected", "True", "QuotaExceeded", "no"))
     again = written(job, first)
     assert own_status(again.status) == first
     assert status_of(again, RUNNING, after=5) == first
@@ -62,10 +71,10 @@ def test_a_status_that_was_written_needs_no_second_write() -> None:
 def test_transition_times_change_with_the_condition_only() -> None:
     job = training_job()
     running = written(job, status_of(job))
-    later = conditions_of(status_of(running, RUNNING, Finding("PodsRejected", "True", "Forbidden"), after=60))
+    later = conditions_of(status_of(running, RUNNING, ConditionUpdate("PodsRejected", "True", "Forbidden"), after=60))
     assert later["Running"]["lastTransitionTime"] == "2026-11-21T12:00:00Z"
     assert later["PodsRejected"]["lastTransitionTime"] == "2026-11-21T12:01:00Z"
-    stopped = conditions_of(status_of(running, Tally(), after=60))
+    stopped = conditions_of(status_of(running, PodCounts(), after=60))
     assert stopped["Running"] == {
         "type": "Running",
         "status": "False",
@@ -85,7 +94,7 @@ def test_conditions_of_the_planner_are_not_ours_to_write() -> None:
 
 def test_earlier_conditions_stay_until_there_is_something_new_to_say() -> None:
     job = training_job()
-    rejected = written(job, status_of(job, RUNNING, Finding("PodsRejected", "True", "Forbidden", "webhook")))
+    rejected = written(job, status_of(job, RUNNING, ConditionUpdate("PodsRejected", "True", "Forbidden", "webhook")))
     assert conditions_of(status_of(rejected))["PodsRejected"]["message"] == "webhook"
 
 
@@ -94,28 +103,28 @@ def test_start_and_completion_are_kept_to_the_microsecond() -> None:
     started = status_of(job)
     assert started["startTime"] == "2026-11-21T12:00:00.123456Z"
     assert "completionTime" not in started
-    waiting = status_of(written(job, started), Tally(), after=10)
+    waiting = status_of(written(job, started), PodCounts(), after=10)
     assert waiting["startTime"] == started["startTime"]
     done = training_job(status={**started, "progress": {"done": "0-3"}})
-    finished = status_of(done, Tally(), after=20)
+    finished = status_of(done, PodCounts(), after=20)
     assert finished["completionTime"] == "2026-11-21T12:00:20.123456Z"
-    assert status_of(written(done, finished), Tally(), after=30)["completionTime"] == finished["completionTime"]
+    assert status_of(written(done, finished), PodCounts(), after=30)["completionTime"] == finished["completionTime"]
 
 
 def test_counts_and_sites_are_for_people() -> None:
     status = status_of(training_job())
     assert status["activeWorkers"] == 2
     assert status["sites"] == "cloud, edge-a"
-    assert "sites" not in status_of(training_job(), Tally())
+    assert "sites" not in status_of(training_job(), PodCounts())
 
 
 @pytest.mark.parametrize(("suspend", "expected"), [(True, "True"), (False, "False")])
 def test_suspended_is_told_as_a_condition_and_taken_back(suspend: bool, expected: str) -> None:
     job = training_job(spec={"suspend": True})
-    suspended = written(job, status_of(job, Tally()))
+    suspended = written(job, status_of(job, PodCounts()))
     spec = {"suspend": suspend}
     changed = training_job(spec=spec, status=suspended.status.model_dump(by_alias=True, mode="json"), checked=False)
-    assert conditions_of(status_of(changed, Tally()))["Suspended"]["status"] == expected
+    assert conditions_of(status_of(changed, PodCounts()))["Suspended"]["status"] == expected
 
 
 def test_a_job_that_never_was_suspended_says_nothing_of_it() -> None:
@@ -137,30 +146,32 @@ def test_a_gang_is_not_done_while_its_chief_goes_on() -> None:
     entries = plan(chief=server(0, 3))
     for status, phase in (({"plan": entries}, "Running"), ({"plan": plan()}, "Succeeded")):
         job = training_job(chunks=None, workers=2, chief=True, status={**status, "progress": {"done": "0-1"}})
-        assert judge(job, Tally(active_chiefs=1, running_chiefs=1), NOW).phase == phase
+        assert compute_phase(job, PodCounts(active_chiefs=1, running_chiefs=1), NOW).phase == phase
 
 
 def test_a_gang_is_not_suspended_before_its_chief_has_gone() -> None:
     job = training_job(chunks=None, workers=2, chief=True, spec={"suspend": True})
-    assert judge(job, Tally(active_chiefs=1), NOW).phase == "Starting"
-    assert judge(job, Tally(), NOW).phase == "Suspended"
+    assert compute_phase(job, PodCounts(active_chiefs=1), NOW).phase == "Starting"
+    assert compute_phase(job, PodCounts(), NOW).phase == "Suspended"
 
 
 @pytest.mark.parametrize(
-    ("before", "tally", "waits"),
+    ("before", "counts", "waits"),
     [
-        (Tally(active_workers=2, running_workers=1), Tally(active_workers=1, running_workers=1), True),
-        (Tally(active_workers=2, running_workers=2, sites=("a",)), Tally(active_workers=2), True),
-        (Tally(active_workers=2, running_workers=1), Tally(), True),
-        (Tally(active_workers=2), Tally(active_workers=2, running_workers=2), False),
+        (PodCounts(active_workers=2, running_workers=1), PodCounts(active_workers=1, running_workers=1), True),
+        (PodCounts(active_workers=2, running_workers=2, sites=("a",)), PodCounts(active_workers=2), True),
+        (PodCounts(active_workers=2, running_workers=1), PodCounts(), True),
+        (PodCounts(active_workers=2), PodCounts(active_workers=2, running_workers=2), False),
     ],
 )
 def test_a_status_that_may_change_again_at_once_may_wait_and_a_job_that_runs_is_told(
-    before: Tally, tally: Tally, waits: bool
+    before: PodCounts, counts: PodCounts, waits: bool
 ) -> None:
     job = training_job(status={"plan": plan()})
     first = status_of(job, before)
     assert not may_wait(first, own_status(job.status)), "the first one does not wait"
     now = written(job, first)
-    assert may_wait(status_of(now, tally), own_status(now.status)) is waits
-    assert not may_wait(status_of(now, tally, Finding("PodsRejected", "True", "Quota", "no")), own_status(now.status))
+    assert may_wait(status_of(now, counts), own_status(now.status)) is waits
+    assert not may_wait(
+        status_of(now, counts, ConditionUpdate("PodsRejected", "True", "Quota", "no")), own_status(now.status)
+    )

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tranche_operator.reconcile.observed import PodView
-from tranche_operator.watch.pod_cache import GONE_SECONDS, KnownPods
+from tranche_operator.watch.pod_cache import GONE_SECONDS, PodCache
 from tranche_operator.watch.pod_decoder import OwnedPod, job_key, view
 
 KEY = "n/j"
@@ -48,7 +48,7 @@ class Clock:
 def test_of_a_pod_its_phase_gates_and_finalizers_are_news_and_its_binding_is_not(
     change: dict[str, Any], news: bool
 ) -> None:
-    pods = KnownPods()
+    pods = PodCache()
     assert pods.note(KEY, seen())
     assert pods.note(KEY, seen(**change)) is news
     assert pods.of(KEY) == (seen(**change),)
@@ -56,14 +56,14 @@ def test_of_a_pod_its_phase_gates_and_finalizers_are_news_and_its_binding_is_not
 
 def test_a_pod_is_filed_under_the_job_of_its_label() -> None:
     assert job_key(msgspec.convert(POD, OwnedPod).metadata) == KEY
-    pods = KnownPods()
+    pods = PodCache()
     assert pods.note(KEY, seen())
     assert pods.note("n/other", seen(version=8)), "somebody has changed the label: that is news for both"
     assert (pods.of(KEY), pods.of("n/other")) == ((), (seen(),))
 
 
 def test_an_answer_that_is_older_than_what_the_watch_has_shown_counts_for_nothing() -> None:
-    pods = KnownPods()
+    pods = PodCache()
     runs = seen(status={"phase": "Running"}, version=9)
     assert pods.note(KEY, runs)
     assert not pods.note(KEY, seen(version=8))
@@ -73,7 +73,7 @@ def test_an_answer_that_is_older_than_what_the_watch_has_shown_counts_for_nothin
 
 def test_a_pod_that_is_to_end_is_not_ended_again_and_its_end_is_no_news_but_its_being_gone_is() -> None:
     bound, ending = {"nodeName": "n1"}, {"deletionTimestamp": "2026-11-21T12:00:00Z"}
-    pods = KnownPods()
+    pods = PodCache()
     pods.note(KEY, seen(spec=bound))
     pods.expect_end("p")
     pods.expect_end("nobody")
@@ -85,7 +85,7 @@ def test_a_pod_that_is_to_end_is_not_ended_again_and_its_end_is_no_news_but_its_
 
 def test_no_late_answer_and_no_list_brings_back_what_is_gone() -> None:
     clock = Clock()
-    pods = KnownPods(clock)
+    pods = PodCache(clock)
     pods.note(KEY, seen())
     pods.drop("p")
     assert not pods.note(KEY, seen(version=100)), "the answer to its release"
@@ -105,7 +105,7 @@ def test_no_late_answer_and_no_list_brings_back_what_is_gone() -> None:
 
 def test_a_list_adds_what_no_watch_has_told_and_takes_away_what_it_lacks_but_for_what_came_meanwhile() -> None:
     clock = Clock()
-    pods = KnownPods(clock)
+    pods = PodCache(clock)
     assert not pods.complete
     pods.note(KEY, seen(version=50))
     began, clock.now = clock.now, 101.0
@@ -124,7 +124,7 @@ def test_a_list_adds_what_no_watch_has_told_and_takes_away_what_it_lacks_but_for
 def test_a_list_that_was_asked_for_later_wins_even_with_older_versions() -> None:
     """The API server's data came from a backup."""
     clock = Clock()
-    pods = KnownPods(clock)
+    pods = PodCache(clock)
     pods.note(KEY, seen(version=500, status={"phase": "Running"}))
     clock.now += 1.0
     pods.sync([(KEY, seen(version=5))], began=clock.now)

@@ -7,13 +7,13 @@ import pytest
 
 from support.operator_objects import NOW, observed, plan, pod, training_job, window
 from tranche_operator.execute.event_recorder import QUIET_SECONDS
-from tranche_operator.execute.reconciler_cache import Memory
-from tranche_operator.reconcile.actions import Action, RequeueAfter, TellWait
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.reconcile.actions import Action, EmitPendingEvent, RequeueAfter
 from tranche_operator.reconcile.observed import Observed, Wait
 from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
 
-SETTINGS = Settings(wait_events_per_second=10.0, wait_settle=2.0)
+SETTINGS = Settings(wait_events_per_second=10.0, wait_settle_seconds=2.0)
 BEHIND = "waits for 1 GPU at edge-a until 14:20:00Z, behind team-b/vgg16, which has less work left"
 QUOTA = "waits for the quota lab/small: 4 of 4 gpu in use, and 1 needed"
 
@@ -24,7 +24,7 @@ def waiting(sentence: str, *windows: dict[str, Any], wait: Wait | None = None, *
 
 
 def decide(seen: Observed) -> list[Action]:
-    return [action for action in reconcile(seen, SETTINGS, NOW) if isinstance(action, TellWait | RequeueAfter)]
+    return [action for action in reconcile(seen, SETTINGS, NOW) if isinstance(action, EmitPendingEvent | RequeueAfter)]
 
 
 def after(seconds: float) -> datetime:
@@ -33,15 +33,15 @@ def after(seconds: float) -> datetime:
 
 class TestWhatIsTold:
     def test_a_job_that_waits_tells_the_sentence_of_its_plan(self) -> None:
-        assert decide(waiting(BEHIND)) == [TellWait(BEHIND)]
+        assert decide(waiting(BEHIND)) == [EmitPendingEvent(BEHIND)]
 
     def test_another_constraint_is_news(self) -> None:
-        assert decide(waiting(QUOTA, wait=Wait(told=BEHIND))) == [TellWait(QUOTA)]
+        assert decide(waiting(QUOTA, wait=Wait(last_message=BEHIND))) == [EmitPendingEvent(QUOTA)]
 
     @pytest.mark.parametrize("moment", [" until 15:00:01Z", " until 2027-01-01 00:00:00Z", ""])
     def test_a_moment_that_moves_is_no_news(self, moment: str) -> None:
         moved = BEHIND.replace(" until 14:20:00Z", moment)
-        assert not decide(waiting(moved, wait=Wait(told=BEHIND)))
+        assert not decide(waiting(moved, wait=Wait(last_message=BEHIND)))
 
     def test_what_comes_too_soon_after_the_last_event_is_looked_at_again(self) -> None:
         assert decide(waiting(QUOTA, wait=Wait(BEHIND, after(7.0)))) == [RequeueAfter(7.0)]
@@ -63,35 +63,35 @@ class TestWhatIsTold:
 
 class TestTurns:
     def test_a_reason_is_told_when_it_has_lasted_a_while(self) -> None:
-        memory = Memory()
-        assert memory.turn_of("lab/cats", SETTINGS, NOW) == 2.0
-        assert memory.turn_of("lab/cats", SETTINGS, after(0.5)) == 1.5
-        assert memory.turn_of("lab/cats", SETTINGS, after(2.0)) == 0.0
+        cache = ReconcilerCache()
+        assert cache.event_slot("lab/cats", SETTINGS, NOW) == 2.0
+        assert cache.event_slot("lab/cats", SETTINGS, after(0.5)) == 1.5
+        assert cache.event_slot("lab/cats", SETTINGS, after(2.0)) == 0.0
 
     def test_many_jobs_that_begin_to_wait_at_once_have_turns_at_the_rate(self) -> None:
-        memory = Memory()
-        turns = sorted(memory.turn_of(f"lab/job-{number}", SETTINGS, NOW) for number in range(10_000))
+        cache = ReconcilerCache()
+        turns = sorted(cache.event_slot(f"lab/job-{number}", SETTINGS, NOW) for number in range(10_000))
         assert turns[-1] == pytest.approx(999.9)
         for second in range(2, 1000):
             assert sum(second < turn <= second + 1 for turn in turns) <= 11
 
     def test_after_an_event_the_job_is_quiet_for_a_while_and_then_needs_another_turn(self) -> None:
-        memory = Memory()
-        memory.told("lab/cats", BEHIND, NOW)
-        assert memory.waits["lab/cats"].not_before == after(QUIET_SECONDS)
-        assert memory.turn_of("lab/cats", SETTINGS, after(QUIET_SECONDS)) == 2.0
+        cache = ReconcilerCache()
+        cache.record_event("lab/cats", BEHIND, NOW)
+        assert cache.waits["lab/cats"].not_before == after(QUIET_SECONDS)
+        assert cache.event_slot("lab/cats", SETTINGS, after(QUIET_SECONDS)) == 2.0
 
     def test_a_job_that_had_workers_tells_again_why_it_waits(self) -> None:
-        memory = Memory()
-        memory.told("lab/cats", BEHIND, NOW)
-        memory.has_workers("lab/cats")
-        wait = memory.waits["lab/cats"]
+        cache = ReconcilerCache()
+        cache.record_event("lab/cats", BEHIND, NOW)
+        cache.has_workers("lab/cats")
+        wait = cache.waits["lab/cats"]
         assert decide(waiting(BEHIND, wait=wait)) == [RequeueAfter(QUIET_SECONDS)], "not counted only"
         later = reconcile(waiting(BEHIND, wait=wait), SETTINGS, after(QUIET_SECONDS))
-        assert TellWait(BEHIND) in later
+        assert EmitPendingEvent(BEHIND) in later
 
     def test_a_job_that_is_gone_is_forgotten(self) -> None:
-        memory = Memory()
-        memory.turn_of("lab/cats", SETTINGS, NOW)
-        memory.forget("lab/cats")
-        assert not memory.waits
+        cache = ReconcilerCache()
+        cache.event_slot("lab/cats", SETTINGS, NOW)
+        cache.forget("lab/cats")
+        assert not cache.waits

@@ -25,7 +25,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.planner.releases import end_of
+from tranche.planner.job_actions import end_of
 from tranche.policies import get_policy
 from tranche.simulation import simulate
 from tranche.state.entities import JobState

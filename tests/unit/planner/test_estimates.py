@@ -39,7 +39,7 @@ def test_jobs_beyond_the_rehearsed_ones_have_estimates_in_their_order() -> None:
 
 def test_a_job_whose_end_was_not_rehearsed_gets_the_fluid_estimate_from_there() -> None:
     p = crowded(10)
-    rehearsal = rehearse(p, (), 0.0, decisions=6)
+    rehearsal = rehearse(p.context, p.blank, (), 0.0, decisions=6)
     assert rehearsal.cut_short
     assert 0 < len(rehearsal.completions) < 10
     assert isinstance(p.policy, QueuePolicy)

@@ -38,22 +38,22 @@ def delta(p: Planner) -> float:
 def test_links_nodes_and_restarts_are_handed_on() -> None:
     first, second = taught(), fresh()
     assert delta(second) == 8.0, "as promised"
-    recall(second, memory_of(first))
+    recall(second.context, memory_of(first.cluster))
     assert delta(second) == pytest.approx(32.0)
     known = first.cluster.lessons.node_factor("n2")
     assert known > 1.1
     assert second.cluster.nodes["n2"].learnt == second.cluster.lessons.node_factor("n2") == pytest.approx(known, 1e-5)
     assert second.cluster.restarts.seconds == 23.0
-    assert memory_of(second) == memory_of(first)
+    assert memory_of(second.cluster) == memory_of(first.cluster)
 
 
 def test_a_planner_that_has_learnt_nothing_hands_on_nothing() -> None:
-    assert memory_of(fresh()) == Memory()
+    assert memory_of(fresh().cluster) == Memory()
 
 
 def test_what_was_measured_of_a_link_is_void_when_something_else_is_promised() -> None:
     slower = fresh(PROMISED / 2)
-    recall(slower, memory_of(taught()))
+    recall(slower.context, memory_of(taught().cluster))
     assert delta(slower) == 16.0
     p = taught()
     p.handle(SiteChanged(sites(PROMISED / 2)[0]), 1.0)
@@ -65,10 +65,10 @@ def test_what_was_measured_of_a_link_is_void_when_something_else_is_promised() -
 
 def test_nodes_that_are_gone_and_policies_that_do_not_learn_recall_no_speed() -> None:
     p = fresh()
-    recall(p, Memory(nodes={"gone": 2.0}))
+    recall(p.context, Memory(nodes={"gone": 2.0}))
     assert not p.cluster.lessons.nodes
     p = fresh(policy="fifo")
-    recall(p, Memory(nodes={"n1": 2.0}))
+    recall(p.context, Memory(nodes={"n1": 2.0}))
     assert p.cluster.nodes["n1"].learnt == 1.0
 
 
@@ -77,7 +77,7 @@ def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:
     for number in range(MOST + 50):
         p.cluster.lessons.recall_node(f"node-{number:03}", 1.0 + number / 100)
         p.cluster.uploads.corrections["here", f"site-{number:03}"] = log(1.0 + number / 100)
-    memory = memory_of(p)
+    memory = memory_of(p.cluster)
     assert list(memory.nodes) == [f"node-{number:03}" for number in range(50, MOST + 50)]
     assert [one.target for one in memory.links] == [f"site-{number:03}" for number in range(50, MOST + 50)]
     assert memory.links[0] == LinkMemory("here", "site-050", 100e6, 1.5)

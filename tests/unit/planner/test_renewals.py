@@ -284,7 +284,7 @@ def test_a_chunk_whose_data_are_elsewhere_is_not_given() -> None:
     p.handle(JobSubmitted(job("cats", chunks=2, **changes)), 0.0)
     state = state_of(p)
     state.copy(0, "edge-0", 0.0)
-    p.touch(state)
+    p.context.touch(state)
     p.handle(NodeChanged(node("n1", "edge-0")), 1.0)
     assert window(p).chunks == (0,)
     assert ask(p, WHOLE, 2.0)[0] == Allotment()

@@ -72,7 +72,7 @@ def test_who_tried_in_vain_tries_again_when_a_start_has_cost_less_than_was_belie
     chunks: int, seconds: float, stopped: bool
 ) -> None:
     p = planner("chunk:aging=0", [node("n1")])
-    recall(p, Memory(start_seconds=50.0))
+    recall(p.context, Memory(start_seconds=50.0))
     p.handle(untold("running", chunks=chunks, max_workers=1), 0.0)
     assert not of_type(CloseWindow, p.handle(untold("waiting", 1.0, seconds=seconds), 1.0))
     out = p.handle(WorkerStarted("default/running", 1, 2.0), 2.0)
@@ -95,7 +95,7 @@ def test_who_tried_in_vain_tries_again_when_a_worker_has_saved_faster_than_was_b
     saved: float, stopped: int
 ) -> None:
     p = planner("chunk:aging=0", [node("n1", gpus=2)])
-    recall(p, Memory(save_seconds=40.0))
+    recall(p.context, Memory(save_seconds=40.0))
     p.handle(untold("running", chunks=2), 0.0)
     p.handle_all([WorkerStarted("default/running", attempt, 0.0) for attempt in (1, 2)], 0.0)
     (closed,) = of_type(CloseWindow, p.handle(untold("small", 10.0, seconds=1.0), 10.0))
@@ -107,7 +107,7 @@ def test_who_tried_in_vain_tries_again_when_a_worker_has_saved_faster_than_was_b
 
 def test_who_tried_in_vain_tries_again_within_half_a_minute_when_other_jobs_have_saved_faster() -> None:
     p = planner("chunk:aging=0", [node("n1"), node("n2", "edge-b", gpus=2)])
-    recall(p, Memory(save_seconds=60.0))
+    recall(p.context, Memory(save_seconds=60.0))
     start(p, untold("running", seconds=180.0), 0.0)
     start(p, untold("other", seconds=1000.0, worker=worker(gpus=2), priority=1), 0.0)
     assert not of_type(CloseWindow, p.handle(untold("waiting", 10.0, seconds=55.0, data_site="edge-a"), 10.0))
@@ -122,7 +122,7 @@ def test_a_planner_that_takes_over_knows_what_the_first_has_measured_and_goes_on
     p = planner("chunk", [node("n1"), node("n2")])
     state = start(p, untold("first", seconds=1e4), 20.0)
     q = planner("chunk", [node("n1"), node("n2")])
-    recall(q, memory_of(p))
+    recall(q.context, memory_of(p.cluster))
     q.restore([JobSubmitted(state.job, p.plan_of(state.job.key, 50.0), p.progress_of(state.job.key))], 50.0)
     q.handle(WorkerStarted(state.job.key, 1, 51.0), 51.0)
     assert q.cluster.jobs[state.job.key].restart_seconds == 20.0, "nobody knows when its window was opened"

@@ -92,7 +92,7 @@ def test_one_pod_at_a_time_brings_data_to_a_site_and_what_is_asked_for_meanwhile
     state.ledger_changed()
     state.windows_changed()
     state.copy(2, "there", 99.0, reported=True)
-    demand(p, state, (2,), "there")
+    demand(p.context, state, (2,), "there")
     assert of_type(StageData, p.handle(Tick(), 1.0)) == []
     assert (staging(p).chunks, staging(p).wanted) == ((1, 0), (2,))
     (instruction,) = of_type(StageData, p.handle(StagingEnded(KEY, 2, "Succeeded", DELTA), 60.0))

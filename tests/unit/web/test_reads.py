@@ -53,6 +53,18 @@ def test_one_job_is_told_with_its_plan() -> None:
     ]
 
 
+def test_one_job_is_told_with_its_preemptors() -> None:
+    app = Visited()
+    closing = window(0, 2, "n1", state="Closing", preemptedBy="ns/dogs")
+    known = app.stores.add_job("cats", closing, phase="Running")
+    ended = {"index": 0, "attempt": 1, "node": "n1", "reason": "Preempted", "preemptedBy": "ns/dogs"}
+    progress = Progress.model_validate({"attempts": [ended]})
+    status = known.status.model_copy(update={"progress": progress})
+    app.stores.jobs.put("ns/cats", known.model_copy(update={"status": status}))
+    told = app.told("jobs/ns/cats")
+    assert [one["preemptedBy"] for one in (*told["windows"], *told["attempts"])] == ["ns/dogs"] * 2
+
+
 def test_one_job_is_told_with_its_use_of_sites() -> None:
     app = Visited()
     use(app, app.stores.add_job("cats", phase="Running"), {"site": "cloud", "gpuSeconds": 90, "chunks": 1})

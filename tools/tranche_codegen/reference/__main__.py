@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from tranche_codegen.reference.phases import phases_page
+
 from tranche_codegen.files import write_or_compare
 from tranche_codegen.reference.commands import commands_page
 from tranche_codegen.reference.crds import definition_page
@@ -24,6 +26,7 @@ def generated_files(root: Path) -> dict[Path, str]:
         folder / "commands.md": commands_page(),
         folder / "policies.md": policies_page(),
         folder / "presets.md": presets_page(),
+        folder / "phases.md": phases_page(),
     }
 
 

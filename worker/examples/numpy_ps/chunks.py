@@ -1,6 +1,6 @@
-"""The digits as chunks: one file each, as they would be staged at a site.
+"""The digits as chunks: one file per chunk, as staged at a site.
 
-``python -m numpy_ps.chunks DIRECTORY CHUNKS`` writes them (needs scikit-learn; nothing else here does).
+``python -m numpy_ps.chunks DIRECTORY CHUNKS`` writes them; only this module needs scikit-learn.
 """
 
 import sys
@@ -23,17 +23,17 @@ def stage(directory: Path, chunks: int, seed: int = 0) -> None:
 
 
 def load(directory: Path, chunk: int) -> tuple[Array, Labels]:
-    """Pixels (n × 64, from 0 to 1) and classes (n) of a chunk.
+    """Return pixels (n × 64, from 0 to 1) and classes (n) of a chunk.
 
     Raises:
-        FileNotFoundError: if it has not been staged here.
+        FileNotFoundError: if the chunk is not staged here.
     """
     with np.load(_file(directory, chunk)) as held:
         return held["x"], held["y"]
 
 
 def rows_of_batch(size: int, chunk: int, batch: int, batches_per_epoch: int) -> Labels:
-    """Numbers of the rows, of so many in a chunk, that a mini-batch has: each epoch has an order of its own."""
+    """Return the row numbers of a mini-batch in a chunk of `size` rows; each epoch has its own order."""
     epoch, place = divmod(batch, batches_per_epoch)
     order = np.random.default_rng((chunk, epoch)).permutation(size)
     return np.array_split(order, batches_per_epoch)[place]

@@ -1,4 +1,4 @@
-"""A network of one hidden layer, its parameters in one flat vector."""
+"""A network with one hidden layer, and its parameters in one flat vector."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Tanh, then softmax, with weight decay; parameters are vectors of `size` numbers."""
+    """Network of tanh and softmax layers with weight decay; parameters are vectors of `size` numbers."""
 
     inputs: int = 64
     hidden: int = 24
@@ -20,11 +20,11 @@ class Network:
 
     @property
     def size(self) -> int:
-        """Length of a vector of parameters."""
+        """Length of the parameter vector."""
         return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.classes
 
     def initial(self, seed: int) -> Array:
-        """Small random weights."""
+        """Return small random weights."""
         draw = np.random.default_rng(seed)
         scale = np.concatenate(
             [
@@ -36,12 +36,12 @@ class Network:
         return weights
 
     def loss(self, parameters: Array, x: Array, y: Labels) -> float:
-        """Mean cross-entropy of rows `x` (n × inputs) with classes `y` (n), plus the decay."""
+        """Return the mean cross-entropy of rows `x` (n × inputs) with classes `y` (n), plus the weight decay."""
         _, logits = self._forward(parameters, x)
         return float(-_log_softmax(logits)[np.arange(len(y)), y].mean() + self.decay / 2 * parameters @ parameters)
 
     def gradient(self, parameters: Array, x: Array, y: Labels) -> Array:
-        """Of `loss` by the parameters."""
+        """Return the gradient of `loss` with respect to the parameters."""
         hidden, logits = self._forward(parameters, x)
         _, upper = self._layers(parameters)
         error = np.exp(_log_softmax(logits))
@@ -53,7 +53,7 @@ class Network:
         return np.concatenate([lower.ravel(), above.ravel()]) + self.decay * parameters
 
     def _layers(self, parameters: Array) -> tuple[Array, Array]:
-        """Weights of both layers, the biases as their last rows."""
+        """Return the weights of both layers, with the biases as last rows."""
         cut = (self.inputs + 1) * self.hidden
         return parameters[:cut].reshape(-1, self.hidden), parameters[cut:].reshape(-1, self.classes)
 

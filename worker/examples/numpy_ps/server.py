@@ -1,8 +1,8 @@
 """The parameter server: ``python -m numpy_ps.server`` in a pod of role ps.
 
-``POST /exchange?slot=&attempt=&chunks=`` gives the parameters; with ``&chunk=&batch=`` and a gradient as its body it
-applies that first. The answer's header says how many batches of the chunks are applied; 409 says that another attempt
-has taken over. ``GET /state`` is for whoever watches.
+``POST /exchange?slot=&attempt=&chunks=`` returns the parameters; with ``&chunk=&batch=`` and a gradient as its body, it
+applies the gradient first. A header of the response has the number of applied batches by chunk; status 409 means that
+another attempt has taken over. ``GET /state`` is for monitoring.
 """
 
 import argparse
@@ -27,7 +27,7 @@ COUNTS, TIMES = "X-Batches", "X-Seconds"
 
 
 class Server:
-    """The state, and what may be done with it, one at a time."""
+    """The state of the server, with operations that run one at a time."""
 
     def __init__(self, mine: Assignment, options: argparse.Namespace) -> None:
         self.lock = threading.Lock()
@@ -41,7 +41,7 @@ class Server:
         self.note("restore", self.state.total)
 
     def exchange(self, query: Mapping[str, list[str]], body: bytes, times: str) -> tuple[bytes, str] | None:
-        """Apply a gradient, if there is one; parameters and counts, or None to an attempt that is over."""
+        """Apply a gradient, if there is one; return parameters and counts, or None to a superseded attempt."""
         slot, attempt = int(query["slot"][0]), int(query["attempt"][0])
         chunks = [int(chunk) for chunk in query["chunks"][0].split(",")]
         with self.lock:
@@ -61,7 +61,7 @@ class Server:
                 self._save()
 
     def save(self) -> None:
-        """Write a checkpoint now."""
+        """Write a checkpoint."""
         with self.lock:
             self._save()
 
@@ -71,26 +71,26 @@ class Server:
         self.note("save", self.state.total)
 
     def progress(self) -> Progress:
-        """For the scheduler: applied is what the model has seen, durable what the checkpoint holds."""
+        """Return the progress for the scheduler: applied and durable batches."""
         with self.lock:
             return Progress(dict(self.state.batches), dict(self.saved), *self.times)
 
     def note(self, *words: object) -> None:
-        """One line into the diary, which outlives the process: for those who check what was applied."""
+        """Append a line to the diary, a file that tests read to check which batches were applied."""
         if self.diary is not None:
             with self.diary.open("a") as file:
                 file.write(" ".join(map(str, words)) + "\n")
 
 
 def handler(server: Server) -> type[BaseHTTPRequestHandler]:
-    """The server's HTTP side."""
+    """Create the HTTP handler of the server."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
-            """See the module."""
+            """Handle ``/exchange``; see the module."""
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             try:
                 answer = server.exchange(parse_qs(urlsplit(self.path).query), body, self.headers.get(TIMES, ""))
@@ -103,7 +103,7 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 self._answer(200, answer[0], answer[1])
 
         def do_GET(self) -> None:
-            """The parameters and all counts."""
+            """Return the parameters and all counts."""
             with server.lock:
                 parameters, counts = server.state.parameters.tobytes(), json.dumps(server.state.batches)
             self._answer(200, parameters, counts)
@@ -116,25 +116,29 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Not a line a batch."""
+            """Suppress the log line of each request."""
 
     return Handler
 
 
 def listen_at(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
-    """Host name and port of the first parameter server, as TF_CONFIG tells server and workers."""
+    """Return host name and port of the first parameter server in TF_CONFIG."""
     host, _, port = json.loads(environment["TF_CONFIG"])["cluster"]["ps"][0].rpartition(":")
     return host, int(port)
 
 
 def main() -> None:
-    """Serve until SIGTERM; then save and report, and exit."""
+    """Serve until SIGTERM, then save, report and exit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=0.5, help="step size at the beginning")
-    parser.add_argument("--halving", type=float, default=1e9, help="batches after which it is halved, again and again")
+    parser.add_argument(
+        "--halving", type=float, default=1e9, help="batches after each of which the step size is halved"
+    )
     parser.add_argument("--checkpoint-batches", type=int, default=50, help="batches between two checkpoints")
-    parser.add_argument("--seed", type=int, default=0, help="of the first parameters")
-    parser.add_argument("--diary", type=Path, help="append a line for every batch applied and every checkpoint")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the initial parameters")
+    parser.add_argument(
+        "--diary", type=Path, help="file to which a line is appended for every applied batch and every checkpoint"
+    )
     mine, options = assignment(), parser.parse_args()
     server = Server(mine, options)
     with ThreadingHTTPServer(("", listen_at()[1]), handler(server)) as http:

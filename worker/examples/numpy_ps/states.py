@@ -1,4 +1,4 @@
-"""What the parameter server holds: parameters, what was applied to them, and who may go on; saved as one."""
+"""State of the parameter server: parameters, applied batches and fence, saved together."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from tranche_worker import Fence, checkpoints
 
 @dataclass(slots=True)
 class State:
-    """Everything that a checkpoint holds."""
+    """The content of a checkpoint."""
 
     parameters: Array
     batches: dict[int, int] = field(default_factory=dict)
-    """Mini-batches applied by chunk."""
+    """Number of applied mini-batches by chunk."""
     fence: Fence = field(default_factory=Fence)
 
     @property
     def total(self) -> int:
-        """Mini-batches applied in all."""
+        """Total number of applied mini-batches."""
         return sum(self.batches.values())
 
     def apply(self, chunk: int, batch: int, gradient: Array, rate: float) -> bool:
-        """Take one step, if this mini-batch is the chunk's next one; so each counts once, however often it is sent."""
+        """Take one step if this mini-batch is the chunk's next one, so that one that is sent again counts once."""
         if batch != self.batches.get(chunk, 0):
             return False
         self.parameters -= rate * gradient
@@ -41,7 +41,7 @@ class State:
 
 
 def load(directory: Path) -> State | None:
-    """What the highest attempt has saved last; None if nothing was saved."""
+    """Load the checkpoint of the highest attempt; None if there is none."""
     path = checkpoints.newest(directory)
     if path is None:
         return None

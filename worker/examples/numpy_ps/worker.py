@@ -17,16 +17,16 @@ from numpy_ps.server import COUNTS, TIMES, listen_at
 from tranche_worker import Session, assignment
 
 PAUSE_SECONDS = 0.2
-"""Before the server is tried again."""
+"""Delay before the server is tried again."""
 TIMEOUT_SECONDS = 10.0
 
 
 class FencedError(Exception):
-    """Another attempt has taken over this worker's slot or one of its chunks."""
+    """Another attempt has taken over this worker's index or one of its chunks."""
 
 
 class Connection:
-    """To the parameter server."""
+    """Connection to the parameter server."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -34,11 +34,11 @@ class Connection:
         self._http = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
 
     def exchange(self, body: bytes = b"", times: str = "", **batch: int) -> tuple[Array, dict[int, float]]:
-        """Push a gradient, if there is one; parameters, and batches applied by chunk.
+        """Push a gradient, if there is one; return the parameters and the applied batches by chunk.
 
         Raises:
-            FencedError: see there.
-            OSError: if the server does not answer; what became of the gradient, the next answer says.
+            FencedError: if another attempt has taken over.
+            OSError: if the server does not respond; the next response shows whether the gradient was applied.
         """
         mine = self._session.assignment
         query = {"slot": mine.index, "attempt": mine.fence, "chunks": ",".join(map(str, mine.chunks)), **batch}
@@ -58,7 +58,7 @@ class Connection:
 
 
 def train(session: Session, data: Path) -> None:
-    """All batches in their order, until they are applied or the session is to stop."""
+    """Train all batches in order until they are applied or the session stops."""
     network, server = Network(), Connection(session)
     held: tuple[int, tuple[Array, Labels]] | None = None
     parameters: Array | None = None
@@ -89,7 +89,7 @@ def train(session: Session, data: Path) -> None:
 
 
 def main() -> None:
-    """Train one window after the other and exit as the last one's end demands."""
+    """Train all windows, and exit with the exit code of the session."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory with the staged chunks")
     options = parser.parse_args()

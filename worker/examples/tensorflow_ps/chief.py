@@ -1,4 +1,4 @@
-"""The chief: ``python -m tensorflow_ps.chief DATA``, in the environment that tranche gives its pod."""
+"""The chief: ``python -m tensorflow_ps.chief DATA``, with the environment variables that tranche sets."""
 
 import argparse
 import os
@@ -15,7 +15,7 @@ RATE = 0.5
 
 
 def train(session: Session, mine: Assignment, state: State, coordinator: Any, options: argparse.Namespace) -> None:
-    """Rounds of some batches, until all are applied or the chief is to stop: between rounds nothing is under way."""
+    """Train in rounds until all batches are applied or the chief stops; between rounds, no batch is in progress."""
     x, y = data(options.data)
     step = tf.function(state.apply, reduce_retracing=True)
     done = saved = state.batches
@@ -40,17 +40,17 @@ def _save(session: Session, mine: Assignment, state: State) -> None:
 
 
 def main() -> None:
-    """Train with workers and parameter servers, and exit as the end demands."""
+    """Train with workers and parameter servers, and exit with the exit code of the session."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory with the digits, staged as one chunk")
-    parser.add_argument("--batches", type=int, default=2340, help="to be applied in all")
+    parser.add_argument("--batches", type=int, default=2340, help="total number of batches")
     parser.add_argument("--batches-per-epoch", type=int, default=78)
-    parser.add_argument("--round-batches", type=int, default=26, help="given to the workers at once")
-    parser.add_argument("--checkpoint-batches", type=int, default=200, help="between two checkpoints")
-    parser.add_argument("--seed", type=int, default=0, help="of the first parameters")
+    parser.add_argument("--round-batches", type=int, default=26, help="batches per round")
+    parser.add_argument("--checkpoint-batches", type=int, default=200, help="batches between two checkpoints")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the initial parameters")
     options = parser.parse_args()
     mine = assignment()
-    # Until all servers are there SIGTERM ends the process at once, as there is nothing to save.
+    # Until all servers have joined, SIGTERM ends the process at once, because there is nothing to save.
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():

@@ -1,4 +1,4 @@
-"""Who is where in TF_CONFIG, and how long a worker or parameter server is needed."""
+"""Addresses in TF_CONFIG, and the lifetime of workers and parameter servers."""
 
 import json
 import os
@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 
 PROBE_SECONDS = 2.0
 MISSES = 3
-"""Probes in a row without an answer, after which the chief is gone."""
+"""Number of consecutive failed probes after which the chief counts as gone."""
 
 
 def chief_address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
-    """Host name and port of the chief.
+    """Return host name and port of the chief.
 
     Raises:
-        KeyError: TF_CONFIG names no chief.
+        KeyError: if TF_CONFIG names no chief.
     """
     host, _, port = json.loads(environment["TF_CONFIG"])["cluster"]["chief"][0].rpartition(":")
     return host, int(port)
 
 
 def listens(address: tuple[str, int]) -> bool:
-    """Whether somebody accepts connections there."""
+    """Return whether the address accepts connections."""
     try:
         socket.create_connection(address, timeout=PROBE_SECONDS).close()
     except OSError:
@@ -29,19 +29,19 @@ def listens(address: tuple[str, int]) -> bool:
     return True
 
 
-def follow(chief: Callable[[], bool], told: Callable[[], bool], pause: Callable[[], object]) -> None:
-    """Return when the chief that was there is gone; or, if none has come yet, when this process is told to stop.
+def follow(chief: Callable[[], bool], stopping: Callable[[], bool], pause: Callable[[], object]) -> None:
+    """Return when the chief has ended or, if none has started yet, when this process gets SIGTERM.
 
-    The chief needs the servers until it has saved, and tranche tells all members of a gang to stop at once: so what
-    ends a server is the chief's end, not its own SIGTERM.
+    The chief needs the servers until it has saved, and tranche stops all members of a gang at the same time. So a
+    server ends when the chief ends, not at its own SIGTERM.
 
     Args:
-        chief: Whether it listens.
-        told: Whether SIGTERM has come.
-        pause: Between two looks.
+        chief: Returns whether the chief listens.
+        stopping: Returns whether this process has received SIGTERM.
+        pause: Seconds between two probes.
     """
     while not chief():
-        if told():
+        if stopping():
             return
         pause()
     missed = 0

@@ -13,7 +13,7 @@ PAUSE_SECONDS = 0.3
 
 
 def main() -> None:
-    """Serve until the chief is gone."""
+    """Serve until the chief has ended."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

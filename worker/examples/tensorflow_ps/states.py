@@ -1,6 +1,6 @@
-"""What a training holds: parameters, and how often each batch was applied to them; saved as one.
+"""State of a training: parameters, and the number of times each batch was applied, saved together.
 
-``python -m tensorflow_ps.states DATA BATCHES`` tells of the newest checkpoint in TRANCHE_CHECKPOINT_DIR, as JSON.
+``python -m tensorflow_ps.states DATA BATCHES`` prints a summary of the newest checkpoint as JSON.
 """
 
 import json
@@ -21,15 +21,15 @@ DECAY = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Variables; under a ParameterServerStrategy they are on the parameter servers."""
+    """Variables of the model; a ParameterServerStrategy places them on the parameter servers."""
 
     weights: list[Any]
     counts: Any
-    """How often each batch is in the model: once, if nothing was lost or done twice."""
+    """Number of times each batch was applied: 1 for each if none was lost or repeated."""
     saver: Any
 
     def loss(self, x: Any, y: Any) -> Any:
-        """Mean cross-entropy of rows `x` (n × 64) with classes `y` (n), plus the decay."""
+        """Return the mean cross-entropy of rows `x` (n × 64) with classes `y` (n), plus the weight decay."""
         lower, hidden_bias, upper, bias = self.weights
         logits = tf.tanh(x @ lower + hidden_bias) @ upper + bias
         decay = tf.add_n([tf.nn.l2_loss(weight) for weight in self.weights])
@@ -45,11 +45,11 @@ class State:
 
     @property
     def batches(self) -> int:
-        """Batches in the model; true while none is under way."""
+        """Number of applied batches; exact while no batch is in progress."""
         return int(np.count_nonzero(self.counts.numpy()))
 
     def save(self, directory: Path, attempt: int) -> None:
-        """Write a checkpoint into a directory of this attempt; when it is there, those of older ones are not needed."""
+        """Write a checkpoint into this attempt's directory, then delete those of older attempts."""
         manager = tf.train.CheckpointManager(self.saver, str(directory / str(attempt)), max_to_keep=1)
         manager.save(int(self.counts.numpy().sum()))
         for older in _attempts(directory):
@@ -57,7 +57,7 @@ class State:
                 shutil.rmtree(older, ignore_errors=True)
 
     def restore(self, directory: Path) -> None:
-        """Take the newest checkpoint of the highest attempt that has one; without any, stay as it is."""
+        """Load the newest checkpoint of the highest attempt that has one; without any, change nothing."""
         for held in sorted(_attempts(directory), key=lambda path: -int(path.name)):
             if path := tf.train.latest_checkpoint(str(held)):
                 self.saver.restore(path).assert_consumed()
@@ -65,7 +65,7 @@ class State:
 
 
 def initial(batches: int, seed: int) -> State:
-    """Small random weights, and no batch applied."""
+    """Create small random weights and zero counts."""
     shapes, draw = ((64, 24), (24,), (24, 10), (10,)), np.random.default_rng(seed)
     drawn = [draw.standard_normal(shape) * shape[0] ** -0.5 for shape in shapes]
     weights = [tf.Variable(weight, dtype=tf.float32) for weight in drawn]
@@ -74,7 +74,7 @@ def initial(batches: int, seed: int) -> State:
 
 
 def data(directory: Path) -> tuple[Any, Any]:
-    """Pixels (n × 64) and classes (n) of all digits."""
+    """Return pixels (n × 64) and classes (n) of all digits."""
     x, y = chunks.load(directory, 0)
     return x.astype(np.float32), y
 
@@ -84,7 +84,7 @@ def _attempts(directory: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Print the loss on all data and the counts."""
+    """Print the loss on all data, and the counts."""
     state = initial(int(sys.argv[2]), 0)
     state.restore(Path(os.environ["TRANCHE_CHECKPOINT_DIR"]))
     loss = float(state.loss(*data(Path(sys.argv[1]))))

@@ -1,6 +1,6 @@
-"""What a gang holds: network, optimizer, and how often each batch was trained; saved as one.
+"""State of a gang: network, optimizer, and the number of times each batch was trained, saved together.
 
-``python -m torch_gang.states DATA BATCHES`` tells of the newest checkpoint in TRANCHE_CHECKPOINT_DIR, as JSON.
+``python -m torch_gang.states DATA BATCHES`` prints a summary of the newest checkpoint as JSON.
 """
 
 import json
@@ -19,28 +19,28 @@ from tranche_worker import checkpoints
 
 @dataclass(slots=True)
 class State:
-    """Everything that a checkpoint holds."""
+    """The content of a checkpoint."""
 
     network: Any
     optimizer: Any
     counts: Any
-    """How often each batch is in the model: once, if nothing was lost or done twice."""
+    """Number of times each batch was trained: 1 for each if none was lost or repeated."""
     batches: int = 0
-    """In the model."""
+    """Number of trained batches."""
 
     def count(self) -> None:
-        """Say that the next batch is trained."""
+        """Record that the next batch is trained."""
         self.counts[self.batches] += 1
         self.batches += 1
 
     def write(self, file: BinaryIO) -> None:
-        """Save."""
+        """Write a checkpoint."""
         held = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
         torch.save({**held, "counts": self.counts, "batches": self.batches}, file)
 
 
 def load(directory: Path, batches: int, seed: int) -> State:
-    """The newest checkpoint of a training of so many batches; without any, its beginning."""
+    """Load the newest checkpoint of a training with this number of batches, or the initial state."""
     torch.manual_seed(seed)
     layers = (torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 10))
     network = torch.nn.Sequential(*layers).double()
@@ -56,7 +56,7 @@ def load(directory: Path, batches: int, seed: int) -> State:
 
 
 def main() -> None:
-    """Print the loss on all data and the counts."""
+    """Print the loss on all data, and the counts."""
     state = load(Path(os.environ["TRANCHE_CHECKPOINT_DIR"]), int(sys.argv[2]), 0)
     x, y = (torch.from_numpy(held) for held in chunks.load(Path(sys.argv[1]), 0))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A member of the gang: ``torchrun -m torch_gang.train DATA``, in the environment that tranche gives its pod."""
+"""A member of the gang: ``torchrun -m torch_gang.train DATA``, with the environment variables that tranche sets."""
 
 import argparse
 import sys
@@ -15,11 +15,11 @@ from torch_gang.states import State, load
 from tranche_worker import Assignment, Session, assignment, checkpoints
 
 PATIENCE = timedelta(minutes=10)
-"""For members that do not answer: longer than they may start apart, shorter than torch's half an hour."""
+"""Timeout for members that do not respond: longer than their starts differ, shorter than torch's 30 minutes."""
 
 
 def train(session: Session, mine: Assignment, state: State, options: argparse.Namespace) -> None:
-    """All batches that are left, until the gang is to stop; what is saved at the end is what was trained."""
+    """Train the remaining batches until the gang stops, and save the state at the end."""
     rank, size = distributed.get_rank(), distributed.get_world_size()
     x, y = (torch.from_numpy(held) for held in chunks.load(options.data, 0))
     network = DistributedDataParallel(state.network)
@@ -38,14 +38,14 @@ def train(session: Session, mine: Assignment, state: State, options: argparse.Na
 
 
 def _one_is_stopping(session: Session) -> bool:
-    """Whether any member is to stop: asked at every batch, so that all stop before the same one."""
+    """Return whether any member must stop; called before every batch, so that all stop before the same one."""
     stopping = torch.tensor([session.stopping], dtype=torch.int32)
     distributed.all_reduce(stopping, distributed.ReduceOp.MAX)
     return bool(stopping.item())
 
 
 def _save(session: Session, mine: Assignment, state: State) -> None:
-    """Rank 0 writes what all members hold; nobody goes on before it is durable."""
+    """Save the common state from rank 0; all members wait until it is durable."""
     if distributed.get_rank() == 0:
         checkpoints.save(mine.checkpoint_directory, mine.attempt, state.write)
     distributed.barrier()
@@ -53,16 +53,16 @@ def _save(session: Session, mine: Assignment, state: State) -> None:
 
 
 def main() -> None:
-    """Train with the others, and exit as the end demands."""
+    """Train with the other members, and exit with the exit code of the session."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory with the digits, staged as one chunk")
-    parser.add_argument("--batches", type=int, default=6000, help="mini-batches of the whole gang in all")
+    parser.add_argument("--batches", type=int, default=6000, help="total number of mini-batches of the gang")
     parser.add_argument("--batches-per-epoch", type=int, default=6)
-    parser.add_argument("--checkpoint-batches", type=int, default=200, help="between two checkpoints")
-    parser.add_argument("--seed", type=int, default=0, help="of the first parameters")
+    parser.add_argument("--checkpoint-batches", type=int, default=200, help="batches between two checkpoints")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the initial parameters")
     options = parser.parse_args()
     mine = assignment()
-    # Until all are there SIGTERM ends the process at once, as there is nothing to save.
+    # Until all members have joined, SIGTERM ends the process at once, because there is nothing to save.
     distributed.init_process_group("gloo", timeout=PATIENCE)
     state = load(mine.checkpoint_directory, options.batches, options.seed)
     session = Session(mine, gang=True)
@@ -71,7 +71,7 @@ def main() -> None:
     with session:
         train(session, mine, state, options)
         if state.batches < options.batches and not session.stopping:
-            session.wait(mine.grace_seconds)  # another member was told first: this one's SIGTERM is on its way
+            session.wait(mine.grace_seconds)  # another member got SIGTERM first: wait for this one's
     distributed.destroy_process_group()
     sys.exit(session.exit_code)
 

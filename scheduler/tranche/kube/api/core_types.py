@@ -167,6 +167,8 @@ class PodStatus(Narrow, frozen=True):
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: datetime | None = None
+    nominated_node_name: str = ""
+    """Node where kube-scheduler has evicted other pods to make room for this one."""
 
 
 class Pod(Narrow, frozen=True):

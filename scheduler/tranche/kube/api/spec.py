@@ -1,4 +1,4 @@
-"""The specifications: what users write, with the rules that say at apply time what is wrong."""
+"""The specs of TrainingJob and Site, with CEL rules whose messages say at apply time what is wrong."""
 
 from typing import Literal
 
@@ -21,15 +21,15 @@ from tranche.kube.api.fields import (
 
 
 class Staging(Resource):
-    """How data are brought to a site where chunks are to train."""
+    """Pods that copy the data of chunks to another site before these train there."""
 
     template: StagingTemplate
-    """Pod template, without GPUs. Its program brings the chunks of TRANCHE_CHUNKS from TRANCHE_DATA_SITE to the job's
-    volume at TRANCHE_SITE and exits with 0; it may run again."""
+    """Pod template, without GPUs. Its program copies the chunks in TRANCHE_CHUNKS from TRANCHE_DATA_SITE to the job's
+    volume at TRANCHE_SITE and exits with 0. It must be idempotent, since it may run again."""
 
 
 class Data(Resource):
-    """The training data in equal chunks. Present: the job is elastic and asynchronous. Absent: a gang."""
+    """The training data in equal chunks. With data, the job is elastic and asynchronous; without, it is a gang."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -40,98 +40,98 @@ class Data(Resource):
             ),
             (
                 "has(self.staging) == has(oldSelf.staging)",
-                "staging cannot be added or removed: what is at a site already was counted so; create a new job",
+                "staging cannot be added or removed: data already at a site was counted that way; create a new job",
             ),
             (
                 "!has(self.staging) || (has(self.site) && has(self.chunkSize))",
-                "staging needs site and chunkSize: from where, and how much, the data are brought",
+                "staging needs site and chunkSize: the source of the data and their size",
             ),
         )
     )
 
     chunks: int = Field(ge=1, le=MAX_CHUNKS)
-    """Equal parts of the data (D). Each is trained by one worker at a time."""
+    """Number of equal parts of the data (D). One worker at a time trains a chunk."""
     epochs: int = Field(default=1, ge=1, le=1_000_000)
-    """Times that each chunk is trained (E)."""
+    """Number of times that each chunk is trained (E)."""
     batches_per_chunk: int = Field(default=1, ge=1, le=1_000_000_000)
-    """Mini-batches in one chunk (B)."""
+    """Number of mini-batches in one chunk (B)."""
     chunk_size: Quantity | None = None
-    """Size of one chunk in bytes, such as 64Mi, for the upload to a site."""
+    """Size of one chunk in bytes, such as 64Mi; it determines the transfer time to a site."""
     site: SiteName | None = None
-    """Site that holds the data at the start; default: every site."""
+    """Site that holds the data when the job starts; default: every site."""
     staging: Staging | None = None
-    """Pods that bring the data of chunks to another site before these train there; default: the workers do it."""
+    """Pods that copy the data of chunks to another site before these train there; default: workers copy the data."""
 
 
 class Workers(Resource):
-    """The pods that train."""
+    """The worker pods, which train."""
 
     min_replicas: int | None = Field(default=None, ge=1, le=MAX_CHUNKS)
     """Members of a gang; may only equal maxReplicas. A job with data has no minimum and must leave it out."""
     max_replicas: int = Field(ge=1, le=MAX_CHUNKS)
-    """Most workers at a time."""
+    """Highest number of workers at a time."""
     template: Template
-    """Pod template of a worker. On SIGTERM the program saves and exits; it may run again elsewhere."""
+    """Pod template of a worker. On SIGTERM, its program saves and exits; it may run again on another node."""
 
 
 class ParameterServers(Resource):
-    """The pods that hold the model."""
+    """The parameter server pods, which hold the model."""
 
     replicas: int = Field(default=1, ge=1, le=100)
-    """How many pods share the model."""
+    """Number of pods that share the model."""
     template: Template
     """Pod template of a parameter server."""
 
 
 class Chief(Resource):
-    """The coordinator of a TensorFlow ParameterServerStrategy job; its end is the job's end."""
+    """The coordinator of a TensorFlow ParameterServerStrategy job. The job ends when the chief ends."""
 
     template: Template
     """Pod template of the chief."""
 
 
 class TrainingModel(Resource):
-    """What is known of the speed beforehand; corrected by what is measured."""
+    """Estimates of the training speed. Measurements correct them while the job runs."""
 
     gradient_size: Quantity | None = None
-    """Bytes pushed per mini-batch (q), such as 98Mi."""
+    """Size of the gradients that a worker pushes per mini-batch (q), such as 98Mi."""
     step_time: PositiveDuration | None = None
-    """One mini-batch on one worker without communication, such as 120ms."""
+    """Time of one mini-batch on one worker without communication, such as 120ms."""
 
 
 class Checkpoint(Resource):
-    """Where an attempt may resume."""
+    """Volume for checkpoints, and where an attempt may resume from them."""
 
     scope: Literal["Node", "Site", "Cluster"] = "Cluster"
-    """From where the volume can be read: the same node, the same site, anywhere."""
+    """Where the volume can be mounted: on the same node, at the same site, or anywhere."""
     volume: Volume | None = None
-    """Mounted into the job's pods; its path is in TRANCHE_CHECKPOINT_DIR."""
+    """Volume source mounted into the job's pods, at the path in TRANCHE_CHECKPOINT_DIR."""
 
 
 class PreemptionSpec(Resource):
-    """When and at what cost the job's workers may be stopped for another job."""
+    """When, and at what cost, another job may preempt the job's workers."""
 
     policy: Literal["Immediate", "AtChunkEnd", "Never"] = "Immediate"
-    """When a worker may be stopped: at once (SIGTERM), after its chunk, or not at all."""
+    """When a worker may be preempted: at once (SIGTERM), after its chunk, or never."""
     restart_overhead: Duration | None = None
-    """Time lost at every start of a pod (image, imports, reading the checkpoint); default: measured."""
+    """Time that each start of a pod costs (image, imports, reading the checkpoint); default: as measured."""
 
 
 class RunPolicy(Resource):
-    """Limits of the run and what is left after it."""
+    """Limits of the run, and clean-up after it."""
 
     backoff_limit: int = Field(default=6, ge=0, le=1000)
-    """Failed pods before the job is Failed. Preempted pods never count."""
+    """Number of failed pods after which the job fails. Preempted pods do not count."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    """The job is Failed when it is not done so long after its first pod started."""
+    """Seconds after the start of the first pod at which the job fails if it is not done; default: no limit."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """The finished job is deleted after so long; default: kept."""
+    """Seconds after which a finished job is deleted; default: never."""
     clean_pod_policy: Literal["All", "Running", "None"] = "Running"
-    """Which pods are deleted when the job is over."""
+    """Which pods are deleted when the job ends."""
 
 
 class TrainingJobSpec(Resource):
-    """What the user asks for."""
+    """Desired state of a TrainingJob."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -148,7 +148,7 @@ class TrainingJobSpec(Resource):
             ),
             (
                 "has(self.data) || self.workers.maxReplicas == oldSelf.workers.maxReplicas",
-                "the size of a gang cannot change, its members are told it when they start: create a new job",
+                "the size of a gang cannot change, since its members receive it when they start: create a new job",
             ),
             ("!has(self.data) || !has(self.chief)", "chief belongs to gangs: leave out data or chief"),
             (
@@ -174,46 +174,46 @@ class TrainingJobSpec(Resource):
     )
 
     suspend: bool = False
-    """true stops the job's pods and keeps its progress; false resumes it."""
+    """true stops the job's pods and keeps its progress; false resumes the job."""
     weight: float = Field(default=1.0, gt=0, le=1_000_000)
-    """Above 1: more urgent than its size says."""
+    """Weight of the job in the queue; above 1, the job is more urgent than its size suggests."""
     priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] = "tranche-normal"
-    """Strict tier: a job of a higher tier always comes first."""
+    """Strict priority tier: a job of a higher tier always precedes one of a lower tier."""
     data: Data | None = None
     workers: Workers
     parameter_servers: ParameterServers | None = None
     chief: Chief | None = None
     model: TrainingModel | None = None
     estimated_duration: PositiveDuration | None = None
-    """Of the whole job on maxReplicas workers, such as 2h; only a first guess."""
+    """Estimated duration of the whole job on maxReplicas workers, such as 2h. Measurements correct it."""
     checkpoint: Checkpoint | None = None
     preemption: PreemptionSpec = PreemptionSpec()
     run_policy: RunPolicy = RunPolicy()
 
 
 class SiteLink(Resource):
-    """A network path to another site (or, with the site's own name, its internal network)."""
+    """A network path to another site or, with the site's own name, its internal network."""
 
     to: SiteName
     """Name of the other site."""
     bandwidth: PositiveQuantity
-    """Bits per second, such as 500M."""
+    """Bandwidth in bits per second, such as 500M."""
     latency: Duration = "0s"
-    """One way, such as 20ms."""
+    """One-way latency, such as 20ms."""
 
 
 class SiteSpec(Resource):
-    """What the cluster's administrator declares of a site."""
+    """Desired state of a Site, which the cluster's administrator declares."""
 
     tier: Literal["Edge", "Cloud"] = "Edge"
-    """Edge: near the data, few nodes. Cloud: far, many nodes."""
+    """Edge: a few nodes near the data. Cloud: many nodes, far from the data."""
     node_selector: dict[str, str] = Field(min_length=1, max_length=32)
-    """Labels of the site's nodes. A node belongs to one site."""
+    """Labels that select the site's nodes. A node belongs to one site."""
     unlimited: bool = False
-    """Behind an autoscaler: capacity is made on demand."""
+    """true if a cluster autoscaler adds nodes to the site on demand."""
     node_startup: Duration = "0s"
-    """Time that the autoscaler of an unlimited site takes to make a node, such as 3m."""
+    """Time that the autoscaler of an unlimited site needs to add a node, such as 3m."""
     disconnect_tolerance: Duration = "1h"
-    """So long the pods of a site that fell silent keep their chunks."""
+    """Time for which pods on unreachable nodes of the site keep their chunks."""
     links: list[SiteLink] = Field(default=[], max_length=256, json_schema_extra=by_key("to"))
     """Network paths from this site to others."""

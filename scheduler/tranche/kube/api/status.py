@@ -1,14 +1,18 @@
-"""The statuses: what the scheduler and the operator say of a TrainingJob and a Site.
+"""The statuses of TrainingJob and Site, which the scheduler and the operator write.
 
-The bounds are far above what is written; they keep an object within etcd's size and the rules within their budget.
+The bounds are far above real values; they keep an object within etcd's size limit and the CEL rules within their cost
+budget.
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
 from tranche.kube.api.fields import ATOMIC, MAX_CHUNKS, MAX_SITES, ChunkSet, NodeName, Resource, SiteName, by_key, rules
+
+Preemptor = Annotated[str, Field(max_length=321)]
+"""``namespace/name`` of a TrainingJob, or ``pod/namespace/name`` of a foreign pod."""
 
 
 class PlannedWindow(Resource):
@@ -24,13 +28,15 @@ class PlannedWindow(Resource):
     end: datetime | None = None
     state: Literal["Open", "Closing"] = "Open"
     generation: int | None = None
-    """metadata.generation that its pod was made from."""
+    """metadata.generation from which its pod was created."""
     renewed: int | None = None
-    """Fencing token of the chunks, if the pod has trained others before."""
+    """Fencing token of the chunks, if the pod trained other chunks before."""
+    preempted_by: Preemptor | None = None
+    """Job for which the window closes, namespace/name; absent if it closes for another reason."""
 
 
 class PlannedParameterServer(Resource):
-    """Where one parameter server runs."""
+    """Placement of one parameter server."""
 
     index: int
     attempt: int
@@ -38,30 +44,32 @@ class PlannedParameterServer(Resource):
     node: NodeName | None = None
     fallbacks: list[NodeName] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
     state: Literal["Open", "Closing"] = "Open"
+    preempted_by: Preemptor | None = None
+    """Job for which the pod stops, namespace/name; absent if it stops for another reason."""
 
 
 class PlannedChief(PlannedParameterServer):
-    """Where the chief of a gang runs."""
+    """Placement of the chief of a gang."""
 
 
 class PlannedStaging(Resource):
-    """Data of chunks on their way to a site."""
+    """A copy of data to a site."""
 
     site: SiteName
     attempt: int | None = None
-    """Of the pod that brings them; absent: there is none now."""
+    """Attempt of the pod that copies the data; absent if there is no pod now."""
     chunks: ChunkSet = ""
-    """That the pod brings."""
+    """Chunks that the pod copies."""
     wanted: ChunkSet = ""
-    """For the next pod."""
+    """Chunks that the next pod copies."""
     failures: int = 0
-    """Pods that failed since one succeeded."""
+    """Number of pods that failed since one succeeded."""
     given_up: bool = False
-    """Too many did: nothing more is brought there until the specification changes."""
+    """true if too many pods failed; no data is copied to the site until the spec changes."""
 
 
 class Plan(Resource):
-    """The planner's decision; owned by manager tranche-scheduler."""
+    """Decision of the planner; its field manager is tranche-scheduler."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -73,23 +81,23 @@ class Plan(Resource):
     )
 
     term: int
-    """Lease transitions: which planner wrote it."""
+    """Lease transitions when the plan was written; it identifies the planner."""
     revision: int
-    """Rises with every plan of the same term."""
+    """Counter that increases with every plan of the same term."""
     job_uid: str | None = Field(None, max_length=64)
-    """metadata.uid of the job that the plan is for: a late write may hit a new job of the same name."""
+    """metadata.uid of the job that the plan is for; it protects a new job of the same name from a late write."""
     observed_generation: int
-    """metadata.generation that the plan is for."""
+    """metadata.generation of the spec that the plan is for."""
     explanation: str = Field(default="", max_length=2048)
-    """Why the job runs or waits, in one sentence."""
+    """Reason why the job runs or waits, in one sentence."""
     attempts: int = 0
-    """Attempt numbers given out so far."""
+    """Highest attempt number used so far."""
     estimated_start: datetime | None = None
-    """When the first worker is expected to start."""
+    """Expected start of the first worker."""
     estimated_completion: datetime | None = None
-    """When the last chunk is expected to be done."""
+    """Expected completion of the last chunk."""
     homes: dict[str, ChunkSet] = Field(default={}, max_length=MAX_CHUNKS)
-    """Chunks whose data are placed at a site, such as 0-11,14."""
+    """Chunks whose data is placed at a site, such as 0-11,14, by site."""
     parameter_servers: list[PlannedParameterServer] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
     chief: PlannedChief | None = None
     staging: list[PlannedStaging] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
@@ -98,24 +106,24 @@ class Plan(Resource):
 
 
 class PartialChunk(Resource):
-    """A chunk that is begun and not done."""
+    """A chunk that has been started and is not done."""
 
     chunk: int
     batches: float
 
 
 class SavedProgress(Resource):
-    """What the parameter servers have said is in their checkpoint; the ledger falls back to it when they are lost."""
+    """Contents of the parameter servers' checkpoint, as they reported. Progress falls back to it when they are lost."""
 
     attempt: int
-    """Of the parameter server that said so."""
+    """Attempt of the parameter server that reported."""
     done: ChunkSet = ""
-    """Chunks that it holds in full."""
+    """Chunks that the checkpoint contains completely."""
     running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
 
 
 class EndedAttempt(Resource):
-    """How one pod of the job, a worker or the chief, ended."""
+    """End of one pod of the job."""
 
     role: Literal["worker", "chief"] = "worker"
     index: int
@@ -123,65 +131,67 @@ class EndedAttempt(Resource):
     node: str = Field(max_length=253)
     reason: str = Field(max_length=1024)
     exit_code: int | None = None
+    preempted_by: Preemptor | None = None
+    """Job that preempted the pod, namespace/name, or a pod of no TrainingJob, pod/namespace/name."""
 
 
 class SiteProgress(Resource):
-    """What the job has used at one site."""
+    """Resources that the job used at one site."""
 
     site: SiteName
     gpu_seconds: int = 0
-    """GPU-seconds that workers held there, from the opening of a window to the end of its pod."""
+    """GPU-seconds that workers held, from the opening of a window to the end of its pod."""
     trained_gpu_seconds: int = 0
-    """Of these, in which they trained."""
+    """Part of these GPU-seconds in which workers trained."""
     chunks: int = 0
-    """Chunks that were completed there."""
+    """Number of chunks completed at the site."""
     copied_bytes: int = 0
-    """Of uploads to the site that were begun."""
+    """Bytes of the copies to the site that were started."""
     in_vain_bytes: int = 0
-    """Of these, what no chunk trained from."""
+    """Part of these bytes that no chunk trained from."""
     unused: ChunkSet = ""
-    """Chunks of which a copy was begun, and from which no worker has trained yet."""
+    """Chunks whose copy was started and has not been used for training yet."""
 
 
 class Progress(Resource):
-    """The ledger of finished work; owned by manager tranche-scheduler."""
+    """Finished work; its field manager is tranche-scheduler."""
 
     chunks: str = Field(default="", max_length=64)
-    """Done of all, for people: 12/27."""
+    """Completed chunks over all chunks, such as 12/27."""
     done: ChunkSet = ""
-    """Numbers of the chunks that are done, such as 0-11,14."""
+    """Completed chunks, such as 0-11,14."""
     running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
     checkpoint: SavedProgress | None = None
-    """Only of jobs whose parameter servers report."""
+    """Checkpoint of the parameter servers, if these report."""
     batches: float = 0.0
-    """Mini-batches trained when this was written, those included that no checkpoint holds yet."""
+    """Mini-batches trained when this was written, including those that are in no checkpoint yet."""
     estimated: bool = False
-    """Some worker reports nothing, so that `batches` is estimated from its run time."""
+    """true if a worker does not report, so that `batches` is estimated from its run time."""
     # Without "gpu" in its name: renamed, the field would lose what the statuses in a cluster hold.
     attained_seconds: float = 0.0
-    """GPU-seconds that the job's workers have run."""
+    """GPU-seconds for which the job's workers have run."""
     busy_seconds: float = 0.0
-    """Time with a window open, before the present ones: the rest since submission was waiting, by which jobs age."""
+    """Seconds with an open window, before the current ones; the rest since submission is waiting, by which jobs age."""
     learnt: float = 1.0
-    """Measured over expected time of a mini-batch; 1 until something was measured."""
+    """Measured over expected time of a mini-batch; 1 before the first measurement."""
     busy_since: datetime | None = None
-    """Since when a window has been open, or the job suspended."""
+    """Time since which a window has been open, or the job has been suspended."""
     start_seconds: float | None = None
-    """From the opening of a window to its first mini-batch, as measured."""
+    """Measured seconds from the opening of a window to its first mini-batch."""
     save_seconds: float | None = None
-    """From being told to stop to the end of a worker, as measured."""
+    """Measured seconds from the request to stop to the end of a worker."""
     restart_seconds: float | None = None
-    """What stopping a worker and starting it again is reckoned to cost: as the user says, else as was measured."""
+    """Estimated cost in seconds of stopping and restarting a worker: preemption.restartOverhead, else as measured."""
     preemptions: int = 0
-    """Worker pods stopped for another job."""
+    """Number of worker pods that were preempted."""
     failures: int = 0
-    """Pods that failed (workers, and the chief and parameter servers of a gang); see runPolicy.backoffLimit."""
+    """Number of pods that failed, of any role except staging; see runPolicy.backoffLimit."""
     lost_batches: float = 0.0
-    """Mini-batches trained and lost again by preemption or failure."""
+    """Mini-batches lost through preemption or failure, which must be trained again."""
     attempts: list[EndedAttempt] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
-    """The last few ended pods."""
+    """The last pods that ended, at most five, oldest first."""
     sites: list[SiteProgress] = Field(default=[], max_length=MAX_SITES, json_schema_extra=by_key("site"))
-    """What the job has used at each site; of more sites, those where it used most."""
+    """Resources that the job used, by site; the 64 sites with the highest use if there are more."""
 
 
 class Condition(Resource):
@@ -196,7 +206,7 @@ class Condition(Resource):
 
 
 class TrainingJobStatus(Resource):
-    """What is; `plan`, `progress` and condition Planned by tranche-scheduler, the rest by tranche-operator."""
+    """Observed state. tranche-scheduler writes `plan`, `progress` and condition Planned, tranche-operator the rest."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -210,26 +220,26 @@ class TrainingJobStatus(Resource):
     plan: Plan | None = None
     progress: Progress | None = None
     active_workers: int | None = None
-    """Worker pods that exist and are not over."""
+    """Number of worker pods that exist and have not ended."""
     active_parameter_servers: int | None = None
-    """Parameter server pods that exist and are not over."""
+    """Number of parameter server pods that exist and have not ended."""
     sites: str | None = Field(default=None, max_length=4096)
-    """Where pods of the job run now, for people: edge-a, cloud."""
+    """Sites where pods of the job run now, such as edge-a, cloud."""
     start_time: datetime | None = None
-    """When the first pod started."""
+    """Start of the first pod."""
     completion_time: datetime | None = None
-    """When the job was over."""
+    """End of the job."""
 
 
 class SiteStatus(Resource):
-    """What is, by tranche-scheduler."""
+    """Observed state of a Site, which tranche-scheduler writes."""
 
     nodes: int | None = None
-    """Nodes of the site that are ready."""
+    """Number of ready nodes."""
     gpus: int | None = None
-    """GPUs of these nodes."""
+    """Number of GPUs of these nodes."""
     allocated_gpus: int | None = None
-    """GPUs that pods hold."""
+    """Number of GPUs that pods hold."""
     connected: bool | None = None
-    """Whether any node of the site reports."""
+    """true if at least one node of the site is ready, or if the site has no nodes."""
     conditions: list[Condition] = Field(default=[], max_length=64, json_schema_extra=by_key("type"))

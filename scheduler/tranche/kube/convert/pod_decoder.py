@@ -19,8 +19,8 @@ _parts: dict[bytes, object] = {}
 def decode_pod(raw: bytes) -> Pod:
     """Read a pod for the watch cache.
 
-    Of a pod that is not ours only that is kept what its node has to know: where it is bound, its requests and priority,
-    its phase and whether it is being deleted.
+    Of a foreign pod, keep only what planning for its node needs: where it is bound or nominated, its requests and
+    priority, its phase and whether it is being deleted.
 
     Raises:
         msgspec.DecodeError: if it is not a pod.
@@ -32,7 +32,11 @@ def decode_pod(raw: bytes) -> Pod:
         spec = msgspec.structs.replace(pod.spec, containers=containers, tolerations=tolerations)
         metadata = msgspec.structs.replace(pod.metadata, owner_references=shared(pod.metadata.owner_references))
         return Pod(metadata, spec, pod.status)
-    return Pod(_metadata(pod.metadata), _spec(pod.spec), PodStatus(phase=intern(pod.status.phase)))
+    return Pod(
+        _metadata(pod.metadata),
+        _spec(pod.spec),
+        PodStatus(phase=intern(pod.status.phase), nominated_node_name=intern(pod.status.nominated_node_name)),
+    )
 
 
 def _metadata(whole: Metadata) -> Metadata:

@@ -158,6 +158,14 @@ def outcome(pod: Pod) -> Literal["Succeeded", "Preempted", "Failed"]:
     return "Preempted" if disrupted or refused or pod.metadata.deletion_timestamp is not None else "Failed"
 
 
+def is_evicted_by_scheduler(pod: Pod) -> bool:
+    """Whether kube-scheduler evicted the pod to make room for one of a higher priority."""
+    return any(
+        c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
+        for c in pod.status.conditions
+    )
+
+
 def exit_code(pod: Pod) -> int | None:
     """Of the training container; None while it has not ended."""
     terminated = trainer(pod).terminated

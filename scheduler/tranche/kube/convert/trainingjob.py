@@ -162,6 +162,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 state=WindowState(w.state),
                 generation=w.generation or 0,
                 renewed=w.renewed or 0,
+                preempted_by=w.preempted_by or "",
             )
             for w in plan.workers
         ),
@@ -174,6 +175,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 tuple(s.fallbacks),
                 WindowState(s.state),
                 is_chief=isinstance(s, PlannedChief),
+                preempted_by=s.preempted_by or "",
             )
             for s in (*([plan.chief] if plan.chief else ()), *plan.parameter_servers)
         ),
@@ -206,7 +208,15 @@ def read_progress(progress: Progress) -> JobProgress:
         failures=progress.failures,
         lost_batches=progress.lost_batches,
         records=tuple(
-            AttemptRecord(a.index, a.attempt, a.node, a.reason, a.exit_code, is_chief=a.role == ROLE_CHIEF)
+            AttemptRecord(
+                a.index,
+                a.attempt,
+                a.node,
+                a.reason,
+                a.exit_code,
+                is_chief=a.role == ROLE_CHIEF,
+                preempted_by=a.preempted_by or "",
+            )
             for a in progress.attempts
         ),
         checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,
@@ -254,6 +264,7 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 state=w.state.value,
                 generation=w.generation or None,
                 renewed=w.renewed or None,
+                preemptedBy=w.preempted_by or None,
             )
             for w in plan.windows
         ],
@@ -286,6 +297,7 @@ def _server(planned: PlannedServer) -> dict[str, Any]:
         node=planned.node,
         fallbacks=list(planned.fallbacks),
         state=planned.state.value,
+        preemptedBy=planned.preempted_by or None,
     )
 
 
@@ -325,6 +337,7 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
                 node=r.node,
                 reason=r.reason,
                 exitCode=r.exit_code,
+                preemptedBy=r.preempted_by or None,
             )
             for r in progress.records
         ],

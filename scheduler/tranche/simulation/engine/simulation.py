@@ -30,9 +30,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.gangs import expected_end
-from tranche.state.progress_ledger import applied_in_order
-from tranche.planner.releases import end_of
+from tranche.planner.job_actions import end_of, expected_end
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
@@ -40,6 +38,7 @@ from tranche.simulation.engine.result import JobResult, Occupation, SimulationRe
 from tranche.simulation.engine.site_use import job_use, site_uses
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.state.entities import JobState
+from tranche.state.progress_ledger import applied_in_order
 
 BatchSeconds = Callable[[Job, Window], float]
 """True time of one mini-batch of a window, in seconds."""

@@ -3,10 +3,14 @@ import { ask } from "./api.js";
 import { el, keep, phase, set, table } from "./dom.js";
 import { bytes, duration, gpuTime, moment } from "./times.js";
 
+const stateOf = (planned) => {
+  const by = planned.preemptedBy ? ` (preempted by ${planned.preemptedBy})` : "";
+  return { Open: "open", Closing: `closing${by}` }[planned.state] ?? planned.state;
+};
 const windows = [
   { name: "Worker", cell: (w) => String(w.index) },
   { name: "Attempt", cell: (w) => String(w.attempt) },
-  { name: "State", cell: (w) => ({ Open: "open", Closing: "is to stop" }[w.state] ?? w.state) },
+  { name: "State", cell: stateOf },
   { name: "Site", cell: (w) => w.site },
   { name: "Node", cell: (w) => w.node ?? "not placed yet" },
   { name: "Chunks", cell: (w) => ranges(w.chunks ?? []) || "–" },
@@ -27,7 +31,7 @@ const SHOWN_CHUNKS = 200;
 const servers = [
   { name: "Role", cell: (s) => s.role },
   { name: "Attempt", cell: (s) => String(s.attempt) },
-  { name: "State", cell: (s) => ({ Open: "open", Closing: "is to stop" }[s.state] ?? s.state) },
+  { name: "State", cell: stateOf },
   { name: "Site", cell: (s) => s.site },
   { name: "Node", cell: (s) => s.node ?? "not placed yet" },
 ];
@@ -36,6 +40,7 @@ const attempts = [
   { name: "Worker", cell: (a) => String(a.index) },
   { name: "Node", cell: (a) => a.node },
   { name: "How it ended", cell: (a) => a.reason },
+  { name: "Preempted by", cell: (a) => a.preemptedBy ?? "–" },
   { name: "Exit code", cell: (a) => (a.exitCode === undefined ? "–" : String(a.exitCode)) },
 ];
 const sites = [

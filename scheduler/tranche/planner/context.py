@@ -1,0 +1,165 @@
+"""What the planner's parts share: the state, the clock of the present event, and what follows from the event.
+
+A handler changes the state of its job and records here what follows: jobs to look at again, plans to publish, times to
+wake at, and instructions. `Planner` makes one decision from these records when all events are handled. So handlers need
+neither each other nor the planner.
+"""
+
+from dataclasses import dataclass, field
+
+from tranche.planner.events import Event, Tick, WorkerEnded
+from tranche.planner.instructions import Instruction
+from tranche.planner.queues import JobQueue
+from tranche.planner.settings import PlannerSettings
+from tranche.planner.timers import Timers
+from tranche.policies import BindingPolicy, JobPhase, Policy, QueuePolicy
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
+
+
+@dataclass(slots=True)
+class HeldEnds:
+    """Ends of a gang's first members that are done; they count together with those of the other members."""
+
+    until: float
+    """When these ends count even if other members have not ended, in seconds."""
+    ends: dict[int, WorkerEnded] = field(default_factory=dict)
+    """By attempt, in the order in which they arrived."""
+
+
+@dataclass(slots=True, eq=False)
+class WorkSet:
+    """Jobs and nodes to look at again, now or when something changes."""
+
+    jobs: set[str] = field(default_factory=set)
+    """Jobs with chunks to dispatch or (unlimited sites) to start; empty after each decision."""
+    nodes: set[str] = field(default_factory=set)
+    """Nodes whose slots a binding policy chooses chunks for again; empty after each decision."""
+    unbound: set[str] = field(default_factory=set)
+    """Jobs with chunks that found no place; tried again when nodes or sites change."""
+    unhosted: set[str] = field(default_factory=set)
+    """Jobs whose parameter servers found no place; tried again when there is room."""
+    unstaged: dict[str, None] = field(default_factory=dict)
+    """Jobs with data to bring to a site, and perhaps no pod that does; in order."""
+
+
+class PlannerContext:
+    """State, queue, timers and outbox of one planner, and the event that it handles."""
+
+    __slots__ = (
+        "avoiding",
+        "binding",
+        "cause",
+        "cluster",
+        "held_ends",
+        "now",
+        "outbox",
+        "phases",
+        "policy",
+        "published",
+        "queue",
+        "rejections",
+        "settings",
+        "timers",
+        "work",
+    )
+
+    def __init__(self, policy: Policy, settings: PlannerSettings) -> None:
+        self.policy = policy
+        self.settings = settings
+        self.cluster = ClusterState(network=settings.network, seed=settings.seed, validate=settings.validate)
+        self.binding = policy if isinstance(policy, BindingPolicy) else None
+        self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
+        if self.queue is not None:
+            shares = self.cluster.shares
+            shares.halflife_seconds = self.queue.policy.usage_halflife_seconds()
+            shares.weights = settings.share_weights
+            shares.counted = self.queue.policy.traits.tracks_tenant_usage or shares.halflife_seconds > 0
+        self.work = WorkSet()
+        self.timers = Timers()
+        self.rejections: dict[str, int] = {}
+        """How often pods of each job could not be started since one of them last was."""
+        self.avoiding: dict[str, set[str]] = {}
+        """Jobs whose pods a node has refused, by node."""
+        self.held_ends: dict[str, HeldEnds] = {}
+        """By job."""
+        self.phases: dict[str, JobPhase] = {}
+        """Phases of the jobs after the last decision, kept to check their transitions (`PlannerSettings.validate`)."""
+        self.published: dict[str, None] = {}
+        """Jobs whose plans are written after the decision, in order."""
+        self.outbox: list[Instruction] = []
+        self.cause: Event = Tick()
+        """The event that is handled; every instruction carries it."""
+        self.now = 0.0
+        """Clock at that event, in seconds."""
+
+    def begin(self, now: float) -> None:
+        """Start to handle the events of one time."""
+        self.outbox, self.published, self.now = [], {}, now
+
+    # ---- what follows from an event
+
+    def instruct(self, instruction: Instruction) -> None:
+        """Add an instruction to the outbox."""
+        self.outbox.append(instruction)
+
+    def publish(self, key: str) -> None:
+        """Have the job's status written after the decision."""
+        self.published[key] = None
+
+    def wake(self, at: float, key: str) -> None:
+        """Have the job looked at again at that time."""
+        self.timers.wake(at, key)
+
+    def touch(self, state: JobState) -> None:
+        """Have the job, and the nodes that its chunks are bound to, looked at in the next decision."""
+        self.work.jobs.add(state.job.key)
+        if self.queue is not None:
+            self.queue.stale[state.job.key] = None
+        else:
+            self.work.nodes.update(e.home.node for e in state.entries.values() if e.home.node is not None)
+
+    def rank_again(self, state: JobState) -> None:
+        """Have a queue policy rank the job again in the next decision."""
+        if self.queue is not None:
+            self.queue.stale[state.job.key] = None
+
+    def room_grew(self, node: str | None) -> None:
+        """Have jobs looked at that may find room now, on the node or (None) anywhere."""
+        if node is not None:
+            self.work.nodes.add(node)
+        if self.queue is None:
+            for key in self.work.unhosted & self.cluster.jobs.keys():
+                self.touch(self.cluster.jobs[key])
+        else:
+            known = self.cluster.nodes.get(node or "")
+            self.queue.grown.add(known.node.site if known is not None else "")
+
+    def rank_fell(self, state: JobState) -> None:
+        """Have jobs looked at that may preempt the job's windows now."""
+        self.room_grew(None)
+        self.stopping_cheaper(state)
+
+    def stopping_cheaper(self, state: JobState) -> None:
+        """Have preemptions of the job's windows tried again: they cost less, or their rest is longer, than expected."""
+        if self.queue is not None:
+            self.queue.fall({run.home.site for run in state.runs.values()})
+
+    def quota_grew(self, namespace: str) -> None:
+        """Have jobs looked at that the quotas of a namespace held back, at any site: less counts against them."""
+        if namespace not in self.cluster.quotas.by_namespace:
+            return
+        if self.queue is not None:
+            self.queue.grown.add("")
+        for state in self.cluster.jobs.values() if self.queue is None else ():
+            if state.job.namespace == namespace:
+                self.touch(state)
+
+    def capacity_changed(self) -> None:
+        """Have chunks looked at that found no place: nodes or sites have changed."""
+        self.work.jobs |= self.work.unbound
+        if self.queue is not None and (
+            self.queue.policy.traits.needs_local_data or self.queue.policy.uploads_on_arrival()
+        ):
+            self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
+        self.room_grew(None)

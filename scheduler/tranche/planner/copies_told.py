@@ -1,0 +1,37 @@
+"""Copies of data that have come to a site, and pods that were to bring some."""
+
+from tranche.planner import stagings
+from tranche.planner.context import PlannerContext
+from tranche.planner.events import ChunkStaged, StagingEnded
+
+
+def staged(context: PlannerContext, event: ChunkStaged) -> None:
+    """Note that the data of a chunk are at a site, and learn from the time that they took."""
+    state = context.cluster.jobs.get(event.job)
+    if state is None:
+        return
+    context.cluster.copy_measured(state, event.site, event.seconds)
+    stagings.arrive(state, event.chunk, event.site)
+    context.touch(state)
+    context.publish(event.job)
+
+
+def ended(context: PlannerContext, event: StagingEnded) -> None:
+    """Count the end of a staging pod, unless the plan does not have it any more."""
+    state = context.cluster.jobs.get(event.job)
+    staging = next((s for s in state.stagings.values() if s.attempt == event.attempt), None) if state else None
+    if state is None or staging is None:
+        return
+    chunks, staging.chunks, staging.attempt = staging.chunks, (), 0
+    if event.outcome == "Succeeded":
+        staging.failures = 0
+        context.cluster.copy_measured(state, staging.site, event.seconds / len(chunks))
+        for chunk in chunks:
+            stagings.arrive(state, chunk, staging.site)
+    else:
+        staging.wanted = (*chunks, *staging.wanted)
+        staging.failures += event.outcome == "Failed"
+        stagings.hold(context, state, staging, context.now)
+    context.work.unstaged[event.job] = None
+    context.touch(state)
+    context.publish(event.job)

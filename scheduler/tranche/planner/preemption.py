@@ -1,0 +1,100 @@
+"""Preemption: closing windows of jobs that rank behind, where that gives a job room on nodes or in its quotas.
+
+The policy says whether a window may be closed for another job, and above which remaining time that pays
+(`QueuePolicy.min_remaining_to_preempt`, `may_preempt_window`); `Trial` finds the windows to close.
+"""
+
+from collections import Counter
+
+from tranche.planner import gangs
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import close_window
+from tranche.planner.queues import JobQueue, wants_at
+from tranche.planner.rooms import free_hosts, free_nodes
+from tranche.planner.servers import place_servers
+from tranche.planner.trial import Challenge, Trial, Victim
+from tranche.planner.windows import open_windows
+from tranche.policies import QueuePolicy, Standing
+from tranche.state.entities import JobState, NodeState
+from tranche.state.quota_usage import Kind, kind_of
+
+
+def preempt(
+    context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
+) -> bool:
+    """Close windows of jobs that rank behind where that gives the job a worker; returns whether any was closed."""
+    cluster, job = context.cluster, state.job
+    workers = job.min_available
+    room = free + queue.running.gpus_behind(state, rank, site, now)
+    if room < workers * job.gpus:
+        return False
+    behind = queue.running.behind(state, rank, site, now)
+    challenge = challenge_of(context, queue.policy, state, site, now)
+    trial = Trial(cluster, state, now, challenge.victims(behind))
+    stopped: dict[str, JobState] = {}
+    preempted = False
+    while room >= workers * job.gpus:
+        found = trial.find(free_hosts(cluster, state, site, now), workers, state.joining)
+        if found is None or cluster.shortage(state) or not (job.is_gang or place_servers(context, state)):
+            break
+        for victim in found[1]:
+            stopped[victim.state.job.key] = victim.state
+            for run in victim.runs:
+                close_window(context, victim.state, run, preempted_by=job.key)
+                room -= victim.state.job.gpus
+        gangs.seat(context, state, trial.seats, now)
+        open_windows(context, state, site, found[0], now)
+        preempted = True
+        if not wants_at(state, site, now):
+            break
+    for one in stopped.values():
+        queue.note_running(one, now)
+    return preempted
+
+
+def make_quota(context: PlannerContext, challenge: Challenge, nodes: list[NodeState], behind: list[JobState]) -> bool:
+    """Stop windows of the namespace that rank behind, if their quota would let the job run; whether any was stopped.
+
+    The quota has room only when their pods are over; the job, which ranks first, is planned then.
+
+    Args:
+        context: Has the jobs and the queue.
+        challenge: Of the job that its quotas hold back.
+        nodes: That it could use.
+        behind: Jobs that may be preempted, the first in rank first.
+    """
+    state, now = challenge.state, challenge.now
+    workers = state.job.min_available
+    quotas, job, missing = context.cluster.quotas, state.job, state.missing_requests
+    less: Counter[Kind] = Counter()
+    for other in context.cluster.jobs.values():
+        if other.job.namespace == job.namespace:
+            less[kind_of(other.job, other.job.worker.requests)] -= sum(run.closing for run in other.runs.values())
+    chosen: list[Victim] = []
+    victims = challenge.victims([one for one in behind if one.job.namespace == job.namespace])
+    while (short := quotas.shortage(job, workers, missing, besides=less)) is not None:
+        victim = next(victims, None)
+        if victim is None:
+            return False
+        requests = victim.state.job.worker.requests
+        if short.quota.covers(victim.state.job.priority, requests) and getattr(requests, short.limit.measure):
+            chosen.append(victim)
+            less[kind_of(victim.state.job, requests)] -= len(victim.runs)
+    fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers
+    if (
+        not fits
+        and Trial(context.cluster, state, now, challenge.victims(behind)).find(nodes, workers, state.joining) is None
+    ):
+        return False
+    for victim in chosen:
+        for run in victim.runs:
+            close_window(context, victim.state, run, preempted_by=job.key)
+        if context.queue is not None:
+            context.queue.note_running(victim.state, now)
+    return bool(chosen)
+
+
+def challenge_of(context: PlannerContext, policy: QueuePolicy, state: JobState, site: str, now: float) -> Challenge:
+    """The job's demand for slots of others at a site (anywhere, with "")."""
+    seconds = state.job.batches_per_chunk_total * context.cluster.batch_seconds(state, site)
+    return Challenge(policy, state, site, seconds, now)

@@ -1,0 +1,230 @@
+"""Placements that are tried on a copy of the free room: nodes for a job's workers, and the windows that must close.
+
+A `Trial` (compare Kueue's snapshots and KAI's statements) changes nothing. It says which windows to close and which
+nodes to use, or that there is no way.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from tranche.model import Resources
+from tranche.planner.rooms import count_fitting
+from tranche.policies import QueuePolicy
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import Hosts, JobState, Missing, NodeState, TrackedWindow, helpers_of
+from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
+
+
+def could_run(cluster: ClusterState, state: JobState) -> bool:
+    """Whether an otherwise empty cluster could run the job: one that never fits must not block a queue."""
+    return bool(cluster.clouds) or could_run_on_nodes(cluster, state)
+
+
+def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
+    """Whether the nodes of an otherwise empty cluster could run the job."""
+    members = state.job.min_available
+    if state.job.is_gang and state.job.helper_count:
+        empty = {name: node.capacity for name, node in cluster.nodes.items()}
+        trials = [Trial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
+        return any(
+            trial.together((), helpers_of(state.job), first) for trial, first in zip(trials, (False, True), strict=True)
+        )
+    rooms = (node.capacity for node in cluster.hosts(state))
+    return count_fitting(state.job.worker.requests, rooms, members) == members
+
+
+@dataclass(slots=True, eq=False)
+class Victim:
+    """Windows that only stop together: one of a chunked job, all of a gang."""
+
+    state: JobState
+    runs: list[TrackedWindow]
+
+    def freed(self) -> dict[str, Resources]:
+        """What stopping them gives back, by node."""
+        request = self.state.job.worker.requests
+        if len(self.runs) == 1:
+            return {self.runs[0].home.node or "": request}
+        freed: dict[str, Resources] = {}
+        for run in self.runs:
+            node = run.home.node or ""
+            freed[node] = freed[node] + request if node in freed else request
+        return freed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Challenge:
+    """A job that wants slots of others at a site (anywhere, with "")."""
+
+    policy: QueuePolicy
+    state: JobState
+    site: str
+    seconds: float
+    """That one of its chunks would train there."""
+    now: float
+
+    def victims(self, behind: Sequence[JobState]) -> Iterator[Victim]:
+        """Windows that the policy lets it close, the last in rank first; those of a gang together.
+
+        Args:
+            behind: Jobs that may be preempted, the first in rank first.
+        """
+        for victim in reversed(behind):
+            above = self.policy.min_remaining_to_preempt(self.state, self.seconds, victim, self.now)
+            if above >= longest_rest_seconds(victim, self.now):
+                continue
+            runs = [run for run in victim.runs.values() if not run.closing]
+            if not victim.job.is_gang:
+                yield from (Victim(victim, [run]) for run in reversed(runs) if self._may_close(victim, run, above))
+            elif runs and all(self._may_close(victim, run, above) for run in runs):
+                yield Victim(victim, runs)
+
+    def _may_close(self, victim: JobState, run: TrackedWindow, above: float) -> bool:
+        if self.site and run.home.site != self.site:
+            return False
+        if not self.policy.may_preempt_window(self.state, victim, run, self.now):
+            return False
+        return above == -inf or rest_seconds(victim, run, self.now) > above
+
+
+@dataclass(slots=True, eq=False)
+class Trial:
+    """A plan on paper for one job: nodes for its workers, and who makes way.
+
+    `find` may be called again after its answer has become real: who was looked at and not needed is looked at first.
+    """
+
+    cluster: ClusterState
+    state: JobState
+    """The job that needs room."""
+    now: float
+    further: Iterator[Victim]
+    """Who may make way, the last in rank first, besides those looked at already."""
+    rooms: dict[str, Resources] = field(default_factory=dict)
+    nodes: list[NodeState] = field(default_factory=list)
+    """Of its workers."""
+    seats: list[NodeState] = field(default_factory=list)
+    """Of its parameter servers and chief, as far as they are to start with the workers."""
+    chosen: set[int] = field(default_factory=set)
+    """Positions in `_victims`."""
+    _victims: list[Victim] = field(default_factory=list)
+    """Those looked at so far, the last in rank first."""
+
+    def find(
+        self, free: Sequence[NodeState], workers: int, helpers: Sequence[Missing] = ()
+    ) -> tuple[list[NodeState], list[Victim]] | None:
+        """Nodes for so many workers if jobs that rank behind make way, and who does; None if that does not help.
+
+        Args:
+            free: Nodes with free GPUs that may be used.
+            workers: All of a gang, or one.
+            helpers: That start with them; their nodes are in `seats`.
+        """
+        for position in sorted(self.chosen, reverse=True):
+            del self._victims[position]
+        self.chosen, self.rooms, self.nodes, self.seats = set(), {}, [], []
+        for _ in range(workers):
+            if not self.place(self.state.job.worker.requests, free):
+                return None
+        return (self.nodes, self.spare()) if self.seat(helpers) else None
+
+    def together(self, free: Sequence[NodeState], helpers: Sequence[Missing], helpers_first: bool) -> bool:
+        """Whether all workers of a gang find room with these, in one order or the other: neither finds all ways."""
+        if helpers_first and not self.seat(helpers):
+            return False
+        request = self.state.job.worker.requests
+        if not all(self.place(request, free) for _ in range(self.state.job.min_available)):
+            return False
+        return helpers_first or self.seat(helpers)
+
+    def room(self, node: NodeState) -> Resources:
+        """What is free there on paper."""
+        return self.rooms.get(node.node.name) or node.capacity - node.reserved
+
+    def place(self, request: Resources, free: Sequence[NodeState]) -> bool:
+        """Find a node for one more worker: free room before preemption, then the node whose best victim ranks last."""
+        hosts = self.cluster.hosts(self.state)
+        touched = [node for name in self.rooms if (node := self._usable(name, hosts)) is not None]
+        fitting = [node for node in (*free, *touched) if request.fits(self.room(node))]
+        if fitting:
+            best = min(fitting, key=lambda node: (self.room(node).gpus, node.node.name))
+        else:
+            found = self._preempting(request, hosts)
+            if found is None:
+                return False
+            best = found
+        self.occupy([best])
+        return True
+
+    def occupy(self, nodes: Iterable[NodeState]) -> None:
+        """Workers are on these nodes."""
+        for node in nodes:
+            self.rooms[node.node.name] = self.room(node) - self.state.job.worker.requests
+            self.nodes.append(node)
+
+    def seat(self, helpers: Sequence[Missing]) -> bool:
+        """Find a node for each of these: where workers are, else near them, and off the nodes with GPUs if need be."""
+        near = {node.node.site for node in self.nodes}
+        for one in helpers:
+            hosts, request = self.cluster.eligible(one.shape), one.shape.requests
+            usable = [node for node in hosts if self._usable(node.node.name, hosts) and request.fits(self.room(node))]
+            best = min(usable, key=lambda node: self._distance(node, near, request), default=None)
+            best = self._preempting(request, hosts) if best is None else best
+            if best is None:
+                return False
+            self.rooms[best.node.name] = self.room(best) - request
+            self.seats.append(best)
+        return True
+
+    def _distance(self, node: NodeState, near: set[str], request: Resources) -> tuple[bool, int, int, str]:
+        """The smaller the better: near, then where the fewest GPUs are kept from workers, then with the most CPU."""
+        room = self.room(node)
+        gpus = room.gpus if request.gpus else node.capacity.gpus
+        return (node.node.site not in near, gpus, -room.cpu, node.node.name)
+
+    def spare(self) -> list[Victim]:
+        """Let those go on who fit after all, the first in rank first; returns who makes way."""
+        for position in sorted(self.chosen, reverse=True):
+            freed = self._victims[position].freed()
+            if all(name in self.rooms and amount.fits(self.rooms[name]) for name, amount in freed.items()):
+                for name, amount in freed.items():
+                    self.rooms[name] = self.rooms[name] - amount
+                self.chosen.discard(position)
+        return [self._victims[position] for position in sorted(self.chosen)]
+
+    def _usable(self, name: str, hosts: Hosts[NodeState]) -> NodeState | None:
+        """The node, if it is one of these and the job may use it."""
+        node = None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
+        return node if node is None or self.state.can_start_at(node.node.site, self.now) else None
+
+    def _preempting(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:
+        """Go up the ranks until the request would fit somewhere; those on that node make way."""
+        rooms: dict[str, Resources] = {}
+        position = 0
+        while (victim := self._victim(position)) is not None:
+            for name, amount in victim.freed().items() if position not in self.chosen else ():
+                node = self._usable(name, hosts)
+                if node is not None:
+                    rooms[name] = (rooms.get(name) or self.room(node)) + amount
+                    if request.fits(rooms[name]):
+                        self._stop(name, position)
+                        return node
+            position += 1
+        return None
+
+    def _victim(self, position: int) -> Victim | None:
+        while len(self._victims) <= position and (victim := next(self.further, None)) is not None:
+            self._victims.append(victim)
+        return self._victims[position] if position < len(self._victims) else None
+
+    def _stop(self, node: str, last: int) -> None:
+        """Everybody on the node makes way, up to that position."""
+        for position, victim in enumerate(self._victims[: last + 1]):
+            freed = victim.freed() if position not in self.chosen else {}
+            if node in freed:
+                self.chosen.add(position)
+                for name, amount in freed.items():
+                    known = self.cluster.nodes.get(name)
+                    if known is not None:
+                        self.rooms[name] = self.room(known) + amount

@@ -1,0 +1,78 @@
+"""New windows: how many chunks each gets, and the pods that they start."""
+
+from collections.abc import Sequence
+
+from tranche.model import Preemption, Window
+from tranche.planner import site_uses
+from tranche.planner.context import PlannerContext
+from tranche.planner.instructions import OpenWindow
+from tranche.planner.rooms import fallbacks
+from tranche.state.entities import JobState, NodeState, SlotBinding, TrackedWindow
+
+RESTARTS_PER_WINDOW = 3
+"""A silent pod is given chunks for about this many restart costs, so that starting pods stays cheap."""
+
+
+def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chunks: Sequence[int]) -> None:
+    """Open a window on some of the job's waiting chunks."""
+    index = state.free_index()
+    if index is None:
+        return
+    cluster, now = context.cluster, context.now
+    state.attempts += 1
+    per_batch = cluster.batch_seconds(state, home.site, node=home.node)
+    seconds = state.batches_left(chunks) * per_batch
+    window = Window(
+        index=index,
+        attempt=state.attempts,
+        site=home.site,
+        node=home.node,
+        chunks=tuple(chunks),
+        fallbacks=fallbacks(cluster, state, home, context.settings.fallbacks, now),
+        start=now,
+        end=now + state.job.restart_seconds + seconds,
+        generation=state.job.generation,
+    )
+    told = cluster.told_batch_seconds(state, home.site, node=home.node)
+    run = TrackedWindow(window, home, now, per_batch, told, handover=_occupied(context, home))
+    cluster.enter_window(state, run, now)
+    context.rank_again(state)
+    if context.queue is not None and context.queue.policy.fetches_after_start:
+        site_uses.brought(cluster, state, chunks, home.site)
+    context.publish(state.job.key)
+    context.instruct(OpenWindow(state.job.key, window, context.cause))
+
+
+def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
+    """Open one window on each of the nodes, as long as there are chunks whose data are there."""
+    waiting = state.waiting_at(at, now) if at else state.waiting
+    if state.cloud and not at:
+        waiting = [chunk for chunk in waiting if chunk not in state.cloud]
+    uploading = not at and state.uploaded_at is not None and now < state.uploaded_at
+    for node in nodes:
+        if not waiting:
+            return
+        site, name = node.node.site, node.node.name
+        count = chunks_of_window(state, context.cluster.batch_seconds(state, site, node=name))
+        if uploading:
+            chosen = [chunk for chunk in waiting if state.is_at(chunk, site, now)][:count]
+            waiting = [chunk for chunk in waiting if chunk not in chosen]
+        else:
+            chosen, waiting = waiting[:count], waiting[count:]
+        if chosen:
+            open_window(context, state, SlotBinding(site, name), tuple(chosen))
+
+
+def _occupied(context: PlannerContext, home: SlotBinding) -> bool:
+    """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
+    node = context.cluster.nodes.get(home.node or "")
+    leaving = node.leaving.values() if node else ()
+    return any(not home.slots or set(home.slots) & set(run.home.slots) for run in leaving)
+
+
+def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
+    """How many chunks a window of a queue policy gets."""
+    if state.job.is_gang or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
+        return 1
+    chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch
+    return max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds))

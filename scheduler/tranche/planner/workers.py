@@ -1,0 +1,112 @@
+"""Worker pods that are bound to a node, start to train, or end."""
+
+from dataclasses import replace
+
+from tranche.planner import lessons
+from tranche.planner.context import PlannerContext
+from tranche.planner.events import WorkerBound, WorkerEnded, WorkerStarted
+from tranche.planner.job_actions import (
+    count_end,
+    end_window,
+    finish,
+    has_started,
+    pause_after_failure,
+    stop,
+    stop_gang,
+    unbind_chunks,
+)
+from tranche.planner.selections import bind_window
+from tranche.policies import WindowPhase
+from tranche.state.remaining_work import NEARLY
+from tranche.state import progress_ledger
+from tranche.state.entities import JobState, TrackedWindow
+
+
+def _window(
+    context: PlannerContext, event: WorkerBound | WorkerStarted | WorkerEnded
+) -> tuple[JobState, TrackedWindow] | None:
+    """The window that an event is about; None if its attempt is over and counted, so that the event is void."""
+    state = context.cluster.jobs.get(event.job)
+    run = state.runs.get(event.attempt) if state is not None else None
+    return None if state is None or run is None else (state, run)
+
+
+def bound(context: PlannerContext, event: WorkerBound) -> None:
+    """Note that a pod has a node, which may be another than the planned one."""
+    found = _window(context, event)
+    if found is None:
+        return
+    state, run = found
+    context.cluster.note_window(state, run, WindowPhase.BOUND)
+    if run.window.node != event.node:
+        _move(context, state, run, event.node)
+
+
+def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: str) -> None:
+    """Have the window, its chunks and its reservation follow the pod to the fallback that kube-scheduler chose.
+
+    A node of an unlimited site is only named: nothing is planned or reserved on it.
+    """
+    if context.cluster.is_unlimited(run.window.site) and name not in context.cluster.nodes:
+        run.window = replace(run.window, node=name)
+        context.publish(state.job.key)
+        return
+    end_window(context, state, run, moves=True)
+    unbind_chunks(context, state, run.window.chunks, forget_site=False)
+    node = context.cluster.nodes.get(name)
+    site = node.node.site if node is not None else run.window.site
+    run.window = replace(run.window, node=name, site=site)
+    run.home = run.home._replace(site=site, node=name if node is not None else None, slots=())
+    run.told_batch_seconds = context.cluster.told_batch_seconds(state, site, node=name)
+    context.cluster.enter_window(state, run, context.now)
+    context.rank_again(state)
+    if context.binding is not None:
+        bind_window(context, context.binding, state, run, run.window)
+    context.work.nodes.add(name)
+    context.publish(state.job.key)
+
+
+def started(context: PlannerContext, event: WorkerStarted) -> None:
+    """Note that a worker trains; nothing is published, since the pod itself says that it runs."""
+    found = _window(context, event)
+    if found is None or found[1].started is not None:
+        return
+    state, run = found
+    end, cost, at = run.window.end, state.restart_seconds, event.at
+    run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
+    context.cluster.note_window(state, run, WindowPhase.TRAINING)
+    state.windows_changed()
+    lessons.note_start(context.cluster, state, run)
+    if state.first_started is None:
+        state.first_started = at
+    if context.policy.traits.preemptive:
+        context.rank_again(state)  # its rank falls from now on
+    rest = state.left_of(run) * run.batch_seconds
+    run.window = replace(run.window, start=at, end=at + rest)
+    if run.window.end > end + NEARLY or state.restart_seconds < cost:
+        context.stopping_cheaper(state)
+    has_started(context, state)
+
+
+def ended(context: PlannerContext, event: WorkerEnded) -> None:
+    """Count a worker's end, and finish, stop or pause its job if that follows."""
+    found = _window(context, event)
+    if found is None:
+        return
+    state, run = found
+    job, failures = state.job, state.failures
+    count_end(context, state, run, event)
+    context.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
+    if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
+        stop_gang(context, state, event.preempted_by)
+    if job.is_gang and job.chief is None and not (state.runs or state.finished):
+        progress_ledger.level_gang(state)
+    if state.failures > failures:
+        reason = f"worker {run.window.index} failed with exit code {event.exit_code}"
+        pause_after_failure(context, state, reason)
+    if state.finished:
+        finish(context, state)
+    elif state.failed:
+        stop(context, state)
+    context.touch(state)
+    context.publish(job.key)
