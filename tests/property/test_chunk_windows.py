@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.builders import job, node, worker
 from tranche.model import ChunkState, ChunkWindow, Job, Link, Site
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
-from tranche.planner.chunk_windows import chunk_windows
+from tranche.planner.forecast.chunk_windows import chunk_windows
 from tranche.policies import get_policy
 from tranche.simulation import Simulation, SimulationResult
 

@@ -47,10 +47,10 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.planner.chunk_windows import chunk_windows
+from tranche.planner.forecast.chunk_windows import chunk_windows
+from tranche.planner.handlers.chunk_request import allotment
 from tranche.planner.invariants import check
 from tranche.planner.job_actions import end_of, expected_end
-from tranche.planner.renewals import allotment
 from tranche.state.entities import JobState
 
 GPUS = st.integers(1, 4)

@@ -51,7 +51,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.reports import trained
+from tranche.planner.handlers.progress import trained
 from tranche_operator.manifests import environment
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -27,8 +27,8 @@ from tranche.live.informers import Watches
 from tranche.live.journal_file import JournalError, journal
 from tranche.live.lease_annotations import PlannerChoice
 from tranche.metrics.scheduler import Metrics
-from tranche.planner.chunk_windows import listing
-from tranche.planner.journals import Fact
+from tranche.planner.forecast.chunk_windows import listing
+from tranche.planner.journal import Fact
 from tranche.replay.jsonl_store import RecordError
 from tranche.runtime.gc_tuning import tend
 from tranche.runtime.http_server import ListenError, serve

@@ -13,8 +13,8 @@ from tranche.client.api_session import Session
 from tranche.client.what_if import paper_planner, read_cluster
 from tranche.live.informers import Watches
 from tranche.live.lease_annotations import PlannerChoice
-from tranche.planner.chunk_windows import chunk_windows
-from tranche.planner.memories import Memory
+from tranche.planner.forecast.chunk_windows import chunk_windows
+from tranche.planner.learned_state import Memory
 from tranche.web.chunk_plan import Chunk, told
 
 ANEW = (

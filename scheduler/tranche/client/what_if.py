@@ -25,7 +25,7 @@ from tranche.live.job_events import submission
 from tranche.live.lease_annotations import PlannerChoice, read_choice, read_memory
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner
-from tranche.planner.memories import Memory
+from tranche.planner.learned_state import Memory
 
 SYSTEM_NAMESPACE = "tranche-system"
 

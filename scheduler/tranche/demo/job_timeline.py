@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tranche.planner.journals import Fact
+from tranche.planner.journal import Fact
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ from tranche.demo.deviation import Deviation, compare, spread, within
 from tranche.demo.job_timeline import Course, read_courses
 from tranche.model import Job, Node, Site
 from tranche.planner import PlannerSettings
-from tranche.planner.journals import Fact, JournaledPlanner
+from tranche.planner.journal import Fact, JournaledPlanner
 from tranche.policies import get_policy
 from tranche.policies.seeded_choice import choose
 from tranche.simulation import SimulationResult

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from tranche.kube.api.resources import TrainingJob
 from tranche.model import Allotment, ChunkRequest
 from tranche.planner import ChunksRequested, Planner
-from tranche.planner.renewals import allotment
+from tranche.planner.handlers.chunk_request import allotment
 
 ANSWER_SECONDS = 5.0
 """A plan that takes longer to be written is not waited for: the worker asks again."""

@@ -46,8 +46,8 @@ from tranche.planner import (
     Tick,
     WorkerEnded,
 )
-from tranche.planner.memories import Memory, memory_of, recall
-from tranche.planner.reports import trained
+from tranche.planner.handlers.progress import trained
+from tranche.planner.learned_state import Memory, memory_of, recall
 from tranche.runtime.supervision import run_for_ever
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from math import inf
 from tranche.live.settings import ControllerSettings
 from tranche.model import JobPlan
 from tranche.planner import Planner
-from tranche.planner.estimates import Estimate
+from tranche.planner.forecast.estimates import Estimate
 
 SHORTEST_SECONDS = 1e-6
 """What a stopwatch may not tell from nothing."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tranche.planner.journals import Fact
+from tranche.planner.journal import Fact
 
 
 class JournalError(Exception):

@@ -13,8 +13,8 @@ import msgspec
 
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.planner import Planner, PlannerSettings
-from tranche.planner.journals import Fact, JournaledPlanner
-from tranche.planner.memories import Memory
+from tranche.planner.journal import Fact, JournaledPlanner
+from tranche.planner.learned_state import Memory
 from tranche.policies import get_live_policy
 
 ANNOTATION = "tranche.dev/planner"

@@ -5,7 +5,7 @@ from itertools import islice
 
 from tranche.model import Report
 from tranche.planner import Planner, ProgressReported
-from tranche.planner.reports import Trained, is_superseded, spoken_for, trained
+from tranche.planner.handlers.progress import Trained, is_superseded, spoken_for, trained
 
 AT_ONCE = 25
 """Reports that are counted before others get their turn: some two milliseconds, for which kube-scheduler waits."""

@@ -1,7 +1,5 @@
 """The planner: a sans-I/O state machine, ``handle(event, now) -> instructions``, live and simulated alike."""
 
-from tranche.planner.constraints import Constraint, Limit, binding_constraint
-from tranche.planner.estimates import Estimate
 from tranche.planner.events import (
     ChiefEnded,
     ChunksRequested,
@@ -28,6 +26,8 @@ from tranche.planner.events import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.forecast.estimates import Estimate
+from tranche.planner.forecast.wait_reason import Constraint, Limit, binding_constraint
 from tranche.planner.instructions import (
     CloseParameterServer,
     CloseWindow,
@@ -38,7 +38,7 @@ from tranche.planner.instructions import (
     RenewWindow,
     StageData,
 )
-from tranche.planner.machines import Planner
+from tranche.planner.planner import Planner
 from tranche.planner.settings import PlannerSettings
 
 __all__ = [

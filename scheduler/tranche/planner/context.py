@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 from tranche.planner.events import Event, Tick, WorkerEnded
 from tranche.planner.instructions import Instruction
-from tranche.planner.queues import JobQueue
+from tranche.planner.job_queue import JobQueue
 from tranche.planner.settings import PlannerSettings
 from tranche.planner.timers import Timers
-from tranche.policies import BindingPolicy, JobPhase, Policy, QueuePolicy
+from tranche.policies import BindingPolicy, Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.phases import JobPhase
 
 
 @dataclass(slots=True)

@@ -6,12 +6,11 @@ from math import inf
 from tranche.model import Resources, Window, WindowState
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import Instruction, OpenWindow, RenewWindow
-from tranche.planner.queues import JobQueue, preemptible, start_sites, wants_windows
-from tranche.planner.transfers import moves_data
-from tranche.policies import JobPhase, WindowPhase
-from tranche.policies.phases import JOB_TRANSITIONS
+from tranche.planner.job_queue import JobQueue, preemptible, start_sites, wants_windows
+from tranche.planner.scheduling.data_replication import moves_data
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.phases import JOB_TRANSITIONS, JobPhase, WindowPhase
 
 
 class InvariantError(AssertionError):

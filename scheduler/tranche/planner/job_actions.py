@@ -9,13 +9,13 @@ from dataclasses import replace
 from math import inf
 
 from tranche.model import PlannedServer, WindowState
-from tranche.planner import lessons, site_uses, stagings
+from tranche.planner import data_staging, learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerEnded
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, PlaceParameterServer
-from tranche.policies import WindowPhase
-from tranche.state import progress_ledger
+from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import JobState, NodeState, Server, TrackedWindow
+from tranche.state.phases import WindowPhase
 
 HelperEnd = ParameterServerLost | ChiefEnded
 SAVED_EXIT_CODES = frozenset({0, 143})
@@ -62,12 +62,12 @@ def end_window(context: PlannerContext, state: JobState, run: TrackedWindow, *, 
 def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
     """Count the end of a window in the job's ledger, and remove the window."""
     cost = state.restart_seconds
-    lessons.note_stop(state, run, event)
+    learning.note_stop(state, run, event)
     if state.restart_seconds < cost:
         context.stopping_cheaper(state)
     batches = progress_ledger.count_end(state, run, event)
-    site_uses.ended(context.cluster, state, run, event.at)
-    lessons.learn(context, state, run, event, batches)
+    site_accounting.ended(context.cluster, state, run, event.at)
+    learning.learn(context, state, run, event, batches)
     end_window(context, state, run)
     if not state.runs:
         state.idle_since = context.now
@@ -92,8 +92,8 @@ def unbind_chunks(context: PlannerContext, state: JobState, chunks: Iterable[int
 
 def finish(context: PlannerContext, state: JobState) -> None:
     """Stop what is left of a job whose work is all done, and learn from it."""
-    site_uses.completed(context.cluster, state, range(state.job.chunks))
-    lessons.conclude(context, state)
+    site_accounting.completed(context.cluster, state, range(state.job.chunks))
+    learning.conclude(context, state)
     stop(context, state)
     context.touch(state)
     context.publish(state.job.key)
@@ -107,7 +107,7 @@ def stop(context: PlannerContext, state: JobState) -> None:
     """
     for run in list(state.runs.values()):
         close_window(context, state, run)
-    stagings.halt(state)
+    data_staging.halt(state)
     unbind_chunks(context, state, list(state.entries))
     if state.finished or state.failed:
         drop_servers(context, state)

@@ -1,21 +1,18 @@
 """Scheduling policies, one file each: pure functions of state, clock and seed. The state that they read; a registry."""
 
 from tranche.policies.base import BindingPolicy, Placement, Policy, PolicyTraits, QueuePolicy, Rank, Standing
-from tranche.policies.phases import JobPhase, WindowPhase
 from tranche.policies.registry import LIVE_POLICIES, POLICIES, get_live_policy, get_policy
 
 __all__ = [
     "LIVE_POLICIES",
     "POLICIES",
     "BindingPolicy",
-    "JobPhase",
     "Placement",
     "Policy",
     "PolicyTraits",
     "QueuePolicy",
     "Rank",
     "Standing",
-    "WindowPhase",
     "get_live_policy",
     "get_policy",
 ]

@@ -15,8 +15,8 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Link, PodShape, Resources, Site, Tier, WindowState
-from tranche.policies.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
 from tranche.state.entities import FreeNodes, Hosts, JobState, NodeState, QueuedChunk, Server, TrackedWindow
+from tranche.state.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
 from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares

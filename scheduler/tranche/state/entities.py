@@ -27,7 +27,7 @@ from tranche.model import (
     Window,
     WindowState,
 )
-from tranche.policies.phases import JobPhase, WindowPhase
+from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.site_usage import JobUse
 
 Key = tuple[float, float, str, int]
@@ -247,7 +247,7 @@ class JobState:
     coming: dict[tuple[str, int], float] = field(default_factory=dict)
     """Expected times of these reports, by site and chunk."""
     cloud: dict[int, str] = field(default_factory=dict)
-    """Waiting chunks that will train at an unlimited site, with the site (`tranche.planner.cloud_burst`)."""
+    """Waiting chunks that will train at an unlimited site, with the site (`tranche.planner.scheduling.cloud_burst`)."""
     returned: int = 0
     """Number of windows whose chunks have returned to wait."""
     reviewed: int = -1

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tranche.model import AttemptRecord, JobProgress, PlannedServer, Window
-from tranche.planner import site_uses
+from tranche.state import site_accounting
 from tranche.state.entities import JobState, TrackedWindow
 
 KEPT_RECORDS = 5
@@ -50,7 +50,7 @@ def restore(state: JobState, progress: JobProgress) -> None:
     state.ledger_changed()
     state.windows_changed()
     state.counted_gpu_seconds = progress.attained_gpu_seconds
-    site_uses.restore(state, progress.sites)
+    site_accounting.restore(state, progress.sites)
     state.busy_seconds, state.busy_since = progress.busy_seconds, progress.busy_since
     state.restarts.start_seconds, state.restarts.save_seconds = progress.start_seconds, progress.save_seconds
     state.preemptions = progress.preemptions
@@ -75,7 +75,7 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
         start_seconds=state.restarts.start_seconds,
         save_seconds=state.restarts.save_seconds,
         restart_seconds=state.restart_seconds,
-        sites=site_uses.progress_of(state),
+        sites=site_accounting.progress_of(state),
         checkpoint=state.checkpoint,
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tranche.demo.job_timeline import Phases, read_courses, split
-from tranche.planner.journals import Fact
+from tranche.planner.journal import Fact
 
 JOB = "default/j"
 

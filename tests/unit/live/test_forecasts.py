@@ -7,7 +7,7 @@ import pytest
 from tranche.live.forecasting import Forecasts
 from tranche.live.settings import ControllerSettings
 from tranche.planner import Planner
-from tranche.planner.pieces import Pieces
+from tranche.planner.forecast.pieces import Pieces
 from tranche.policies import get_policy
 
 

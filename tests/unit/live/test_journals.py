@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tranche.live.journal_file import JournalError, journal, read_journal
-from tranche.planner.journals import Fact
+from tranche.planner.journal import Fact
 
 FACTS = [
     Fact(1.5, "submitted", "default/j"),

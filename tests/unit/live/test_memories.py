@@ -6,7 +6,7 @@ import pytest
 
 from support.live_controller import taken_over
 from tranche.live.lease_annotations import MEMORY_ANNOTATION, annotations_of, read_memory
-from tranche.planner.memories import LinkMemory, Memory
+from tranche.planner.learned_state import LinkMemory, Memory
 
 MEMORY = Memory([LinkMemory("edge-a", "edge-b", 8e6, 0.125)], {"n1": 1.5}, 20.0, 3.0)
 

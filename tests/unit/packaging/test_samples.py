@@ -8,7 +8,7 @@ import yaml
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
-from tranche.planner.arrivals import objection
+from tranche.planner.handlers.job import objection
 from tranche.policies import get_policy
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"

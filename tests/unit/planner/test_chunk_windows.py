@@ -6,9 +6,10 @@ import pytest
 
 from support.builders import gang, job, node, planner, worker
 from tranche.model import ChunkState, ChunkWindow, Link, Preemption, Site
-from tranche.planner import JobChanged, JobSubmitted, Planner, WorkerEnded, WorkerStarted, chunk_windows
-from tranche.planner.chunk_windows import chunk_windows as windows_of
-from tranche.planner.chunk_windows import listing
+from tranche.planner import JobChanged, JobSubmitted, Planner, WorkerEnded, WorkerStarted
+from tranche.planner.forecast import chunk_windows
+from tranche.planner.forecast.chunk_windows import chunk_windows as windows_of
+from tranche.planner.forecast.chunk_windows import listing
 
 Row = tuple[int, str, str, str | None, tuple[int, ...], float | None, float | None]
 DELTA = 5.0

@@ -4,8 +4,9 @@ import pytest
 
 from support.builders import job, node, planner, worker
 from tranche.model.node_constraints import Constraints
-from tranche.planner import JobRemoved, JobSubmitted, Planner, WorkerStarted, counterfactuals
-from tranche.planner.rehearsals import Rehearsal, rehearse
+from tranche.planner import JobRemoved, JobSubmitted, Planner, WorkerStarted
+from tranche.planner.forecast import counterfactual
+from tranche.planner.forecast.rollout import Rehearsal, rehearse
 
 MINE = "default/mine"
 
@@ -41,7 +42,7 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(without.removeprefix("default/"))
         return rehearse(*args, without=without, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(counterfactuals, "rehearse", noted)
+    monkeypatch.setattr(counterfactual, "rehearse", noted)
     return names
 
 
@@ -68,7 +69,7 @@ def test_it_is_made_sure_once_a_forecast(left_out: list[str]) -> None:
 def test_when_the_rehearsals_are_used_up_who_makes_the_room_is_named(
     bound: str, amount: int, left_out: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counterfactuals, bound, amount)
+    monkeypatch.setattr(counterfactual, bound, amount)
     p = crowded()
     p.forecast(0.0)
     assert "behind default/ending" in p.plan_of(MINE, 0.0).explanation
@@ -77,7 +78,7 @@ def test_when_the_rehearsals_are_used_up_who_makes_the_room_is_named(
 
 
 def test_who_comes_far_behind_is_not_looked_at(left_out: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counterfactuals, "FIRST", 1)
+    monkeypatch.setattr(counterfactual, "FIRST", 1)
     p = crowded()
     p.forecast(0.0)
     assert "behind default/ending" in p.plan_of(MINE, 0.0).explanation

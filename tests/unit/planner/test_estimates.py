@@ -11,10 +11,10 @@ from tranche.planner import (
     SiteRemoved,
     WorkerEnded,
     WorkerStarted,
-    estimates,
 )
-from tranche.planner.pieces import at_once
-from tranche.planner.rehearsals import rehearse
+from tranche.planner.forecast import estimates
+from tranche.planner.forecast.pieces import at_once
+from tranche.planner.forecast.rollout import rehearse
 from tranche.policies import QueuePolicy
 
 

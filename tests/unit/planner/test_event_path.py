@@ -25,7 +25,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.changes import HANDLERS, apply
+from tranche.planner.dispatch import HANDLERS, apply
 from tranche.policies import get_policy
 
 PLANNER = str(Path(tranche.planner.__file__).parent)

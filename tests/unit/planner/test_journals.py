@@ -11,7 +11,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.journals import Fact, JournaledPlanner
+from tranche.planner.journal import Fact, JournaledPlanner
 from tranche.policies import get_policy
 
 EVENTS: list[tuple[float, Event]] = [

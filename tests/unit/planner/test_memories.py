@@ -7,7 +7,7 @@ import pytest
 from support.builders import job, node, planner
 from tranche.model import Link, Site
 from tranche.planner import JobSubmitted, Planner, SiteChanged
-from tranche.planner.memories import MOST, LinkMemory, Memory, memory_of, recall
+from tranche.planner.learned_state import MOST, LinkMemory, Memory, memory_of, recall
 
 PROMISED = 1e9
 

@@ -1,7 +1,7 @@
 """Running jobs by rank, while their ranks fall."""
 
 from support.builders import job
-from tranche.planner.rankings import Place, RunningJobs, RunningSites
+from tranche.planner.running_jobs import Place, RunningJobs, RunningSites
 from tranche.state.entities import JobState
 
 

@@ -36,7 +36,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.renewals import allotment
+from tranche.planner.handlers.chunk_request import allotment
 from tranche.state.entities import JobState
 
 KEY = "default/cats"

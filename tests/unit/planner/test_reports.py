@@ -12,7 +12,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.reports import is_superseded, spoken_for, trained
+from tranche.planner.handlers.progress import is_superseded, spoken_for, trained
 from tranche.state.entities import JobState
 
 KEY = "default/cats"

@@ -4,7 +4,7 @@ import pytest
 
 from support.builders import job, node, of_type, planner, worker
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.memories import Memory, memory_of, recall
+from tranche.planner.learned_state import Memory, memory_of, recall
 from tranche.state.entities import JobState
 
 

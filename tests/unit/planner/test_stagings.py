@@ -19,7 +19,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.stagings import demand
+from tranche.planner.data_staging import demand
 
 DELTA = 50.0
 """Seconds that a chunk takes between the two sites by their links."""

@@ -7,16 +7,18 @@ from tranche.model import Window, WindowState
 from tranche.planner import JobChanged, JobSubmitted, Planner, PlannerSettings, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.invariants import InvariantError, check_phases
 from tranche.planner.job_actions import close_window
-from tranche.policies import JobPhase, WindowPhase, get_policy
-from tranche.policies.phases import (
+from tranche.policies import get_policy
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, NodeState, SlotBinding, TrackedWindow
+from tranche.state.phases import (
     ACTIVE_PHASES,
     JOB_TRANSITIONS,
     PROGRESS,
     WINDOW_TRANSITIONS,
+    JobPhase,
     PhaseError,
+    WindowPhase,
 )
-from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, SlotBinding, TrackedWindow
 
 KEY = "default/a"
 

@@ -8,7 +8,7 @@ import pytest
 from support.builders import job, node
 from tranche.model import Job, Node, Site
 from tranche.planner import NodeChanged, Planner, PlannerSettings
-from tranche.planner.journals import Fact, JournaledPlanner
+from tranche.planner.journal import Fact, JournaledPlanner
 from tranche.policies import get_policy
 from tranche.simulation.engine.control_plane_delays import DelayedSimulation, Delays
 from tranche.simulation.engine.result import JobResult

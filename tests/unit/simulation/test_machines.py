@@ -5,7 +5,7 @@ import pytest
 from support.builders import gang, job, node, worker
 from tranche.model import Job, Node, Site, Tier
 from tranche.planner import PlannerSettings
-from tranche.planner.journals import Fact, JournaledPlanner
+from tranche.planner.journal import Fact, JournaledPlanner
 from tranche.policies import get_policy
 from tranche.simulation.engine.autoscaling import Autoscaling, Machines
 from tranche.simulation.engine.control_plane_delays import DelayedSimulation, Delays

@@ -7,7 +7,7 @@ import pytest
 from support.builders import job, node, planner
 from support.page_visitor import Visited
 from tranche.planner import JobSubmitted, Planner, WorkerStarted
-from tranche.planner.chunk_windows import listing
+from tranche.planner.forecast.chunk_windows import listing
 from tranche.web.app import Planning
 from tranche.web.chunk_plan import NOT_PLANNING, Listing
 

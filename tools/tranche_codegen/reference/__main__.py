@@ -3,11 +3,10 @@
 import sys
 from pathlib import Path
 
-from tranche_codegen.reference.phases import phases_page
-
 from tranche_codegen.files import write_or_compare
 from tranche_codegen.reference.commands import commands_page
 from tranche_codegen.reference.crds import definition_page
+from tranche_codegen.reference.phases import phases_page
 from tranche_codegen.reference.policies import policies_page
 from tranche_codegen.reference.presets import presets_page
 from tranche_codegen.reference.values import values_page

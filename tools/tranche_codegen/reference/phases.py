@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from typing import TypeVar
 
-from tranche.policies.phases import ACTIVE_PHASES, JOB_TRANSITIONS, WINDOW_TRANSITIONS, JobPhase, WindowPhase
+from tranche.state.phases import ACTIVE_PHASES, JOB_TRANSITIONS, WINDOW_TRANSITIONS, JobPhase, WindowPhase
 from tranche_codegen.reference.markdown_table import table
 
 Phase = TypeVar("Phase", bound=Enum)

@@ -2,7 +2,7 @@
 
 Source: ours [I] (decision 17): the order of SRPT over jobs, because a job's last chunk decides its completion; late
 binding: a chunk is bound to a slot only when it starts, at whatever site has a copy of its data
-(`tranche.planner.transfers`); cost-aware preemption: a running worker is stopped only if
+(`tranche.planner.scheduling.data_replication`); cost-aware preemption: a running worker is stopped only if
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. The work left is an estimate: see

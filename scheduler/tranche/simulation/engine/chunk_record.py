@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tranche.model import ChunkState, ChunkWindow, ExecutedWindow, Window
 from tranche.planner import Planner
-from tranche.planner.chunk_windows import chunk_windows
+from tranche.planner.forecast.chunk_windows import chunk_windows
 from tranche.state.entities import JobState, SlotBinding
 
 Stretch = tuple[int, float, float, bool]

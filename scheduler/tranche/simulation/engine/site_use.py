@@ -1,4 +1,4 @@
-"""What a run used at each site, as the planner has counted it (`tranche.planner.site_uses`)."""
+"""What a run used at each site, as the planner has counted it (`tranche.state.site_accounting`)."""
 
 from collections.abc import Iterable
 from math import fsum

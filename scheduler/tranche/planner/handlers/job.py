@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, parse_chunks
-from tranche.planner import lessons, site_uses, stagings
+from tranche.planner import data_staging, learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import JobChanged, JobRemoved, JobSubmitted
 from tranche.planner.job_actions import (
@@ -16,9 +16,9 @@ from tranche.planner.job_actions import (
     unbind_chunks,
     watch_idle_servers,
 )
-from tranche.planner.selections import bind_window
+from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.policies import Policy, QueuePolicy
-from tranche.state import progress_ledger
+from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, TrackedWindow
 
 
@@ -61,9 +61,9 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
         progress_ledger.restore(state, event.progress)
         cluster.shares.restore(job.tenant, state.counted_gpu_seconds, job.submitted, now)
     if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
-        lessons.conclude(context, state)
+        learning.conclude(context, state)
     else:
-        lessons.begin(context, state, event.progress.learnt if event.progress is not None else 1.0)
+        learning.begin(context, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(context, state, event.plan)
         _catch_up(context, state, event.plan, event.outdated)
@@ -81,7 +81,7 @@ def remember(context: PlannerContext, event: JobSubmitted) -> None:
     if event.progress is not None:
         progress_ledger.restore(state, event.progress)
     if state.finished:
-        lessons.conclude(context, state)
+        learning.conclude(context, state)
 
 
 def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
@@ -115,14 +115,14 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
                 if cluster.is_unlimited(site):
                     state.burst_sites.add(site)
     if job.staged:
-        stagings.restore(context, state, plan.staging, now)
+        data_staging.restore(context, state, plan.staging, now)
 
 
 def _catch_up(context: PlannerContext, state: JobState, plan: JobPlan, outdated: Collection[int]) -> None:
     """Follow a change of the specification that took place while no planner was there; compare `changed`."""
     if plan.generation == state.job.generation:
         return
-    stagings.renew(context, state)
+    data_staging.renew(context, state)
     for run in [run for attempt, run in state.runs.items() if attempt in outdated]:
         run.obsolete = True
         close_window(context, state, run)
@@ -145,10 +145,10 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state.hosts = (-1, None)
     state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)
     if (job.step_seconds, job.size_declared) != (old.step_seconds, old.size_declared):
-        lessons.restate(context, state)
+        learning.restate(context, state)
     state.unplannable = objection(context.policy, job)
     state.held_until, state.reviewed = 0.0, -1
-    stagings.renew(context, state)
+    data_staging.renew(context, state)
     context.rejections.pop(job.key, None)
     if not state.runs and job.suspended != old.suspended:
         state.count_busy(now)
@@ -168,7 +168,7 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     state = context.cluster.jobs.get(key)
     if state is None:
         return
-    site_uses.removed(context.cluster, state, context.now)
+    site_accounting.removed(context.cluster, state, context.now)
     for run in list(state.runs.values()):
         end_window(context, state, run)
     stop(context, state)

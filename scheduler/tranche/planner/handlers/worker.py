@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tranche.planner import lessons
+from tranche.planner import learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerBound, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import (
@@ -15,11 +15,11 @@ from tranche.planner.job_actions import (
     stop_gang,
     unbind_chunks,
 )
-from tranche.planner.selections import bind_window
-from tranche.policies import WindowPhase
-from tranche.state.remaining_work import NEARLY
+from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.state import progress_ledger
 from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.phases import WindowPhase
+from tranche.state.remaining_work import NEARLY
 
 
 def _window(
@@ -76,7 +76,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
     context.cluster.note_window(state, run, WindowPhase.TRAINING)
     state.windows_changed()
-    lessons.note_start(context.cluster, state, run)
+    learning.note_start(context.cluster, state, run)
     if state.first_started is None:
         state.first_started = at
     if context.policy.traits.preemptive:

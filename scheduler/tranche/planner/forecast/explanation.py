@@ -3,11 +3,12 @@
 from collections import Counter
 
 from tranche.model import Job, Measure, until
-from tranche.planner.constraints import Constraint, Limit, Precedence, binding_constraint
-from tranche.planner.estimates import Estimate
-from tranche.policies import JobPhase, Policy
+from tranche.planner.forecast.estimates import Estimate
+from tranche.planner.forecast.wait_reason import Constraint, Limit, Precedence, binding_constraint
+from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.phases import JobPhase
 from tranche.state.quota_usage import Shortage
 
 LONGEST = 2000

@@ -2,7 +2,7 @@
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
-from tranche.planner.queues import JobQueue
+from tranche.planner.job_queue import JobQueue
 from tranche.policies.allocation.draft import competitors, most_units
 from tranche.state.entities import JobState
 

@@ -1,9 +1,9 @@
 """Planned start and completion of every job, and which job each one waits behind.
 
-With one queue the planner is rehearsed (`tranche.planner.rehearsals`) for the jobs that come first. A job that comes
-later, or takes longer than is rehearsed, gets the fluid estimate: work ahead over capacity. For a policy that binds,
-the slots' queues are played forward as they stand: exact with one GPU a worker and no restart cost; a worker limit and
-CPU shortages are approximated. Either way there are no arrivals, and every chunk takes as long as predicted.
+Under a policy with one queue, a rollout (`tranche.planner.forecast.rollout`) simulates the jobs that come first. A job
+that comes later, or takes longer than the rollout, gets the fluid estimate: work ahead over capacity. Under a binding
+policy, the queues of the slots are simulated as they stand. That is exact with one GPU per worker and no restart cost;
+worker limits and CPU shortages are approximated. Both assume no arrivals and that each chunk takes its predicted time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 from tranche.model import PodShape
 from tranche.planner.context import PlannerContext
-from tranche.planner.pieces import Pieces
-from tranche.planner.queues import Arrival
-from tranche.planner.rehearsals import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
-from tranche.planner.trial import could_run
+from tranche.planner.forecast.pieces import Pieces
+from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
+from tranche.planner.job_queue import Arrival
+from tranche.planner.scheduling.placement_trial import could_run
 from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, QueuedChunk

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tranche.model import Resources
-from tranche.planner.rooms import count_fitting
+from tranche.planner.scheduling.placement import count_fitting
 from tranche.policies import QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Hosts, JobState, Missing, NodeState, TrackedWindow, helpers_of

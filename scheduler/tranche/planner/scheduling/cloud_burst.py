@@ -24,11 +24,11 @@ from heapq import heapify, heappop, heappush, nsmallest
 from math import ceil, inf
 from typing import NamedTuple
 
-from tranche.planner import transfers
 from tranche.planner.context import PlannerContext
-from tranche.planner.queues import JobQueue, preemptible, wants_windows
-from tranche.planner.stagings import is_given_up
-from tranche.planner.trial import could_run_on_nodes
+from tranche.planner.data_staging import is_given_up
+from tranche.planner.job_queue import JobQueue, preemptible, wants_windows
+from tranche.planner.scheduling import data_replication
+from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState, expected_copies
 from tranche.state.remaining_work import rest_seconds
@@ -258,7 +258,7 @@ def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]
 def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[dict[int, float], float]:
     """When the data of each chunk are at a site, and when those of all other chunks are, in seconds."""
     cluster = queue.cluster
-    if not transfers.moves_data(state) or site == state.job.data_site or queue.policy.traits.free_data_movement:
+    if not data_replication.moves_data(state) or site == state.job.data_site or queue.policy.traits.free_data_movement:
         return {}, now
     if queue.policy.fetches_after_start:
         return {}, now + cluster.transfer_seconds(state, site)
@@ -396,12 +396,12 @@ def _bind(context: PlannerContext, queue: JobQueue, state: JobState, split: _Spl
     chosen = dict.fromkeys(split.chunks, split.site)
     if chosen != state.cloud:
         state.cloud = chosen
-        if split.site and transfers.moves_data(state) and queue.policy.traits.needs_local_data:
+        if split.site and data_replication.moves_data(state) and queue.policy.traits.needs_local_data:
             state.burst_sites.add(split.site)
             known = state.copies.get(split.site, {})
             missing = [chunk for chunk in split.chunks if chunk not in known]
             if missing and split.site != state.job.data_site:
-                transfers.copy(context, queue, state, missing, split.site, now)
+                data_replication.copy(context, queue, state, missing, split.site, now)
         state.windows_changed()
         queue.stale[state.job.key] = None
         context.publish(state.job.key)

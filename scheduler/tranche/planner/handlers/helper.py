@@ -15,7 +15,7 @@ from tranche.planner.job_actions import (
     stop,
     stop_gang,
 )
-from tranche.planner.servers import place_servers
+from tranche.planner.scheduling.server_placement import place_servers
 from tranche.state import progress_ledger
 from tranche.state.entities import JobState, Server
 

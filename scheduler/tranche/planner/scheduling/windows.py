@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from tranche.model import Preemption, Window
-from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import OpenWindow
-from tranche.planner.rooms import fallbacks
+from tranche.planner.scheduling.placement import fallbacks
+from tranche.state import site_accounting
 from tranche.state.entities import JobState, NodeState, SlotBinding, TrackedWindow
 
 RESTARTS_PER_WINDOW = 3
@@ -38,7 +38,7 @@ def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chu
     cluster.enter_window(state, run, now)
     context.rank_again(state)
     if context.queue is not None and context.queue.policy.fetches_after_start:
-        site_uses.brought(cluster, state, chunks, home.site)
+        site_accounting.brought(cluster, state, chunks, home.site)
     context.publish(state.job.key)
     context.instruct(OpenWindow(state.job.key, window, context.cause))
 

@@ -3,17 +3,17 @@
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from tranche.planner import cloud_burst, gangs
 from tranche.planner.context import PlannerContext
-from tranche.planner.distributions import distribute
-from tranche.planner.preemption import challenge_of, make_quota, preempt
-from tranche.planner.queues import Candidate, DemandClass, JobQueue, wants_at
-from tranche.planner.rooms import free_hosts, free_nodes
-from tranche.planner.servers import place_servers
-from tranche.planner.tenants import expect_review, review_shares
-from tranche.planner.transfers import copy_ahead, look_ahead, moves_data, upload_everywhere
-from tranche.planner.trial import could_run_on_nodes
-from tranche.planner.windows import open_window, open_windows
+from tranche.planner.job_queue import Candidate, DemandClass, JobQueue, wants_at
+from tranche.planner.scheduling import cloud_burst, gang_placement
+from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, moves_data, upload_everywhere
+from tranche.planner.scheduling.fair_share import expect_review, review_shares
+from tranche.planner.scheduling.placement import free_hosts, free_nodes
+from tranche.planner.scheduling.placement_trial import could_run_on_nodes
+from tranche.planner.scheduling.preemption import challenge_of, make_quota, preempt
+from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.scheduling.windows import open_window, open_windows
+from tranche.planner.scheduling.worker_distribution import distribute
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState, SlotBinding
@@ -191,9 +191,9 @@ def _take_free(
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
     wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
     if job.is_gang and job.helper_count:
-        found = gangs.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
+        found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
-            gangs.seat(context, state, found[1], now)
+            gang_placement.seat(context, state, found[1], now)
             open_windows(context, state, site, found[0], now)
         return
     if len(state.servers) < job.servers and not (
@@ -212,7 +212,7 @@ def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: fl
     """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
     if state.job.is_gang:
         if context.cluster.shortage(state) is None:
-            gangs.seat_at(context, state, site, now)
+            gang_placement.seat_at(context, state, site, now)
             for chunk in state.waiting:
                 open_window(context, state, SlotBinding(site, None), (chunk,))
         return

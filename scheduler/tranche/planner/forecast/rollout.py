@@ -1,8 +1,9 @@
-"""The planner played forward on paper: a copy of it decides, and every worker does what is expected of it.
+"""Rollout: a simulation of a copy of the planner, in which every worker behaves as predicted.
 
-It is the production planner that decides in the copy, so ranks, preemption, gangs, copies of data, parameter servers,
-CPU and memory count as they do in earnest; what is not known is left out: arrivals, failures, and how long chunks
-really take. For policies with one queue; those that bind have their plan already.
+The production planner decides in the copy, so ranks, preemption, gangs, data copies, parameter servers, CPU and memory
+count as they do in the live planner. The rollout leaves out what is unknown: arrivals, failures and the true duration
+of chunks. It serves policies with one queue; binding policies have their plan already. `shallow_copy` keeps the cost of
+copying thousands of objects low, because no event is handled meanwhile.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -10,20 +11,31 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from tranche.model import ChunkRequest, Window
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
+from tranche.planner.forecast.pieces import Pieces, at_once
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, Instruction, OpenWindow, RenewWindow
 from tranche.planner.job_actions import HelperEnd, end_of, expected_end
-from tranche.planner.pieces import Pieces, at_once
 from tranche.planner.settings import PlannerSettings
-from tranche.policies.copies import shallow_copy
 from tranche.state.entities import JobState, TrackedWindow, expected_copies
 from tranche.state.progress_ledger import applied_in_order
 from tranche.state.site_usage import JobUse
 from tranche.state.tenant_usage import History
+
+T = TypeVar("T")
+
+
+def shallow_copy(original: T) -> T:
+    """Return a shallow copy of a dataclass with slots, several times as fast as `copy.copy`."""
+    kind: Any = type(original)
+    made = object.__new__(kind)
+    for name in kind.__slots__:
+        setattr(made, name, getattr(original, name))
+    return made  # type: ignore[no-any-return]
+
 
 DECISIONS = 500
 """At most so many are played."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from math import inf
 
 from tranche.model import PlannedStaging
-from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import StageData
+from tranche.state import site_accounting
 from tranche.state.entities import ARRIVED, JobState, Staging
 
 
@@ -47,7 +47,7 @@ def begin(context: PlannerContext, now: float) -> Iterable[StageData]:
                 state.attempts += 1
                 staging.attempt, staging.chunks, staging.wanted = state.attempts, staging.wanted, ()
                 context.publish(key)
-                site_uses.copied(context.cluster, state, staging.chunks, staging.site)
+                site_accounting.copied(context.cluster, state, staging.chunks, staging.site)
                 yield StageData(key, staging.chunks, staging.site, context.cause)
         if not held:
             del context.work.unstaged[key]

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tranche.model import Checkpoint, Timings
-from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ProgressReported
 from tranche.planner.job_actions import finish, is_saved, watch_idle_servers
+from tranche.state import site_accounting
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.progress_ledger import roll_back
 
@@ -147,7 +147,7 @@ def _pace(run: TrackedWindow, gained: float, at: float) -> None:
 
 def _finish(context: PlannerContext, state: JobState, chunks: list[int]) -> None:
     context.cluster.unbind([state.entries[chunk] for chunk in chunks if chunk in state.entries])
-    site_uses.completed(context.cluster, state, chunks)
+    site_accounting.completed(context.cluster, state, chunks)
     state.windows_changed()
     if state.finished:
         finish(context, state)

@@ -5,7 +5,7 @@ have been, so a waiting chunk may start at any of these sites, whichever has roo
 nearest sites (`QueuePolicy.prefetch_site_count`). Then, twice a minute, the queue is played forward in order of rank
 over the slots of all sites with nodes, each chunk going where it ends first with Δ counted (own wait, work and transfer
 of the dispatch rule (5) of JSAC'22; docs/algorithms.md, "Dispatch cost"); a chunk that goes where it has no copy, and
-needs it soon, gets one. `tranche.planner.cloud_burst` starts copies to unlimited sites.
+needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to unlimited sites.
 """
 
 from collections import Counter
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappush, heapreplace
 from math import inf
 
-from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
+from tranche.planner.data_staging import demand, is_given_up
 from tranche.planner.instructions import StageData
-from tranche.planner.queues import JobQueue
-from tranche.planner.stagings import demand, is_given_up
+from tranche.planner.job_queue import JobQueue
 from tranche.policies import Standing
+from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import ARRIVED, JobState
 
@@ -68,7 +68,7 @@ def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> N
         if site == state.job.data_site or site in state.copies:
             continue
         ready = cluster.begin_copies(state, site, len(waiting), began)
-        site_uses.uploaded(cluster, state, waiting, site)
+        site_accounting.uploaded(cluster, state, waiting, site)
         for chunk, until in zip(waiting, ready, strict=True):
             state.copy(chunk, site, until if until > now else ARRIVED)
         for until in dict.fromkeys(ready):
@@ -179,7 +179,7 @@ def copy(
     if state.job.staged:
         demand(context, state, sent, site)
     else:
-        site_uses.copied(context.cluster, state, sent, site)
+        site_accounting.copied(context.cluster, state, sent, site)
         context.publish(state.job.key)
         context.instruct(StageData(state.job.key, sent, site, context.cause))
     queue.stale[state.job.key] = None

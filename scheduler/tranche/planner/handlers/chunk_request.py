@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tranche.model import Allotment
-from tranche.planner import lessons, site_uses
+from tranche.planner import learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import RenewWindow
-from tranche.planner.queues import JobQueue
-from tranche.planner.rooms import count_fitting, free_hosts
-from tranche.planner.trial import could_run_on_nodes
-from tranche.planner.windows import chunks_of_window
-from tranche.policies import WindowPhase
-from tranche.state import progress_ledger
+from tranche.planner.job_queue import JobQueue
+from tranche.planner.scheduling.placement import count_fitting, free_hosts
+from tranche.planner.scheduling.placement_trial import could_run_on_nodes
+from tranche.planner.scheduling.windows import chunks_of_window
+from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import JobState, NodeState, TrackedWindow
+from tranche.state.phases import WindowPhase
 
 
 def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> Allotment | None:
@@ -148,8 +148,8 @@ def _begin_anew(
     """Count what the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
-    lessons.learn(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
-    site_uses.ended(context.cluster, state, run, at)
+    learning.learn(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
+    site_accounting.ended(context.cluster, state, run, at)
     context.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])
     state.leave(run)
     state.attempts += 1

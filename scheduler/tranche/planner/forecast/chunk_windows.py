@@ -5,7 +5,7 @@ chunk in the policy's order whose data have arrived runs, and it is preempted wh
 ready (JSAC'22, Alg. 4 [P], for the whole queue instead of one insertion [I]). This is exact as long as no quota, CPU
 shortage or lack of a parameter server's host keeps a chunk from its slot; the worker limit of another job counts as far
 as its chunks are on the same nodes. Under a policy with one queue, windows that are open are known, and those to come
-are of the last forecast (`tranche.planner.rehearsals`).
+are of the last forecast (`tranche.planner.forecast.rollout`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Protocol
 
 from tranche.model import ChunkState, ChunkWindow
 from tranche.planner.context import PlannerContext
-from tranche.planner.estimates import Estimate
-from tranche.planner.pieces import Pieces, at_once
-from tranche.planner.queues import preemptible
+from tranche.planner.forecast.estimates import Estimate
+from tranche.planner.forecast.pieces import Pieces, at_once
+from tranche.planner.job_queue import preemptible
 from tranche.policies import Policy
 from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
 
@@ -296,7 +296,7 @@ class Paper:
         dirty.update(self._blocked.pop(job, {}))
 
     def _choose(self, place: Place, dirty: dict[int, Place]) -> None:
-        """Let those run that come first, as `tranche.planner.selections` does."""
+        """Let those run that come first, as `tranche.planner.scheduling.slot_scheduler` does."""
         taken: set[int] = set()
         chosen: list[Item] = []
         before = list(place.running.values())

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from tranche.model import PlannedServer
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
-from tranche.planner.rooms import free_nodes
-from tranche.planner.trial import Trial
+from tranche.planner.scheduling.placement import free_nodes
+from tranche.planner.scheduling.placement_trial import Trial
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, Missing, NodeState, Server
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tranche.planner.events import Event, JobSubmitted, WorkerEnded, WorkerStarted
 from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, RenewWindow
-from tranche.planner.machines import Planner
+from tranche.planner.planner import Planner
 from tranche.planner.settings import PlannerSettings
 from tranche.policies import Policy
 

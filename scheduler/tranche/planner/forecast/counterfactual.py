@@ -9,9 +9,9 @@ from dataclasses import replace
 from itertools import islice
 
 from tranche.planner.context import PlannerContext
-from tranche.planner.estimates import REHEARSED_JOBS, Estimate
-from tranche.planner.queues import Arrival
-from tranche.planner.rehearsals import PlannerFactory, rehearse
+from tranche.planner.forecast.estimates import REHEARSED_JOBS, Estimate
+from tranche.planner.forecast.rollout import PlannerFactory, rehearse
+from tranche.planner.job_queue import Arrival
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState

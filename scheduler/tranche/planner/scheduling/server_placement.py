@@ -1,6 +1,6 @@
 """Parameter servers and chiefs: which node hosts them (JSAC'22, Alg. 5: keep, else choose, else wait).
 
-Those of a gang get their places together with its members: `tranche.planner.gangs`.
+Those of a gang get their places together with its members: `tranche.planner.scheduling.gang_placement`.
 """
 
 from collections import Counter

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from tranche.model import Job, PodShape
-from tranche.planner.rankings import RunningSites
+from tranche.planner.running_jobs import RunningSites
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
@@ -94,7 +94,7 @@ class JobQueue:
         self.engaged: dict[str, JobState] = {}
         """Jobs that want windows or have some."""
         self.review_at = -inf
-        """When waiting chunks are next compared with unlimited sites (`tranche.planner.cloud_burst`)."""
+        """When waiting chunks are next compared with unlimited sites (`tranche.planner.scheduling.cloud_burst`)."""
         self.review_due = -inf
         """For when a timer is set."""
         self._count = 0

@@ -1,6 +1,6 @@
 """Copies of data that have come to a site, and pods that were to bring some."""
 
-from tranche.planner import stagings
+from tranche.planner import data_staging
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChunkStaged, StagingEnded
 
@@ -11,7 +11,7 @@ def staged(context: PlannerContext, event: ChunkStaged) -> None:
     if state is None:
         return
     context.cluster.copy_measured(state, event.site, event.seconds)
-    stagings.arrive(state, event.chunk, event.site)
+    data_staging.arrive(state, event.chunk, event.site)
     context.touch(state)
     context.publish(event.job)
 
@@ -27,11 +27,11 @@ def ended(context: PlannerContext, event: StagingEnded) -> None:
         staging.failures = 0
         context.cluster.copy_measured(state, staging.site, event.seconds / len(chunks))
         for chunk in chunks:
-            stagings.arrive(state, chunk, staging.site)
+            data_staging.arrive(state, chunk, staging.site)
     else:
         staging.wanted = (*chunks, *staging.wanted)
         staging.failures += event.outcome == "Failed"
-        stagings.hold(context, state, staging, context.now)
+        data_staging.hold(context, state, staging, context.now)
     context.work.unstaged[event.job] = None
     context.touch(state)
     context.publish(event.job)

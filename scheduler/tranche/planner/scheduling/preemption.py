@@ -6,14 +6,14 @@ The policy says whether a window may be closed for another job, and above which 
 
 from collections import Counter
 
-from tranche.planner import gangs
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
-from tranche.planner.queues import JobQueue, wants_at
-from tranche.planner.rooms import free_hosts, free_nodes
-from tranche.planner.servers import place_servers
-from tranche.planner.trial import Challenge, Trial, Victim
-from tranche.planner.windows import open_windows
+from tranche.planner.job_queue import JobQueue, wants_at
+from tranche.planner.scheduling import gang_placement
+from tranche.planner.scheduling.placement import free_hosts, free_nodes
+from tranche.planner.scheduling.placement_trial import Challenge, Trial, Victim
+from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import QueuePolicy, Standing
 from tranche.state.entities import JobState, NodeState
 from tranche.state.quota_usage import Kind, kind_of
@@ -42,7 +42,7 @@ def preempt(
             for run in victim.runs:
                 close_window(context, victim.state, run, preempted_by=job.key)
                 room -= victim.state.job.gpus
-        gangs.seat(context, state, trial.seats, now)
+        gang_placement.seat(context, state, trial.seats, now)
         open_windows(context, state, site, found[0], now)
         preempted = True
         if not wants_at(state, site, now):

@@ -14,7 +14,7 @@ from tranche.planner.events import (
     SiteRemoved,
 )
 from tranche.planner.job_actions import displace, forgive, unbind_chunks
-from tranche.planner.selections import bind_window
+from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.state.entities import JobState, NodeState, TrackedWindow
 
 

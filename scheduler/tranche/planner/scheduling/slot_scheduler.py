@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from tranche.model import Resources, Window
-from tranche.planner import site_uses
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
-from tranche.planner.queues import preemptible
-from tranche.planner.servers import place_servers
-from tranche.planner.windows import open_window
+from tranche.planner.job_queue import preemptible
+from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.scheduling.windows import open_window
 from tranche.policies import BindingPolicy, Policy
 from tranche.policies.binding.slot_projection import planned_window
+from tranche.state import site_accounting
 from tranche.state.entities import JobState, NodeState, QueuedChunk, SlotBinding, TrackedWindow
 from tranche.state.quota_usage import NOBODY, Kind, kind_of
 
@@ -195,7 +195,7 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
             began = state.job.submitted if known else now
             ready_at = context.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             if not known:
-                site_uses.copied(context.cluster, state, (placed.chunk,), placed.home.site)
+                site_accounting.copied(context.cluster, state, (placed.chunk,), placed.home.site)
             entry = QueuedChunk(
                 placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost
             )

@@ -8,20 +8,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tranche.model import JobPlan, JobProgress, format_chunks
-from tranche.planner import arrivals, changes, invariants, stagings
-from tranche.planner.constraints import binding_constraint
+from tranche.planner import data_staging, dispatch, invariants
 from tranche.planner.context import PlannerContext
-from tranche.planner.counterfactuals import affordable, verified
-from tranche.planner.estimates import Estimate, forecast
 from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
-from tranche.planner.explanations import explain
+from tranche.planner.forecast.counterfactual import affordable, verified
+from tranche.planner.forecast.estimates import Estimate, forecast
+from tranche.planner.forecast.explanation import explain
+from tranche.planner.forecast.pieces import Pieces, at_once
+from tranche.planner.forecast.wait_reason import binding_constraint
+from tranche.planner.handlers import job
 from tranche.planner.instructions import Instruction, PublishPlan
 from tranche.planner.job_actions import release_idle_servers
-from tranche.planner.pieces import Pieces, at_once
-from tranche.planner.queues import JobQueue
-from tranche.planner.selections import serve_nodes
+from tranche.planner.job_queue import JobQueue
+from tranche.planner.scheduling.queue_scheduler import serve_queue
+from tranche.planner.scheduling.slot_scheduler import serve_nodes
 from tranche.planner.settings import PlannerSettings
-from tranche.planner.turns import serve_queue
 from tranche.policies import Policy
 from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState
@@ -83,7 +84,7 @@ class Planner:
         self.context.begin(now)
         self.context.cause = Tick()
         for submitted in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
-            arrivals.admit(self.context, submitted)
+            job.admit(self.context, submitted)
         return self._step(events)
 
     def blank(self, settings: PlannerSettings) -> "Planner":
@@ -92,7 +93,7 @@ class Planner:
 
     def remember(self, event: JobSubmitted) -> None:
         """Learn from a job that had completed before this planner was there; before `restore`."""
-        arrivals.remember(self.context, event)
+        job.remember(self.context, event)
 
     def next_wakeup(self) -> float | None:
         """When a `Tick` is due at the latest."""
@@ -112,7 +113,7 @@ class Planner:
         """The job's estimate of the last forecast; if it waits behind another, without that one it starts earlier.
 
         Made sure of once a forecast, for those who come first, as long as the rehearsals that this takes are not used
-        up (`tranche.planner.counterfactuals`).
+        up (`tranche.planner.forecast.counterfactual`).
         """
         state, estimate = self.cluster.jobs[key], self.estimates.get(key)
         if estimate is None or not state.active:
@@ -143,7 +144,7 @@ class Planner:
             homes={site: format_chunks(chunks) for site, chunks in sorted(homes.items())},
             windows=tuple(run.window for run in runs),
             servers=tuple(server.planned for server in state.servers),
-            staging=stagings.planned(state),
+            staging=data_staging.planned(state),
             unplannable=state.unplannable[0] if state.unplannable else "",
         )
 
@@ -156,7 +157,7 @@ class Planner:
         context = self.context
         for event in events:
             context.cause = event
-            changes.apply(context, event)
+            dispatch.apply(context, event)
             if isinstance(event, JobRemoved):
                 self.estimates.pop(event.job, None)
         due = list(context.timers.due(context.now))
@@ -173,7 +174,7 @@ class Planner:
         if due:
             release_idle_servers(context, due)
         if context.work.unstaged:
-            context.outbox += stagings.begin(context, context.now)
+            context.outbox += data_staging.begin(context, context.now)
         published = [PublishPlan(key, context.cause) for key in context.published if key in context.cluster.jobs]
         out = [*context.outbox, *published]
         if context.settings.validate:

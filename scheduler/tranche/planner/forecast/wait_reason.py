@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tranche.model import Preemption
-from tranche.planner.estimates import Estimate
-from tranche.planner.rooms import count_fitting, free_hosts
-from tranche.planner.servers import room_for_servers, server_sites
-from tranche.planner.trial import could_run
+from tranche.planner.forecast.estimates import Estimate
+from tranche.planner.scheduling.placement import count_fitting, free_hosts
+from tranche.planner.scheduling.placement_trial import could_run
+from tranche.planner.scheduling.server_placement import room_for_servers, server_sites
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, expected_copies

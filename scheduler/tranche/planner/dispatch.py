@@ -1,0 +1,69 @@
+"""Which handler applies each event; what to do about it is decided afterwards, in `tranche.planner.planner`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tranche.planner.context import PlannerContext
+from tranche.planner.events import (
+    ChiefEnded,
+    ChunksRequested,
+    ChunkStaged,
+    Event,
+    EvictionRefused,
+    JobChanged,
+    JobRemoved,
+    JobSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    ParameterServerLost,
+    ProgressReported,
+    QuotaChanged,
+    QuotaRemoved,
+    SiteChanged,
+    SiteRemoved,
+    StagingEnded,
+    WorkerBound,
+    WorkerEnded,
+    WorkerRejected,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
+from tranche.planner.handlers import chunk_request, cluster, failure, gang, helper, job, progress, staging, worker
+
+HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
+    WorkerBound: worker.bound,
+    WorkerStarted: worker.started,
+    WorkerEnded: worker.ended,
+    ProgressReported: progress.count,
+    ChunksRequested: chunk_request.renew,
+    ParameterServerLost: helper.ended,
+    ChiefEnded: helper.ended,
+    WorkerUnschedulable: failure.unschedulable,
+    WorkerRejected: failure.rejected,
+    EvictionRefused: failure.eviction_refused,
+    ChunkStaged: staging.staged,
+    StagingEnded: staging.ended,
+    JobSubmitted: job.submitted,
+    JobChanged: job.changed,
+    JobRemoved: job.removed,
+    NodeChanged: cluster.node_changed,
+    NodeRemoved: cluster.node_removed,
+    SiteChanged: cluster.site_changed,
+    SiteRemoved: cluster.site_removed,
+    QuotaChanged: cluster.quota_changed,
+    QuotaRemoved: cluster.quota_removed,
+}
+"""A handler takes the context and an event of its own type; a `Tick` has none, since only its time counts."""
+
+
+def apply(context: PlannerContext, event: Event) -> None:
+    """Apply one event to the state, after what has had its time and what the event decides on."""
+    if context.cluster.spared:
+        failure.expire(context)
+    if isinstance(event, WorkerEnded) and gang.puts_off(context, event):
+        return
+    for end in gang.due(context, event) if context.held_ends else ():
+        worker.ended(context, end)
+    handler = HANDLERS.get(type(event))
+    if handler is not None:
+        handler(context, event)
