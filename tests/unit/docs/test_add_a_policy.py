@@ -14,7 +14,7 @@ from support.typed_commands import typed_by
 PAGE = ROOT / "docs/add-a-policy.md"
 MODULE, REGISTRATION, TEST = (block.text for block in blocks(PAGE) if block.language == "python")
 LIST, GENERATE, RUN_TESTS = typed_by("tests/unit/docs/test_add_a_policy.py", "docs/add-a-policy.md")
-CODE = ("scheduler", "operator", "worker", "testcluster", "observability", "references", "tests")
+CODE = ("scheduler", "operator", "worker", "testcluster", "observability", "tools", "tests")
 """Folders on the path of the programs."""
 
 
@@ -28,7 +28,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / ".venv").symlink_to(Path(sys.executable).parent.parent)
     page = PAGE.read_text(encoding="utf-8")
     for name, text in {
-        "scheduler/tranche/policies/wsjf.py": MODULE,
+        "scheduler/tranche/policies/queue/wsjf.py": MODULE,
         "tests/unit/policies/test_wsjf.py": TEST,
     }.items():
         assert f"Create `{name}`" in page
@@ -44,7 +44,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def typed(checkout: Path, command: str) -> str:
     """Type a command of the page in the copy and return what it prints; the copy's code comes before the installed."""
-    command = command.replace("PYTHONPATH=references ", "")
+    command = command.replace("PYTHONPATH=tools ", "")
     path = os.pathsep.join(str(checkout / name) for name in CODE)
     answer = subprocess.run(
         ["/bin/sh", "-c", command], cwd=checkout, env={**os.environ, "PYTHONPATH": path},
@@ -74,7 +74,7 @@ def test_the_reference_page_and_the_tests_of_the_page_succeed(checkout: Path) ->
 
 
 def test_the_example_fails_if_its_rank_ignores_the_weight(checkout: Path) -> None:
-    module = checkout / "scheduler/tranche/policies/wsjf.py"
+    module = checkout / "scheduler/tranche/policies/queue/wsjf.py"
     module.write_text(MODULE.replace(" / state.job.weight", ""), encoding="utf-8")
     try:
         with pytest.raises(AssertionError, match="default/heavy"):

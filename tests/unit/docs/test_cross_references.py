@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cross_references import sources, unresolved
+from support.cross_references import sources, unresolved
 from support.doc_pages import ROOT
 
 MADE_UP = {
-    "tests/cross_references.py",
+    "tests/support/cross_references.py",
     "tests/unit/docs/test_cross_references.py",
     "tests/unit/docs/test_links.py",
     "tests/unit/docs/test_commands.py",

@@ -119,7 +119,7 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
     written = progress_status(progress, job, 57.5, estimated=True)
     assert read_progress(Progress.model_validate(written)) == progress
     assert (written["chunks"], written["batches"], written["estimated"]) == ("2/6", 57.5, True)
-    assert [one["role"] for one in written["attempts"]] == ["worker", "chief"]
+    assert [one["role"] for one in written["attempts"]] == ["worker", "worker", "chief"]
 
 
 def test_the_use_of_sites_survives_in_whole_seconds_and_bytes() -> None:

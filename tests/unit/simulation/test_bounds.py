@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lp_bounds import BoundError, lp_bound_seconds
+from support.lp_bounds import BoundError, lp_bound_seconds
 from support.builders import job, node, worker
 from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES

@@ -37,7 +37,7 @@ PART = re.compile(
 )
 PICTURE = re.compile(r"(?<![\w/.-])(?:docs/)?pictures/[\w.-]+\.(?:png|svg|gif)")
 MODULE = re.compile(r"(?<!`)`(?P<name>tranche(?:_[a-z]+)?(?!\.dev\b)(?:\.\w+)+)(?:\(\))?`(?!`)")
-NOT_FOUND_HERE = re.compile(r"\b(?:issue|rule)\s+\d+\b(?!\s*(?:%|s\b))|(?<![\w.])shared/design\b")
+NOT_FOUND_HERE = re.compile(r"\b(?:issue|rule)\s+\d+\b(?!\s*(?:%|s\b))|(?<![\w.])shared[/]design\b")
 """Numbers of documents that are not part of the repository."""
 
 
