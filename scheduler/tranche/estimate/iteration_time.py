@@ -3,7 +3,7 @@
 Source: Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, N. Wang, R. Zhou, L. Jiao,
 R. Zhang, B. Li, Z. Li, IEEE JSAC 40(8):2411-2425, 2022, doi 10.1109/JSAC.2022.3180772, eq. (1):
 ``n_js = 1 / (m_j + G_j + 2 q_j / b_j)``, and ``1 / (m_j + G_j)`` if ζ_j = 1.
-Worked numbers: docs/algorithms.md, "Time of a chunk".
+Worked numbers: docs/explanation/algorithms.md, "Time of a chunk".
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The steps of docs/add-a-policy.md, followed in a copy of the repository."""
+"""The steps of docs/how-to/add-a-policy.md, followed in a copy of the repository."""
 
 import os
 import shutil
@@ -11,9 +11,9 @@ import pytest
 from support.doc_pages import ROOT, blocks
 from support.typed_commands import typed_by
 
-PAGE = ROOT / "docs/add-a-policy.md"
+PAGE = ROOT / "docs/how-to/add-a-policy.md"
 MODULE, REGISTRATION, TEST = (block.text for block in blocks(PAGE) if block.language == "python")
-LIST, GENERATE, RUN_TESTS = typed_by("tests/unit/docs/test_add_a_policy.py", "docs/add-a-policy.md")
+LIST, GENERATE, RUN_TESTS = typed_by("tests/unit/docs/test_add_a_policy.py", "docs/how-to/add-a-policy.md")
 CODE = ("scheduler", "operator", "worker", "testcluster", "observability", "tools", "tests")
 """Folders on the path of the programs."""
 

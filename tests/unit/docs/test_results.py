@@ -1,4 +1,4 @@
-"""The commands on docs/results.md are those that its generator runs, on files of this repository."""
+"""The commands on docs/reference/results.md are those that its generator runs, on files of this repository."""
 
 import re
 import shlex

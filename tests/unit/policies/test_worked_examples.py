@@ -1,4 +1,4 @@
-"""The worked numbers of docs/algorithms.md for the production policy."""
+"""The worked numbers of docs/explanation/algorithms.md for the production policy."""
 
 import pytest
 

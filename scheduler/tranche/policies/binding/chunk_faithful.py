@@ -2,7 +2,7 @@
 
 Source: Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, N. Wang, R. Zhou, L. Jiao,
 R. Zhang, B. Li, Z. Li, IEEE JSAC 40(8):2411-2425, 2022, doi 10.1109/JSAC.2022.3180772, eq. (1) and (5), Alg. 1-5,
-Table I. Marks: [P] printed in the paper, [I] ours. Formulas and worked numbers: docs/algorithms.md.
+Table I. Marks: [P] printed in the paper, [I] ours. Formulas and worked numbers: docs/explanation/algorithms.md.
 
 [P] Chunk density as static order, dispatch cost Q of eq. (5), ζ and the unlimited cloud, parameter servers kept or
 chosen at random among the feasible hosts. [I] Job weights; workers of g > 1 GPUs as fixed groups of g slots on one

@@ -6,7 +6,7 @@ binding: a chunk is bound to a slot only when it starts, at whatever site has a 
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. The work left is an estimate: see
-`tranche.state.remaining_work`. Measurements: docs/policy-study.md; worked numbers: docs/algorithms.md.
+`tranche.state.remaining_work`. Measurements: docs/explanation/policy-study.md; worked numbers: docs/explanation/algorithms.md.
 """
 
 from collections.abc import Sequence
