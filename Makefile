@@ -89,7 +89,7 @@ fuzz: binaries  ## any request and any object, FUZZ= times as many as in make te
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
 		tests/property/test_any_objects.py tests/integration/whole/test_fuzz.py
 
-mutations: binaries  ## take out what docs/enactment.md promises and see tests turn red (an hour; ONLY=: points or words; LEFT=1: what is not caught yet)
+mutations: binaries  ## take out what docs/explanation/enactment.md promises and see tests turn red (an hour; ONLY=: points or words; LEFT=1: what is not caught yet)
 	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)") $(if $(LEFT),--left)
 
 bench-live: control-plane  ## completion times on a real control plane, beside those of other schedulers (five minutes)
@@ -101,7 +101,7 @@ browser:  ## Chromium for the tests of the web page (Debian, as root)
 screenshots: control-plane  ## pictures of the web page in docs/pictures, from a running demo
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_pictures.py
 
-results: setup  ## tables and pictures of docs/results.md (hours)
+results: setup  ## tables and pictures of docs/reference/results.md (hours)
 	$(BIN)/python benchmarks/results.py
 
 pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a run of a minute and a half

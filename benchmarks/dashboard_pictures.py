@@ -1,4 +1,4 @@
-"""The pictures of docs/dashboards.md: each dashboard as a real Prometheus has it after a minute of real work.
+"""The pictures of docs/how-to/dashboards.md: each dashboard as a real Prometheus has it after a minute of real work.
 
 ``python benchmarks/dashboard_pictures.py`` (``make pictures``) runs tests/dashboard_runs.py, the run that the tests
 hold every panel against, and writes docs/pictures/dashboard-*.png. It takes about a minute and a half.

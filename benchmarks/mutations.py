@@ -2,7 +2,7 @@
 
 `benchmarks/mutations.toml` lists the sentences: what is taken out of which file, and the test that must not stand that.
 Each is done in a copy of the checkout in a folder of its own, with the test run there. The verdict goes into the table
-of docs/enactment.md at once, with its day; rows that were not tried this time keep theirs. Tests that are red without
+of docs/explanation/enactment.md at once, with its day; rows that were not tried this time keep theirs. Tests that are red without
 any change are told as such and prove nothing. What pytest said is left in build/mutations, by number of the row.
 """
 
@@ -26,7 +26,7 @@ from threading import Lock
 
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".toml")
-PAGE = ROOT / "docs" / "enactment.md"
+PAGE = ROOT / "docs/explanation/enactment.md"
 BEGIN, END = "<!-- mutations: begin -->", "<!-- mutations: end -->"
 LOGS = ROOT / "build" / "mutations"
 PARTS = ("scheduler", "operator", "worker", "testcluster", "tests")

@@ -1,4 +1,4 @@
-"""The pictures of docs/web-page.md: the page over a running tranche with the demo's sites, in headless Chromium."""
+"""The pictures of docs/how-to/web-page.md: the page over a running tranche with the demo's sites, in headless Chromium."""
 
 import time
 from pathlib import Path

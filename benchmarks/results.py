@@ -1,4 +1,4 @@
-"""The tables and pictures of docs/results.md, made by the commands that stand above them there.
+"""The tables and pictures of docs/reference/results.md, made by the commands that stand above them there.
 
 ``python benchmarks/results.py`` runs what is not in ``build/results`` yet (hours of one core in all), then
 writes every table anew between its markers; the sentences around them are written by hand. ``--only NAME`` takes some
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/results.md"
+PAGE = ROOT / "docs/reference/results.md"
 PICTURES = ROOT / "docs/pictures"
 KEPT = ROOT / "build/results"
 TRACES = Path(os.environ.get("TRANCHE_TRACES", ROOT.parent / "shared/traces"))

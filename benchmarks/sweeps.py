@@ -429,7 +429,7 @@ class Asked:
         """Write the picture, if it is wanted, and show it."""
         if self.picture:
             (PICTURES / f"sweep-{name}.png").write_bytes(render(draw, LIGHT, width, height))
-            yield f"\n![{caption}](pictures/sweep-{name}.png)\n"
+            yield f"\n![{caption}](../pictures/sweep-{name}.png)\n"
 
 
 def words_of(setting: Setting, seeds: range) -> str:

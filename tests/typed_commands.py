@@ -19,12 +19,12 @@ INSTALLING = "tests/integration/docs/test_installing.py"
 PAGES = "tests/integration/docs/test_pages.py"
 SIMULATIONS = "tests/unit/docs/test_simulations.py"
 _HOW_TO = (
-    "README.md", "docs/sites.md", "docs/policies.md", "docs/kubectl-plugin.md", "docs/web-page.md",
-    "docs/shadow-mode.md", "docs/runbook.md", "docs/recovering.md", "docs/reference/site.md",
+    "README.md", "docs/how-to/sites.md", "docs/how-to/choose-a-policy.md", "docs/how-to/kubectl-plugin.md", "docs/how-to/web-page.md",
+    "docs/how-to/shadow-mode.md", "docs/how-to/runbook.md", "docs/how-to/recovering.md", "docs/reference/site.md",
     "docs/reference/trainingjob.md",
 )  # fmt: skip
 TYPED = {
-    "docs/tutorial.md": TUTORIAL, "docs/installing.md": INSTALLING, "docs/reference/presets.md": SIMULATIONS,
+    "docs/tutorial/first-job.md": TUTORIAL, "docs/how-to/installing.md": INSTALLING, "docs/reference/presets.md": SIMULATIONS,
     **dict.fromkeys(_HOW_TO, PAGES),
 }  # fmt: skip
 """By page below the top folder."""

@@ -15,7 +15,7 @@ def generated_files(root: Path) -> dict[Path, str]:
     """What every generated file should hold."""
     folder = root / "helm/tranche/files/dashboards"
     files = {folder / f"{dashboard.name}.json": dashboard_json(dashboard) for dashboard in DASHBOARDS}
-    return {**files, root / "docs/metrics.md": metrics_page()}
+    return {**files, root / "docs/reference/metrics.md": metrics_page()}
 
 
 def main(arguments: list[str] | None = None) -> int:

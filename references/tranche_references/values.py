@@ -14,7 +14,7 @@ _HEAD = """\
 # Values of the chart
 
 Generated from `helm/tranche/values.yaml` and `values.schema.json` by `make generate`; do not edit. A value that is not
-listed is refused by name. Where to begin: [installing.md](../installing.md#values).
+listed is refused by name. Where to begin: [installing.md](../how-to/installing.md#values).
 """
 
 

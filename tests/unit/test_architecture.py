@@ -1,4 +1,4 @@
-"""docs/architecture.md agrees with the code; folder names that would break Python stay away."""
+"""docs/explanation/architecture.md agrees with the code; folder names that would break Python stay away."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_picture_shows_all_imports_between_rooms_and_no_other() -> None:
             pair = (room(module), room(imported))
             if None not in pair and pair[0] != pair[1]:
                 actual.add(pair)
-    text = (ROOT / "docs/architecture.md").read_text()
+    text = (ROOT / "docs/explanation/architecture.md").read_text()
     picture = re.search(r"flowchart TD\n(.*?)```", text, re.S)
     assert picture
     drawn = set(re.findall(r"(\w+) --> (\w+)", picture[1]))
@@ -39,7 +39,7 @@ def test_the_picture_shows_all_imports_between_rooms_and_no_other() -> None:
 
 
 def test_every_room_of_the_code_is_described() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
+    text = (ROOT / "docs/explanation/architecture.md").read_text()
     for folder in (ROOT / "scheduler/tranche").iterdir():
         if (folder / "__init__.py").exists():
             assert f"    {folder.name}/ " in text

@@ -1,6 +1,6 @@
 """tranche from Python: submit jobs, wait for them, and ask when they complete and why they wait.
 
-`Client` is the whole of it; docs/notebooks.md shows it, and a test runs what stands there.
+`Client` is the whole of it; docs/how-to/notebooks.md shows it, and a test runs what stands there.
 """
 
 from tranche.client.attempts import Attempt, History, JobEvent

@@ -14,7 +14,7 @@ class InvariantError(AssertionError):
 
 
 def check(cluster: ClusterState) -> None:
-    """Check the invariants of jobs, nodes and slots (docs/architecture.md, "The planner").
+    """Check the invariants of jobs, nodes and slots (docs/explanation/architecture.md, "The planner").
 
     Raises:
         InvariantError: naming the job or node.

@@ -1,4 +1,4 @@
-"""What docs/notebooks.md shows is what happens; and what waiting does when things go wrong."""
+"""What docs/how-to/notebooks.md shows is what happens; and what waiting does when things go wrong."""
 
 import asyncio
 import doctest
@@ -11,7 +11,7 @@ import pytest
 from tranche.client import Client, ClusterError, JobDetail, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from wholes import Whole
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/notebooks.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/notebooks.md"
 
 TEMPLATE = "...     template:\n"
 PACE = "...       metadata: {annotations: {kwok.tranche.dev/batch-seconds: '0.05'}}\n"

@@ -1,4 +1,4 @@
-"""docs/installing.md, typed as it is written: installed, tested, upgraded, taken back, removed."""
+"""docs/how-to/installing.md, typed as it is written: installed, tested, upgraded, taken back, removed."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from shells import Shell
 from tranche_testcluster import Cluster
 from typed_commands import INSTALLING, typed_by
 
-PAGE = "docs/installing.md"
+PAGE = "docs/how-to/installing.md"
 COMMANDS = typed_by(INSTALLING, PAGE)
 SYSTEM = "/api/v1/namespaces/tranche-system"
 TEST_POD = f"{SYSTEM}/pods/tranche-test"

@@ -90,7 +90,7 @@ def test_references_explain_every_kind(shell: Shell) -> None:
 @pytest.mark.usefixtures("release")
 def test_the_plugin(shell: Shell) -> None:
     shell.run("sed 's/name: first/name: another/' docs/samples/first.yaml > another.yaml")
-    said = typed(shell, "docs/kubectl-plugin.md")
+    said = typed(shell, "docs/how-to/kubectl-plugin.md")
     assert "kubectl-tranche" in said["kubectl plugin list"]
     assert said["kubectl tranche why JOB"] == "finished: 4 of 4 chunks done\n"
     assert said["kubectl tranche plan JOB --chunks"].startswith(
@@ -115,28 +115,28 @@ def test_yaml_is_taken_by_the_api_server_or_by_the_chart(shell: Shell, block: Bl
 
 def test_the_web_page_and_its_api(shell: Shell, release: Release) -> None:
     FILLED["http://localhost:10265"] = release.page_url  # where the forwarded port would lead
-    said = typed(shell, "docs/web-page.md")
+    said = typed(shell, "docs/how-to/web-page.md")
     (answer,) = [json.loads(text) for command, text in said.items() if command.startswith("curl ")]
     assert answer["jobs"] == [], "none waits"
 
 
 @pytest.mark.usefixtures("release")
 def test_what_is_to_be_replayed_is_exported(shell: Shell) -> None:
-    typed(shell, "docs/shadow-mode.md")
+    typed(shell, "docs/how-to/shadow-mode.md")
     assert {item["kind"] for item in json.loads((shell.work / "export.json").read_text())["items"]} >= {"Pod", "Node"}
 
 
 @pytest.mark.usefixtures("release")
 def test_sites(shell: Shell) -> None:
     shell.run(filled("kubectl label node NODE topology.kubernetes.io/zone-"))  # a node without a site
-    said = typed(shell, "docs/sites.md")
+    said = typed(shell, "docs/how-to/sites.md")
     assert said["kubectl get sites"].count("\n") == 5
     assert "edge-c" in said["kubectl delete site edge-c"]
 
 
 @pytest.mark.usefixtures("release")
 def test_the_runbook(shell: Shell) -> None:
-    said = typed(shell, "docs/runbook.md")
+    said = typed(shell, "docs/how-to/runbook.md")
     assert "tranche-scheduler" in said["kubectl -n tranche-system get pods,lease"]
     assert said["kubectl get --raw /readyz"] == "ok"
     assert "first" in said["kubectl get tj -A"]
@@ -144,7 +144,7 @@ def test_the_runbook(shell: Shell) -> None:
 
 @pytest.mark.usefixtures("release")
 def test_recovery(shell: Shell) -> None:
-    said = typed(shell, "docs/recovering.md")
+    said = typed(shell, "docs/how-to/recovering.md")
     suspended = [text for command, text in said.items() if "suspend" in command]
     assert [text.strip() for text in suspended] == ["trainingjob.tranche.dev/first patched"] * 2
     deleted = [text for command, text in said.items() if "delete pod" in command]
@@ -153,7 +153,7 @@ def test_recovery(shell: Shell) -> None:
 
 
 def test_a_policy_is_chosen(shell: Shell, release: Release) -> None:
-    said = typed(shell, "docs/policies.md")
+    said = typed(shell, "docs/how-to/choose-a-policy.md")
     assert any("has been upgraded" in text for text in said.values())
     release.stop()
     release.start()

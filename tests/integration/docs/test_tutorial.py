@@ -1,4 +1,4 @@
-"""docs/tutorial.md, typed as it is written, to the first finished job and beyond."""
+"""docs/tutorial/first-job.md, typed as it is written, to the first finished job and beyond."""
 
 import re
 
@@ -9,7 +9,7 @@ from shells import Shell
 from tranche_testcluster import Cluster
 from typed_commands import TUTORIAL, typed_by
 
-COMMANDS = typed_by(TUTORIAL, "docs/tutorial.md")
+COMMANDS = typed_by(TUTORIAL, "docs/tutorial/first-job.md")
 
 
 def test_the_tutorial_leads_to_finished_jobs(own: Cluster, shell: Shell) -> None:

@@ -205,7 +205,7 @@ def test_rules_and_dashboards_are_what_is_in_the_folders(helm: Run, tmp_path: Pa
 @pytest.mark.parametrize(
     ("setting", "annotation", "address"),
     [
-        ((), "runbook", "docs/runbook.md"),
+        ((), "runbook", "docs/how-to/runbook.md"),
         (("--set", "prometheusRule.runbookUrl=https://w.example/r.html"), "runbook_url", "https://w.example/r.html"),
     ],
 )

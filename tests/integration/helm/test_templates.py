@@ -164,7 +164,7 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("networkPolicy.egress.apiServerCidrs[0]=10.0.0.1", "apiServerCidrs/0"),
         ("shareWeights.Team=2", "Team"),
         ("operator.checkpointDirectory=ckpt", "operator/checkpointDirectory"),
-        ("prometheusRule.runbookUrl=docs/runbook.md", "prometheusRule/runbookUrl"),
+        ("prometheusRule.runbookUrl=docs/how-to/runbook.md", "prometheusRule/runbookUrl"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(helm: Run, value: str, message: str) -> None:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tranche.cli.columns import columns, sites_text
 from tranche.cli.kubectl import main
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/kubectl-plugin.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs/how-to/kubectl-plugin.md").read_text()
 
 
 def test_the_page_has_every_command_and_no_other() -> None:

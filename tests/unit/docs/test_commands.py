@@ -125,7 +125,7 @@ def test_a_new_command_on_any_page_is_seen() -> None:
     for page in ("docs/new.md", "CHANGELOG.md", "docs/decisions/0001-python-lock-files.md"):
         assert not Typed(page, "kubectl get pods").typed_by
         assert not Typed(page, "kubectl get pods").why_not
-    assert Typed("docs/sites.md", "kubectl get nowhere").typed_by, "and fails there"
+    assert Typed("docs/how-to/sites.md", "kubectl get nowhere").typed_by, "and fails there"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

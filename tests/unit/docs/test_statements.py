@@ -26,7 +26,7 @@ def test_ports_on_pages_are_ports_of_the_chart() -> None:
 
 def test_versions_on_pages_are_those_that_are_tested() -> None:
     builds = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "testcluster").rglob("*.py"))
-    for page in ("README.md", "docs/compatibility.md"):
+    for page in ("README.md", "docs/reference/compatibility.md"):
         said = re.findall(r"\b1\.3\d\.\d+\b", text(page))
         assert said, page
         assert all(version in builds for version in said), page
@@ -62,7 +62,7 @@ def test_every_page_is_listed_for_who_reads_it_elsewhere() -> None:
 
 def test_values_on_the_page_are_those_of_the_chart() -> None:
     values = yaml.safe_load(text("helm/tranche/values.yaml"))
-    table = text("docs/installing.md").partition("| value | default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    table = text("docs/how-to/installing.md").partition("| value | default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()]
     assert len(rows) > 15
     for names, default in rows:

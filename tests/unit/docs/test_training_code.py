@@ -1,4 +1,4 @@
-"""The programs on docs/training-code.md: the first one trains, the others ask only for what exists."""
+"""The programs on docs/how-to/training-code.md: the first one trains, the others ask only for what exists."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ import tranche_worker
 from pages import ROOT, Block, blocks
 from tranche_worker import Assignment, Session
 
-PROGRAMS = [block for block in blocks(ROOT / "docs/training-code.md") if block.language == "python"]
+PROGRAMS = [block for block in blocks(ROOT / "docs/how-to/training-code.md") if block.language == "python"]
 
 
 def test_the_program_for_chunks_trains_every_batch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,14 +82,14 @@ def test_every_alert_has_known_metrics_a_severity_texts_and_a_section_of_the_run
     assert rule["annotations"]["summary"]
     assert rule["annotations"]["description"]
     name = rule["alert"]
-    assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
-    assert name.lower() in anchors(ROOT / "docs/runbook.md")
-    section = (ROOT / "docs/runbook.md").read_text().partition(f"## {name}\n")[2].partition("\n## ")[0]
+    assert rule["annotations"]["runbook"] == f"docs/how-to/runbook.md#{name.lower()}"
+    assert name.lower() in anchors(ROOT / "docs/how-to/runbook.md")
+    section = (ROOT / "docs/how-to/runbook.md").read_text().partition(f"## {name}\n")[2].partition("\n## ")[0]
     assert all(f"**{part}**" in section for part in ("Means", "Confirm", "Do"))
 
 
 def test_every_section_of_the_runbook_is_of_an_alert() -> None:
-    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text(), re.M)
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/how-to/runbook.md").read_text(), re.M)
     assert headings == [rule["alert"] for rule in RULES]
 
 

@@ -1,4 +1,4 @@
-"""Every sentence of docs/enactment.md can still be tried: its code, its tests and its row are there."""
+"""Every sentence of docs/explanation/enactment.md can still be tried: its code, its tests and its row are there."""
 
 import subprocess
 import sys
