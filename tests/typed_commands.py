@@ -18,15 +18,24 @@ TUTORIAL = "tests/integration/docs/test_tutorial.py"
 INSTALLING = "tests/integration/docs/test_installing.py"
 PAGES = "tests/integration/docs/test_pages.py"
 SIMULATIONS = "tests/unit/docs/test_simulations.py"
-_HOW_TO = (
-    "README.md", "docs/how-to/sites.md", "docs/how-to/choose-a-policy.md", "docs/how-to/kubectl-plugin.md", "docs/how-to/web-page.md",
-    "docs/how-to/shadow-mode.md", "docs/how-to/runbook.md", "docs/how-to/recovering.md", "docs/reference/site.md",
+_TYPED_ON_A_RELEASE = (
+    "README.md",
+    "docs/how-to/sites.md",
+    "docs/how-to/choose-a-policy.md",
+    "docs/how-to/kubectl-plugin.md",
+    "docs/how-to/web-page.md",
+    "docs/how-to/shadow-mode.md",
+    "docs/how-to/runbook.md",
+    "docs/how-to/recovering.md",
+    "docs/reference/site.md",
     "docs/reference/trainingjob.md",
-)  # fmt: skip
+)
 TYPED = {
-    "docs/tutorial/first-job.md": TUTORIAL, "docs/how-to/installing.md": INSTALLING, "docs/reference/presets.md": SIMULATIONS,
-    **dict.fromkeys(_HOW_TO, PAGES),
-}  # fmt: skip
+    "docs/tutorial/first-job.md": TUTORIAL,
+    "docs/how-to/installing.md": INSTALLING,
+    "docs/reference/presets.md": SIMULATIONS,
+    **dict.fromkeys(_TYPED_ON_A_RELEASE, PAGES),
+}
 """By page below the top folder."""
 SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche (policies|replay)")
 """On some pages of `TYPED`: typed without a cluster, with a log of a few jobs."""

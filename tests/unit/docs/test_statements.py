@@ -54,15 +54,19 @@ def test_every_job_and_site_on_a_page_can_be_read() -> None:
 
 def test_every_page_is_listed_for_who_reads_it_elsewhere() -> None:
     listed = text("docs/index.md")
-    for page in (ROOT / "docs").glob("*.md"):
-        assert page.stem == "index" or f"]({page.name})" in listed, page.name
-    for page in (ROOT / "docs/reference").glob("*.md"):
-        assert f"](reference/{page.name})" in listed, page.name
+    for folder in ("tutorial", "how-to", "reference", "explanation"):
+        for page in (ROOT / "docs" / folder).glob("*.md"):
+            assert f"]({folder}/{page.name})" in listed, page.name
+
+
+def test_pages_lie_in_the_folder_of_their_kind() -> None:
+    assert [page.name for page in (ROOT / "docs").glob("*.md")] == ["index.md"]
 
 
 def test_values_on_the_page_are_those_of_the_chart() -> None:
     values = yaml.safe_load(text("helm/tranche/values.yaml"))
-    table = text("docs/how-to/installing.md").partition("| value | default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    page = text("docs/how-to/installing.md")
+    table = page.partition("| value | default | meaning |\n|---|---|---|\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()]
     assert len(rows) > 15
     for names, default in rows:
