@@ -52,7 +52,7 @@ NOT_HERE = {
 
 MENTIONS = {
     "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
-    "helm install", "helm upgrade", "helm uninstall", "kubectl tranche whatif",
+    "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif",
 }  # fmt: skip
 """Commands in sentences that stand for what they do."""
 
