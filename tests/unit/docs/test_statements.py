@@ -4,9 +4,10 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
-from pages import ROOT, blocks, pages
+from pages import ROOT, blocks, pages, section
 from tranche.kube.resources import SiteObject, TrainingJob
 
 DEPLOYMENTS = "".join((ROOT / f"helm/tranche/templates/{n}.yaml").read_text() for n in ("scheduler", "operator"))
@@ -78,6 +79,23 @@ def test_values_on_the_page_are_those_of_the_chart() -> None:
                 value = value[name]
             if re.fullmatch(r"\S+", default):
                 assert yaml.safe_load(default.strip("`")) == value, path
+
+
+MEASURED = re.findall(
+    r"(?m)^\| \[[^]]+\]\((docs/reference/results\.md)#([\w-]+)\)[^|]* \| ([^|]+) \|", text("README.md")
+)
+
+
+@pytest.mark.parametrize(("page", "anchor", "result"), MEASURED, ids=[anchor for _, anchor, _ in MEASURED])
+def test_figures_of_the_readme_are_in_the_linked_results(page: str, anchor: str, result: str) -> None:
+    measured = set(re.findall(r"\d+(?:\.\d+)?", section(ROOT / page, anchor)))
+    quoted = set(re.findall(r"\d+(?:\.\d+)?", result))
+    assert quoted
+    assert quoted - measured == set()
+
+
+def test_the_readme_quotes_several_results() -> None:
+    assert len(MEASURED) >= 6
 
 
 def decisions() -> list[Path]:
