@@ -1,4 +1,4 @@
-"""Which test types which command of README and docs, and why nobody types the others.
+"""Which test types which command of README and docs, and why no test types the others.
 
 A command is a line of a block, or code in a sentence that begins with one of `TOOLS`. On the pages of `TYPED` a test
 takes all of them from the page as it is; what is left out has its reason in `NOT_HERE`, or is a mere `MENTION`.
