@@ -1,4 +1,4 @@
-"""The pictures of docs/how-to/web-page.md: the page over a running tranche with the demo's sites, in headless Chromium."""
+"""Take the pictures of docs/how-to/web-page.md in headless Chromium, from a running tranche with the demo's sites."""
 
 import time
 from pathlib import Path

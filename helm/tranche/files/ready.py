@@ -10,7 +10,7 @@ PAUSE = 2
 
 
 def answer(url: str) -> int:
-    """The status of a GET, or of a POST where reports go; 0: nobody answers."""
+    """Return the status of a GET, or of a POST for the report API; 0 if there is no answer."""
     try:
         body = b"{}" if url.endswith("/progress") else None
         with urllib.request.urlopen(url, body, timeout=5) as reply:  # noqa: S310 - the chart's own addresses

@@ -1,8 +1,9 @@
 """The operator's decision: what is observed of one job in, a list of actions out. Pure: no I/O, no clock, no memory.
 
-Rules (docs/explanation/architecture.md, "The path of a job"): pods of open windows and of parameter servers exist; what is closing
-or no longer planned is evicted; a pod that is over keeps its finalizer until the planner has counted it, that is until
-the plan has no entry for it any more. A plan for another generation of the spec creates and evicts nothing.
+Rules (docs/explanation/architecture.md, "The path of a job"): pods of open windows and of parameter servers exist; what
+is closing or no longer planned is evicted; a pod that is over keeps its finalizer until the planner has counted it,
+that is until the plan has no entry for it any more. A plan for another generation of the spec creates and evicts
+nothing.
 """
 
 from collections.abc import Iterable, Mapping

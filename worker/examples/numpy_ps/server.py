@@ -2,7 +2,7 @@
 
 ``POST /exchange?slot=&attempt=&chunks=`` gives the parameters; with ``&chunk=&batch=`` and a gradient as its body it
 applies that first. The answer's header says how many batches of the chunks are applied; 409 says that another attempt
-has taken over. ``GET /state`` is for whoever watches.
+has taken over. ``GET /state`` is for observers.
 """
 
 import argparse

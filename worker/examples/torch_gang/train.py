@@ -45,7 +45,7 @@ def _one_is_stopping(session: Session) -> bool:
 
 
 def _save(session: Session, mine: Assignment, state: State) -> None:
-    """Rank 0 writes what all members hold; nobody goes on before it is durable."""
+    """Write the common state on rank 0; all members wait until it is durable."""
     if distributed.get_rank() == 0:
         checkpoints.save(mine.checkpoint_directory, mine.attempt, state.write)
     distributed.barrier()
