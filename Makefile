@@ -1,4 +1,4 @@
-# Two commands do everything, set-up included: `make demo` and `make test`. `make help` lists the rest.
+# `make demo` and `make test` do everything, including the set-up. `make help` lists all targets.
 SHELL := /bin/sh
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -10,10 +10,11 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 .PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live sweeps mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
 
-help:  ## this list
+help:  ## Print this list
+	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-setup: $(STAMP)  ## .venv with the commands tranche and tranche-operator
+setup: $(STAMP)  ## Create .venv with all packages and the commands tranche, tranche-operator, kubectl-tranche
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "tranche needs Python 3.11, 3.12 or 3.13 (or: make PYTHON=/path/to/python)" >&2; exit 1; }
@@ -26,42 +27,42 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 CONTROL_PLANE := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 
-control-plane: setup  ## etcd, Kubernetes and kwok, built from Go modules, once (or TRANCHE_ASSETS=folder)
+control-plane: setup  ## Build etcd, Kubernetes and kwok once (TRANCHE_ASSETS=folder: use these binaries instead)
 	@$(BIN)/python -m tranche_testcluster build $(CONTROL_PLANE)
 
-binaries: setup  ## the control plane, and helm, kubeconform and kind for the tests
+binaries: setup  ## Build the control plane and, for the tests, helm, kubeconform and kind
 	@$(BIN)/python -m tranche_testcluster build
 
-demo: control-plane  ## real jobs on a real control plane, two to three minutes (KEEP=1: leave it running, SEED=, POLICY=, SLOWER=)
+demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes (KEEP=1: keep it running; SEED=, POLICY=, SLOWER=)
 	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY)) $(if $(SLOWER),--slower $(SLOWER))
 
-observability: setup  ## Prometheus and promtool for the tests of dashboards and alerts, from Debian's package, once
+observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.debian_package
 
-test: lint types contracts binaries  ## everything that .ci/run runs (SIDE_BY_SIDE=: modules at a time)
+test: lint types contracts binaries  ## Run lint, types, contracts and all tests (SIDE_BY_SIDE=: number of modules at a time)
 	@$(BIN)/python -m tranche_testcluster.debian_package || echo "without them the tests that need Prometheus are skipped" >&2
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
-lint: setup  ## ruff
+lint: setup  ## Check the code with ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup  ## mypy --strict
+types: setup  ## Check the types with mypy --strict
 	$(BIN)/mypy
 
-contracts: setup  ## import-linter: which room may know which
+contracts: setup  ## Check with import-linter which package imports which
 	$(BIN)/lint-imports
 
-unit: setup  ## tests without a control plane
+unit: setup  ## Run the unit and property tests, which need no control plane
 	$(BIN)/python -m pytest tests/unit tests/property
 
-integration: binaries  ## tests on the real control plane
+integration: binaries  ## Run the tests on the real control plane
 	$(BIN)/python -m pytest tests/integration tests/testcluster
 
-examples: setup  ## PyTorch (5 GB on Linux) and TensorFlow (2 GB) for worker/examples, once
+examples: setup  ## Install PyTorch (5 GB) and TensorFlow (2 GB) once, for worker/examples
 	@PYTHONPATH=tests $(BIN)/python -m support.frameworks
 
-bench: examples  ## the figures of the README
+bench: examples  ## Measure the figures of the README and check them against their limits (an hour or more)
 	$(BIN)/python benchmarks/demo_stretches.py
 	$(BIN)/python benchmarks/extender_filter.py
 	$(BIN)/python benchmarks/simulator_targets.py
@@ -79,50 +80,50 @@ bench: examples  ## the figures of the README
 	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT)
 
-sweeps: setup  ## JCT over each parameter of the JSAC setting: tables, and docs/pictures/sweep-*.png (an hour or more; SWEPT=: options)
+sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and draw docs/pictures/sweep-*.png (an hour; SWEPT=: options)
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT) --picture
 
-chaos: binaries  ## rounds of faults on a real control plane, about a minute each (ROUNDS=, SEED=, AT_ONCE=); failed ones leave build/chaos/SEED
+chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=; a failure leaves build/chaos/SEED)
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE))
 
-fuzz: binaries  ## any request and any object, FUZZ= times as many as in make test (SEED=)
+fuzz: binaries  ## Send random requests and objects, FUZZ= times as many as make test (SEED=)
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
 		tests/property/test_any_objects.py tests/integration/whole/test_fuzz.py
 
-mutations: binaries  ## take out what docs/explanation/enactment.md promises and see tests turn red (an hour; ONLY=: points or words; LEFT=1: what is not caught yet)
+mutations: binaries  ## Remove code listed in docs/explanation/enactment.md and check that a test fails (an hour; ONLY=: point or word; LEFT=1: rows not caught)
 	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)") $(if $(LEFT),--left)
 
-bench-live: control-plane  ## completion times on a real control plane, beside those of other schedulers (five minutes)
+bench-live: control-plane  ## Measure completion times on a real control plane, to compare with other schedulers (five minutes)
 	$(BIN)/python benchmarks/live_jct.py
 
-browser:  ## Chromium for the tests of the web page (Debian, as root)
+browser:  ## Install Chromium for the tests of the web page (Debian, as root)
 	@command -v chromium || (apt-get update --quiet && apt-get install --yes --no-install-recommends chromium)
 
-screenshots: control-plane  ## pictures of the web page in docs/pictures, from a running demo
+screenshots: control-plane  ## Take the pictures of the web page in docs/pictures, from a running demo
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_pictures.py
 
-results: setup  ## tables and pictures of docs/reference/results.md (hours)
+results: setup  ## Measure the tables and draw the pictures of docs/reference/results.md (hours)
 	$(BIN)/python benchmarks/results.py
 
-pictures: control-plane observability  ## docs/pictures/dashboard-*.png, from a run of a minute and a half
+pictures: control-plane observability  ## Draw docs/pictures/dashboard-*.png from a run of 90 seconds
 	$(BIN)/python benchmarks/dashboard_pictures.py
 
-docs: setup  ## these pages as build/docs/index.html, and whether they hold: links, commands, doctests
+docs: setup  ## Build the documentation in build/docs and check its links, commands and examples
 	@PYTHONPATH=tests $(BIN)/python -m support.doc_site build/docs
 	$(BIN)/python -m pytest --quiet tests/unit/docs
 
-generate: control-plane  ## CRDs, chart files and docs/reference from the models, the API server's own schemas and the code
+generate: control-plane  ## Generate CRDs, chart files, dashboards and docs/reference from the code
 	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche_codegen.crds
 	PYTHONPATH=observability $(BIN)/python -m tranche_observability
 	PYTHONPATH=tools $(BIN)/python -m tranche_codegen.reference
 
-sbom: setup  ## what the images hold of Python, as CycloneDX: build/sbom.cdx.json
+sbom: setup  ## List the Python packages of the images as CycloneDX in build/sbom.cdx.json
 	@PYTHONPATH=tests $(BIN)/python -m support.image_tools sbom build/sbom.cdx.json
 
-kind-demo:  ## a kind cluster with three sites, the chart on it, and a first job (needs Docker, kind, kubectl and helm)
+kind-demo:  ## Create a kind cluster with three sites, install the chart and run a job (needs Docker, kind, kubectl, helm)
 	@sh manifests/kind/demo.sh
 
-lock: setup  ## new versions into requirements/*.txt
+lock: setup  ## Update the pinned versions in requirements/*.txt
 	$(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv
 	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-header \
 		--no-annotate pyproject.toml -o requirements/runtime.txt
@@ -137,6 +138,6 @@ lock: setup  ## new versions into requirements/*.txt
 	echo hatchling | build/uv/bin/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 \
 		--no-header --no-annotate - -o requirements/build.txt
 
-clean:  ## remove .venv and caches of this folder (the binaries stay in ~/.cache/tranche)
+clean:  ## Remove .venv, build and caches of this folder (binaries stay in ~/.cache/tranche)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

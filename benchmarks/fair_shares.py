@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 def with_tenants(scenario: Scenario) -> Scenario:
-    """The same jobs, each of a tenant; where all are of one, or each is of its own, nobody has named them."""
+    """Return the jobs with tenants; a log in which all jobs have one tenant, or each its own, names no tenants."""
     if 1 < len({job.owner for job in scenario.jobs}) < len(scenario.jobs):
         return scenario
     jobs = [replace(job, owner=f"t{i % TENANTS}") for i, job in enumerate(scenario.jobs)]

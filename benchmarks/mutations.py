@@ -2,8 +2,9 @@
 
 `benchmarks/mutations.toml` lists the sentences: what is taken out of which file, and the test that must not stand that.
 Each is done in a copy of the checkout in a folder of its own, with the test run there. The verdict goes into the table
-of docs/explanation/enactment.md at once, with its day; rows that were not tried this time keep theirs. Tests that are red without
-any change are told as such and prove nothing. What pytest said is left in build/mutations, by number of the row.
+of docs/explanation/enactment.md at once, with its day; rows that were not tried this time keep theirs. Tests that are
+red without any change are reported as such and prove nothing. The output of pytest stays in build/mutations, by number
+of the row.
 """
 
 import argparse

@@ -108,7 +108,7 @@ async def run(jobs: int, rounds: int) -> None:
         await bench.measure(who, path)
         seen = []
         for _ in range(rounds):
-            bench.page.now += 2.0  # what is remembered for a moment is worked out anew each time
+            bench.page.now += 2.0  # values that are cached for a moment are calculated again each time
             seen.append(await bench.measure(who, path))
         whole, longest = (statistics.median(one[part] for one in seen) for part in (0, 1))
         print(f"{what:34} {whole:10.1f} {longest:16.1f} {max(one[1] for one in seen):7.1f} {seen[-1][2]:9}")

@@ -1,7 +1,7 @@
 """The tables and pictures of docs/reference/results.md, made by the commands that stand above them there.
 
 ``python benchmarks/results.py`` runs what is not in ``build/results`` yet (hours of one core in all), then
-writes every table anew between its markers; the sentences around them are written by hand. ``--only NAME`` takes some
+rewrites each table between its markers; the sentences around them are written by hand. ``--only NAME`` takes some
 tables, ``--again`` runs their commands even if their answers are there, ``--list`` names them.
 """
 

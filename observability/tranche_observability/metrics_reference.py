@@ -16,7 +16,8 @@ a job's name.
 
 A replica of the scheduler that does not lead has the metrics of extender, watches and sites; those of the planner and
 of jobs that end are the leader's alone, from when it took over. Histograms of jobs have 20 buckets that double from 1 s
-to six days. How to read them: [dashboards.md](../how-to/dashboards.md); what alerts: [runbook.md](../how-to/runbook.md).
+to six days. How to read them: [dashboards.md](../how-to/dashboards.md). The alerts:
+[runbook.md](../how-to/runbook.md).
 
 A scrape of the scheduler with 5,000 nodes, 2,000 jobs and 50 namespaces with jobs takes some 40 ms of its CPU time, in
 portions of 3 to 5 ms at most between which kube-scheduler is answered (`benchmarks/page_speed.py --jobs 2000`). Its

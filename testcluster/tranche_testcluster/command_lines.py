@@ -70,7 +70,7 @@ def apiserver(layout: Layout) -> list[str | Path]:
         "--authorization-mode=Node,RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged=true",
-        "--kubelet-preferred-address-types=InternalIP",  # for logs; nobody knows the nodes' names
+        "--kubelet-preferred-address-types=InternalIP",  # for logs; the node names cannot be resolved
         "--enable-priority-and-fairness=false",  # its seats follow the CPU count: a small machine would throttle
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1500",

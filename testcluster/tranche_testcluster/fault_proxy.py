@@ -206,7 +206,7 @@ class FaultProxy:
         self.counts[why] += 1
         if request.transport is not None:
             request.transport.abort()
-        return web.Response(status=502)  # nobody reads it
+        return web.Response(status=502)  # no client reads it
 
     async def _pass_back(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         headers = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}

@@ -1,4 +1,4 @@
-"""What pods of a test cluster have printed: no container runs, so whoever starts the cluster says it."""
+"""Logs of the pods of a test cluster. No container runs, so the program that starts the cluster supplies them."""
 
 import json
 from collections.abc import Mapping

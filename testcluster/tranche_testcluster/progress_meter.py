@@ -60,7 +60,7 @@ class Meter:
         self._last_line = time.monotonic()
 
     def phase(self, text: str, total: int | None = None) -> None:
-        """Begin a part of the work that has ``total`` steps, None if nobody knows."""
+        """Begin a part of the work that has ``total`` steps, None if the number is unknown."""
         self._text, self._total, self._count = text, total, 0
         if self._bar:
             self._bar.update(self._task, description=text, completed=0, total=total)

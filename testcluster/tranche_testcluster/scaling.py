@@ -83,7 +83,7 @@ class Decisions:
 
 
 class Autoscaler:
-    """Decides, from what is seen at each look; asks nobody."""
+    """Decides from the objects of each poll, without requests of its own."""
 
     def __init__(self, scaling: Scaling) -> None:
         self.scaling = scaling

@@ -33,7 +33,7 @@ class Workspace:
         self._kept = keep is not None
         self._locks: list[TextIO] = []
         base = _base()
-        with _open_locked(base / "sweep.lock", wait=True):  # so that nobody sweeps a folder before it is locked
+        with _open_locked(base / "sweep.lock", wait=True):  # so that no process sweeps a folder before it is locked
             _sweep(base / "clusters")
             if keep is None:
                 self.path = Path(tempfile.mkdtemp(dir=base / "clusters", prefix=""))

@@ -99,7 +99,7 @@ def check_stagings(history: Sequence[Change]) -> Iterator[str]:
         for window in (_plan(change.after) or {}).get("workers", ()) if "staging" in data else ():
             missing = set(window["chunks"]) - brought[_uid(change.after), window["site"]]
             if missing and window["site"] != data["site"]:
-                yield f"revision {change.revision}: {change.key} trains {missing} where nobody brought them: {window}"
+                yield f"revision {change.revision}: {change.key} trains {missing}, not copied there: {window}"
 
 
 def check_ends(jobs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, str]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def _hear(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]
         return
     job, attempt = jobs.get(meta["ownerReferences"][0]["uid"]), int(labels[LABEL_ATTEMPT])
     if job is None:
-        return  # nobody counts any more
+        return  # the ledger is complete
     if role == ROLE_WORKER:
         job.trained[attempt] = _chunks(resource)
     pod = msgspec.convert(resource, Pod)

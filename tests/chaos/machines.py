@@ -10,7 +10,7 @@ from tranche.demo.local_stack import KUBE_SCHEDULER
 from tranche_testcluster import ClusterError
 
 OUTAGE_SECONDS = (0.5, 4.0)
-"""Of etcd and API server: nothing else happens meanwhile, whoever acts needs them."""
+"""Names of faults of etcd and API server; no other fault happens at the same time, because all components need them."""
 STEP_SECONDS = (1.0, 90.0)
 SILENCE_SECONDS = (2.0, 18.0)
 """Shorter and longer than it takes until a node counts as lost and its pods are deleted."""

@@ -178,7 +178,7 @@ def _left(lab: Lab) -> list[str]:
 
 
 def _complaints(lab: Lab) -> Iterator[str]:
-    """Ends of our processes that nobody asked for, and tracebacks, but for those of objects that Kopf leaves to die."""
+    """Return unexpected ends of our processes, and tracebacks except those of objects that Kopf drops."""
     for process in lab.processes.values():
         yield from process.ends
         said = process.log.read_text(errors="replace") if process.log.exists() else ""

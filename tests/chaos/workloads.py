@@ -28,7 +28,7 @@ class Arrival:
 def draw(chance: random.Random, jobs: int, seconds: float, *, sited: bool) -> list[Arrival]:
     """So many jobs within that time, of each kind in turn, and one that fails, in the order of their arrivals.
 
-    Data are staged only where sites are declared: else nobody knows where they are.
+    Data are staged only where sites are declared: otherwise their location is unknown.
     """
     makers = (_chunked, _served, _chiefed, _gang, *([_staged] if sited else []))
     arrivals = []

@@ -3,7 +3,7 @@
 1,000 random states of the production policy. In each, one waiting job's binding constraint is read, and the same
 scenario is simulated on twice: as it is, and with that constraint removed at that moment. A plan knows no later
 arrivals; how far they change the answer is measured too. At least 95 % is demanded: 96.5 % on this seed, 96.7 and
-95.9 % on seeds 7 and 8. Of the rest, most wait for room that nobody's absence alone gives them earlier.
+95.9 % on seeds 7 and 8. Most of the rest wait for capacity that the absence of no single job gives them earlier.
 """
 
 import random

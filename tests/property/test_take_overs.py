@@ -26,7 +26,7 @@ ARRIVALS = st.lists(
 """Seconds since the job before, chunks, and seconds of the whole job: there are many ties."""
 
 CHEAPER = [(30, 4, 60), (30, 2, 120), (30, 2, 120), (30, 4, 1200), (30, 2, 60), (30, 1, 60), (30, 1, 1200)]
-"""The last job tries in vain to stop a worker that has not begun; the worker begins sooner than was believed."""
+"""The last job fails to stop a worker that has not started; the worker starts earlier than estimated."""
 CHEAPER_LATER = [
     *[(30, 2, 600), (30, 2, 600), (30, 2, 60), (30, 4, 600), (60, 2, 60), (60, 3, 600), (120, 1, 60)],
     *[(30, 1, 60), (30, 1, 60), (60, 1, 60), (60, 1, 60), (60, 1, 60), (60, 1, 600)],
@@ -151,7 +151,7 @@ async def both(arrivals: list[tuple[int, int, int]]) -> tuple[dict[str, object],
 
 @settings(max_examples=60, deadline=None)
 @given(ARRIVALS)
-@example([(120, 1, 600), (60, 1, 1200), (60, 1, 1200), (30, 4, 60), (120, 3, 60)])  # nobody is stopped who was not
+@example([(120, 1, 600), (60, 1, 1200), (60, 1, 1200), (30, 4, 60), (120, 3, 60)])  # no worker is stopped that was not
 @example(CHEAPER)
 @example(CHEAPER_LATER)
 def test_who_takes_over_plans_what_the_one_before_has_planned(arrivals: list[tuple[int, int, int]]) -> None:

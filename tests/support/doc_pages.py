@@ -19,8 +19,9 @@ _PARSER = MarkdownIt("commonmark").enable("table")
 
 
 def pages() -> list[Path]:
-    """README, CHANGELOG and everything under docs."""
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return README, CHANGELOG, CONTRIBUTING and everything under docs."""
+    top = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,24 @@ def targets(page: Path) -> list[str]:
 
 def anchors(page: Path) -> set[str]:
     """Of the headings, as GitHub and MyST make them."""
-    tokens = _PARSER.parse(page.read_text(encoding="utf-8"))
-    found: set[str] = set()
-    for opening, inline in pairwise(tokens):
+    return set(_headings(page))
+
+
+def section(page: Path, anchor: str) -> str:
+    """The text from the heading with this anchor to the next heading of any level."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    starts = _headings(page)
+    return "\n".join(lines[starts[anchor] : min([at for at in starts.values() if at > starts[anchor]], default=None)])
+
+
+def _headings(page: Path) -> dict[str, int]:
+    """The line of each heading, counted from 0, by anchor."""
+    found: dict[str, int] = {}
+    for opening, inline in pairwise(_PARSER.parse(page.read_text(encoding="utf-8"))):
         if opening.type == "heading_open":
             text = "".join(child.content for child in inline.children or ())
-            found.add(re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-"))
+            anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            found[anchor] = (opening.map or [0])[0]
     return found
 
 

@@ -15,7 +15,7 @@ PEOPLE: dict[str, set[str]] = {
     "admin": {"list trainingjobs", "get trainingjobs", "list sites", "list /events"},
     "ann": {"list trainingjobs ns", "get trainingjobs ns", "list /events ns"},
     "bob": {"list trainingjobs other", "get trainingjobs other"},
-    "nobody": set(),
+    "outsider": set(),
 }
 """Their tokens read like their names; what they may do ends with the namespace, if it is only there."""
 

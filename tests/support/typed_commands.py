@@ -1,4 +1,4 @@
-"""Which test types which command of README and docs, and why nobody types the others.
+"""Which test types which command of README and docs, and why no test types the others.
 
 A command is a line of a block, or code in a sentence that begins with one of `TOOLS`. On the pages of `TYPED` a test
 takes all of them from the page as it is; what is left out has its reason in `NOT_HERE`, or is a mere `MENTION`.
@@ -19,16 +19,25 @@ INSTALLING = "tests/integration/docs/test_installing.py"
 PAGES = "tests/integration/docs/test_pages.py"
 SIMULATIONS = "tests/unit/docs/test_simulations.py"
 ADD_A_POLICY = "tests/unit/docs/test_add_a_policy.py"
-_HOW_TO = (
-    "README.md", "docs/how-to/sites.md", "docs/how-to/choose-a-policy.md", "docs/how-to/kubectl-plugin.md", "docs/how-to/web-page.md",
-    "docs/how-to/shadow-mode.md", "docs/how-to/runbook.md", "docs/how-to/recovering.md", "docs/reference/site.md",
+_TYPED_ON_A_RELEASE = (
+    "README.md",
+    "docs/how-to/sites.md",
+    "docs/how-to/choose-a-policy.md",
+    "docs/how-to/kubectl-plugin.md",
+    "docs/how-to/web-page.md",
+    "docs/how-to/shadow-mode.md",
+    "docs/how-to/runbook.md",
+    "docs/how-to/recovering.md",
+    "docs/reference/site.md",
     "docs/reference/trainingjob.md",
-)  # fmt: skip
+)
 TYPED = {
-    "docs/tutorial/first-job.md": TUTORIAL, "docs/how-to/installing.md": INSTALLING, "docs/reference/presets.md": SIMULATIONS,
+    "docs/tutorial/first-job.md": TUTORIAL,
+    "docs/how-to/installing.md": INSTALLING,
+    "docs/reference/presets.md": SIMULATIONS,
     "docs/how-to/add-a-policy.md": ADD_A_POLICY,
-    **dict.fromkeys(_HOW_TO, PAGES),
-}  # fmt: skip
+    **dict.fromkeys(_TYPED_ON_A_RELEASE, PAGES),
+}
 """By page below the top folder."""
 SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche (policies|replay)")
 """On some pages of `TYPED`: typed without a cluster, with a log of a few jobs."""
@@ -45,7 +54,7 @@ NOT_HERE = {
 
 MENTIONS = {
     "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
-    "helm install", "helm upgrade", "helm uninstall", "kubectl tranche whatif",
+    "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif",
 }  # fmt: skip
 """Commands in sentences that stand for what they do."""
 

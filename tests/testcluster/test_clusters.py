@@ -93,9 +93,9 @@ def test_the_api_server_is_used_by_many_threads_at_once(cluster: Cluster) -> Non
 def test_kubectl_reads_its_input_and_reports_what_fails(cluster: Cluster) -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fed"}}
     assert cluster.kubectl("apply", "-f", "-", input=json.dumps(config_map)) == "configmap/fed created\n"
-    with pytest.raises(ClusterError, match=r"kubectl get pod nobody: .*not found"):
-        cluster.kubectl("get", "pod", "nobody")
-    assert cluster.kubectl("get", "pod", "nobody", check=False) == ""
+    with pytest.raises(ClusterError, match=r"kubectl get pod missing: .*not found"):
+        cluster.kubectl("get", "pod", "missing")
+    assert cluster.kubectl("get", "pod", "missing", check=False) == ""
 
 
 def test_a_service_account_may_do_what_rbac_grants_and_no_more(cluster: Cluster) -> None:
@@ -115,8 +115,8 @@ def test_a_service_account_may_do_what_rbac_grants_and_no_more(cluster: Cluster)
 
     assert status("/api/v1/namespaces/default/pods") == 200
     assert status("/api/v1/namespaces/default/secrets") == 403
-    with pytest.raises(ClusterError, match="no token for the service account default/nobody: 404"):
-        cluster.service_account_kubeconfig("default", "nobody")
+    with pytest.raises(ClusterError, match="no token for the service account default/missing: 404"):
+        cluster.service_account_kubeconfig("default", "missing")
 
 
 def test_schedulers_take_a_configuration_and_run_beside_each_other(cluster: Cluster) -> None:

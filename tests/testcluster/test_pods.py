@@ -113,7 +113,7 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
     pods.create("timed", {annotations.START_SECONDS: "0.4", annotations.RUN_SECONDS: "0.7"})
     waiting = pods.until("timed", lambda pod: pod and "containerStatuses" in pod["status"])
     assert waiting["status"]["phase"] == "Pending"
-    pods.patch("timed", {"metadata": {"labels": {"touched": "once"}}})  # must not begin the time anew
+    pods.patch("timed", {"metadata": {"labels": {"touched": "once"}}})  # must not restart the time
     running = pods.until_phase("timed", "Running")
     pods.patch("timed", {"metadata": {"labels": {"touched": "twice"}}})
     ended = pods.until_phase("timed", "Succeeded", "Failed")

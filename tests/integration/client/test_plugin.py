@@ -156,8 +156,8 @@ def test_what_is_wrong_with_flags_credentials_and_rights_is_one_line(
     absent = kubectl("tranche", "queue", "--context", "elsewhere")
     assert absent.returncode == 1
     assert "give --kubeconfig or --context" in absent.stderr
-    nobody = whole.cluster.service_account_kubeconfig("default", "default")
-    refused = kubectl("tranche", "queue", kubeconfig=nobody)
+    stranger = whole.cluster.service_account_kubeconfig("default", "default")
+    refused = kubectl("tranche", "queue", kubeconfig=stranger)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert refused.stderr.startswith("Error: cannot list TrainingJobs: trainingjobs.tranche.dev is forbidden")
     config = json.loads(whole.cluster.kubeconfig.read_text())

@@ -64,7 +64,7 @@ def test_replay_compares_an_export_with_what_was(exported: Path, whole: Whole) -
 
 
 def test_who_may_read_nothing_is_told_so(whole: Whole, kubectl: Run) -> None:
-    nobody = whole.cluster.service_account_kubeconfig("default", "default")
-    refused = kubectl("tranche", "export", kubeconfig=nobody)
+    stranger = whole.cluster.service_account_kubeconfig("default", "default")
+    refused = kubectl("tranche", "export", kubeconfig=stranger)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert refused.stderr.startswith("Error: cannot list TrainingJobs: ")

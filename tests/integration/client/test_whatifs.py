@@ -77,14 +77,14 @@ def test_the_policy_is_that_of_the_scheduler_or_the_answer_says_that_it_was_assu
 
 
 def test_who_may_not_create_jobs_or_see_the_cluster_is_told_which_right_is_missing(whole: Whole, kubectl: Run) -> None:
-    nobody = whole.cluster.service_account_kubeconfig("default", "default")
+    stranger = whole.cluster.service_account_kubeconfig("default", "default")
     text = json.dumps(manifest("asked", 1, 1.0))
-    refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=nobody, text=text)
+    refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert refused.stderr.startswith("Error: cannot create TrainingJobs: trainingjobs.tranche.dev is forbidden")
     kubectl("create", "role", "submitter", "--verb=create", "--resource=trainingjobs.tranche.dev", "-n", "default")
     kubectl("create", "rolebinding", "submitter", "--role=submitter", "--serviceaccount=default:default")
-    refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=nobody, text=text)
+    refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)
     assert refused.stderr.startswith("Error: cannot see the whole cluster, which a what-if plans with: ")
 
 

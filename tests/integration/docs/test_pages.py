@@ -1,6 +1,6 @@
 """The commands of README and of the pages on what to do, typed as they are written with names filled in.
 
-Which page is typed where, and what nobody can type here: typed_commands.py.
+Which page is typed where, and which commands no test can type: typed_commands.py.
 """
 
 import json

@@ -30,5 +30,5 @@ def test_the_tutorial_leads_to_finished_jobs(own: Cluster, shell: Shell) -> None
 
 
 def test_a_command_that_fails_is_seen(shell: Shell) -> None:
-    with pytest.raises(AssertionError, match="nobody"):
-        shell.run("kubectl get trainingjob nobody")
+    with pytest.raises(AssertionError, match="missing"):
+        shell.run("kubectl get trainingjob missing")

@@ -37,7 +37,7 @@ def until() -> Callable[[Callable[[], Any]], Any]:
 
 @pytest.fixture
 def site(cluster: Cluster, namespace: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A name for this test's nodes, which are removed afterwards, after their pods: nobody else would end those."""
+    """Return a name for this test's nodes. Pods and nodes are removed afterwards, because no other test ends them."""
     name = f"x{zlib.crc32(request.node.name.encode())}"
     yield name
     cluster.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})

@@ -92,7 +92,7 @@ class Lab:
         return str(self.until(lambda: self._message(name)))
 
     def names(self) -> set[str]:
-        """All pods that nobody has deleted."""
+        """Return all pods without a deletion timestamp."""
         pods = self.cluster.request("GET", self._pods)[1]["items"]
         return {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
 

@@ -1,6 +1,6 @@
 """The chart's roles, enforced: our programs run with the release's tokens and settings, and do all that they can.
 
-A request that is refused fails the test, and so does a right that nobody has used.
+A refused request fails the test, and so does a right that is never used.
 """
 
 import json
@@ -23,7 +23,7 @@ SYSTEM = "tranche-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RARE = {
     # To apply an event that is not there yet, the API server wants it within the patch.
-    Right("create", "events"): "here: without it nobody is told why a job waits, and nothing is done to the end",
+    Right("create", "events"): "here: without it no event says why a job waits, and reconciles do not complete",
     # What the admission plugin wants of owners that block their own deletion.
     Right("update", "trainingjobs.tranche.dev/finalizers"): "here: without it no pod is created",
     Right("get", "pods"): "operator/test_refusals.py::test_a_name_that_somebody_elses_pod_has_is_told",

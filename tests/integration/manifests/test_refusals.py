@@ -156,7 +156,7 @@ GANGS: dict[str, tuple[dict[str, Any], str]] = {
         {"spec.workers.minReplicas": 5},
         "a job without data is a gang: workers.minReplicas must equal",
     ),
-    "gang of nobody": ({"spec.workers.maxReplicas": 0}, "spec.workers.maxReplicas in body should be greater than"),
+    "gang of zero": ({"spec.workers.maxReplicas": 0}, "spec.workers.maxReplicas in body should be greater than"),
     "parameter servers without data": (
         {"spec.parameterServers.template": {"spec": {"containers": [{"name": "ps", "image": "train"}]}}},
         "parameterServers need data (chunks that workers train on their own) or a chief (a gang)",

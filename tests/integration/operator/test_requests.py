@@ -258,8 +258,8 @@ class TestServices:
         owner = [{"op": "replace", "path": f"{reference}/{field}", "value": other[field]} for field in ("name", "uid")]
         lab.ask("PATCH", lab.core("services", "cats"), owner, "application/json-patch+json")
         assert observe(lab, cache).service is ServiceState.STALE
-        nobody = [{"op": "remove", "path": "/metadata/ownerReferences"}]
-        lab.ask("PATCH", lab.core("services", "cats"), nobody, "application/json-patch+json")
+        unowned = [{"op": "remove", "path": "/metadata/ownerReferences"}]
+        lab.ask("PATCH", lab.core("services", "cats"), unowned, "application/json-patch+json")
         assert observe(lab, cache).service is ServiceState.FOREIGN
 
 

@@ -83,7 +83,7 @@ def shadowed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def pod(cluster: Cluster, name: str, seconds: float, node: str = "") -> None:
-    """A pod of another scheduler; without a node it waits, since nobody schedules it."""
+    """Create a pod of another scheduler. Without a node it waits, because no scheduler serves it."""
     container = {"name": "t", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     spec = {
         "restartPolicy": "Never",

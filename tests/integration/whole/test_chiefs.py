@@ -92,7 +92,7 @@ def test_a_chief_that_fails_takes_all_with_it_and_all_start_again_until_the_limi
     first = whole.until("all are planned", lambda: (found := attempts(whole, "cats")) and len(found) == 4 and found)
     whole.until("it has failed", lambda: whole.status("cats").get("progress", {}).get("failures") == 1)
     second = whole.until(
-        "all are planned anew",
+        "all are planned again",
         lambda: (found := attempts(whole, "cats")) and len(found) == 4 and not (found & first) and found,
     )
     assert min(second) > max(first)

@@ -41,7 +41,7 @@ def faults(whole: Whole) -> list[str]:
 
 
 def goes_on(whole: Whole) -> None:
-    """A job that is sound completes, and no process has met what it did not expect or was started anew."""
+    """A valid job completes, and no process has failed on an unexpected object or restarted."""
     whole.submit("sound", chunks=2, seconds=0.3)
     whole.until_phase("sound", "Succeeded")
     whole.delete("sound")

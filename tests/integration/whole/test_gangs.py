@@ -1,4 +1,4 @@
-"""Gangs on a real control plane: all or nothing, and never for ever."""
+"""Gangs on a real control plane: all or nothing, and with a time limit."""
 
 from collections.abc import Iterator
 from typing import Any

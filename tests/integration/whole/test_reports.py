@@ -118,7 +118,7 @@ def reviews(whole: Whole) -> float:
 
 
 def lone_pod(whole: Whole, like: dict[str, Any], number: int) -> str:
-    """A pod with the labels of that one, as another attempt; nobody owns it. Returns its token."""
+    """Create a pod with the labels of that one, as another attempt and without an owner; return its token."""
     name = like["metadata"]["name"].rpartition("-")[0] + f"-{number}"
     labels = {**like["metadata"]["labels"], "tranche.dev/attempt": str(number)}
     path = "/api/v1/namespaces/default/pods"

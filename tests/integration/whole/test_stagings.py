@@ -183,7 +183,7 @@ def lease(whole: Whole) -> dict[str, Any]:
 
 
 def learnt_factor(whole: Whole) -> float | None:
-    """Measured over promised time of uploads, as whoever leads has told on its Lease; None if nothing was learnt."""
+    """Return measured over promised time of uploads from the leader's Lease; None if nothing was learned."""
     told = json.loads(lease(whole)["metadata"].get("annotations", {}).get("tranche.dev/memory", "{}"))
     found = [one["factor"] for one in told.get("links", ()) if (one["origin"], one["target"]) == ("edge-a", "edge-b")]
     return float(found[0]) if found else None

@@ -27,7 +27,7 @@ ARRIVAL_SECONDS = 3.0
 
 
 class Pair:
-    """The two, whoever leads."""
+    """Return both replicas, the leader and the follower."""
 
     def __init__(self, whole: Whole) -> None:
         self.whole = whole
@@ -95,7 +95,7 @@ def await_failover(whole: Whole, arrivals: Arrivals, term: int) -> float:
         items = whole.cluster.request("GET", JOBS)[1]["items"]
         if any(job.get("status", {}).get("plan", {}).get("term", 0) > term for job in items):
             return time.monotonic() - began
-        assert time.monotonic() - began < 2 * FAILOVER_SECONDS, "nobody took over"
+        assert time.monotonic() - began < 2 * FAILOVER_SECONDS, "no replica took over"
         time.sleep(0.05)
 
 

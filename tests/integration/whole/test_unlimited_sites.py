@@ -79,7 +79,7 @@ def test_a_job_bursts_into_the_cloud_and_its_nodes_go_again(whole: Whole) -> Non
     assert {name.partition("-")[0] for name in named} == {"cloud", "edge"}
     assert {window["site"] for window in windows} == {"cloud", "edge"}
     status = whole.until_phase("burst", "Succeeded")
-    assert status["plan"]["attempts"] == 4, "no window was opened in vain"
+    assert status["plan"]["attempts"] == 4, "each window that was opened was used"
     assert status["progress"].get("failures", 0) == 0
     whole.until("cloud nodes are gone", lambda: not cloud_nodes(whole))
     whole.until("GPUs are given back", lambda: site_status(whole).get("gpus") == 0)

@@ -133,7 +133,7 @@ def test_a_window_where_nobody_has_brought_the_data_is_found() -> None:
     history.job((3, [0, 1]), site="away", revision=3)
     assert check(history.changes) == []
     history.job((4, [2]), site="away", revision=4)
-    assert "trains {2} where nobody brought them" in problem(history)
+    assert "trains {2}, not copied there" in problem(history)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``kubectl tranche plan JOB --chunks``: its table, and what a planner on paper lists."""
+"""``kubectl tranche plan JOB --chunks``: its table, and what a simulated planner lists."""
 
 import asyncio
 from datetime import UTC, datetime

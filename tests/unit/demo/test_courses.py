@@ -88,7 +88,7 @@ def test_a_crowd_is_what_starts_or_stops_at_that_moment() -> None:
         opened(0.0, 2),
         started(1.0, 1),
         closing(2.0, 1),  # one starts: crowd 1
-        closing(3.0, 2),  # it never ran: nobody waits for its end
+        closing(3.0, 2),  # it never ran, so its end frees nothing
         opened(3.0, 3),  # one stops: crowd 1
         ended(4.0, 1, "Preempted"),
         opened(4.5, 4),

@@ -121,6 +121,14 @@ def test_a_reason_is_that_of_some_command(pattern: str) -> None:
     assert any(re.fullmatch(pattern, command.text) for command in every_command())
 
 
+def test_make_help_explains_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.search(r"(?m)^\.PHONY: (.+)$", makefile)
+    assert phony
+    explained = set(re.findall(r"(?m)^([a-z-]+):.*## [A-Z]", makefile))
+    assert set(phony[1].split()) == explained
+
+
 def test_a_new_command_on_any_page_is_seen() -> None:
     for page in ("docs/new.md", "CHANGELOG.md", "docs/decisions/0001-python-lock-files.md"):
         assert not Typed(page, "kubectl get pods").typed_by

@@ -52,7 +52,8 @@ def test_links_and_files_exist(page: Path) -> None:
 def test_what_does_not_exist_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "# A title\n\n[a](#a-title) [b](#b) [c](nowhere.md) `docs/nowhere.md` `docs/reference/metrics.md` `unit/nowhere.py`\n"
+        "# A title\n\n[a](#a-title) [b](#b) [c](nowhere.md)"
+        " `docs/nowhere.md` `docs/reference/metrics.md` `unit/nowhere.py`\n"
     )
     assert broken(page) == ["#a-title", "#b", "nowhere.md"], "outside of the repository nothing counts"
     assert missing(page) == ["docs/nowhere.md", "unit/nowhere.py"]

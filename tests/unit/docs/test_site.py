@@ -35,16 +35,16 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_files_of_the_repository_are_named_by_their_path(site: Path) -> None:
-    page = (site / "installing.html").read_text(encoding="utf-8")
+    page = (site / "how-to/installing.html").read_text(encoding="utf-8")
     assert "manifests/kind/job.yaml" in page
     assert "_downloads" not in page
 
 
 def test_headings_have_the_addresses_that_links_and_alerts_use(site: Path) -> None:
     for name in ("runbook", "recovering", "installing"):
-        ids = set(re.findall(r'id="([^"]+)"', (site / f"{name}.html").read_text(encoding="utf-8")))
-        assert len(anchors(ROOT / f"docs/{name}.md")) > 5
-        assert anchors(ROOT / f"docs/{name}.md") <= ids
+        ids = set(re.findall(r'id="([^"]+)"', (site / f"how-to/{name}.html").read_text(encoding="utf-8")))
+        assert len(anchors(ROOT / f"docs/how-to/{name}.md")) > 5
+        assert anchors(ROOT / f"docs/how-to/{name}.md") <= ids
 
 
 def test_a_broken_link_and_a_page_that_nobody_lists_are_warnings(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
-from support.doc_pages import ROOT, blocks, pages
+from support.doc_pages import ROOT, blocks, pages, section
 from tranche.kube.api.resources import SiteObject, TrainingJob
 
 DEPLOYMENTS = "".join((ROOT / f"helm/tranche/templates/{n}.yaml").read_text() for n in ("scheduler", "operator"))
@@ -54,15 +55,19 @@ def test_every_job_and_site_on_a_page_can_be_read() -> None:
 
 def test_every_page_is_listed_for_who_reads_it_elsewhere() -> None:
     listed = text("docs/index.md")
-    for page in (ROOT / "docs").glob("*.md"):
-        assert page.stem == "index" or f"]({page.name})" in listed, page.name
-    for page in (ROOT / "docs/reference").glob("*.md"):
-        assert f"](reference/{page.name})" in listed, page.name
+    for folder in ("tutorial", "how-to", "reference", "explanation"):
+        for page in (ROOT / "docs" / folder).glob("*.md"):
+            assert f"]({folder}/{page.name})" in listed, page.name
+
+
+def test_pages_lie_in_the_folder_of_their_kind() -> None:
+    assert [page.name for page in (ROOT / "docs").glob("*.md")] == ["index.md"]
 
 
 def test_values_on_the_page_are_those_of_the_chart() -> None:
     values = yaml.safe_load(text("helm/tranche/values.yaml"))
-    table = text("docs/how-to/installing.md").partition("| value | default | |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    page = text("docs/how-to/installing.md")
+    table = page.partition("| value | default | meaning |\n|---|---|---|\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()]
     assert len(rows) > 15
     for names, default in rows:
@@ -74,6 +79,23 @@ def test_values_on_the_page_are_those_of_the_chart() -> None:
                 value = value[name]
             if re.fullmatch(r"\S+", default):
                 assert yaml.safe_load(default.strip("`")) == value, path
+
+
+MEASURED = re.findall(
+    r"(?m)^\| \[[^]]+\]\((docs/reference/results\.md)#([\w-]+)\)[^|]* \| ([^|]+) \|", text("README.md")
+)
+
+
+@pytest.mark.parametrize(("page", "anchor", "result"), MEASURED, ids=[anchor for _, anchor, _ in MEASURED])
+def test_figures_of_the_readme_are_in_the_linked_results(page: str, anchor: str, result: str) -> None:
+    measured = set(re.findall(r"\d+(?:\.\d+)?", section(ROOT / page, anchor)))
+    quoted = set(re.findall(r"\d+(?:\.\d+)?", result))
+    assert quoted
+    assert quoted - measured == set()
+
+
+def test_the_readme_quotes_several_results() -> None:
+    assert len(MEASURED) >= 6
 
 
 def decisions() -> list[Path]:

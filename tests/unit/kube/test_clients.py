@@ -62,9 +62,9 @@ def test_every_request_is_told_with_its_status_or_zero_if_no_answer_came(tmp_pat
             with pytest.raises(ApiError):
                 await client.request("POST", PATH, body={})
         assert seen == [("GET", 200), ("POST", 409)]
-        nobody = tmp_path / "nobody"
-        nobody.write_text(json.dumps(kubeconfig("http://127.0.0.1:1")))
-        async with ApiClient.connect(str(nobody)) as client:
+        stranger = tmp_path / "stranger"
+        stranger.write_text(json.dumps(kubeconfig("http://127.0.0.1:1")))
+        async with ApiClient.connect(str(stranger)) as client:
             client.observe = lambda method, status, seconds: seen.append((method, status))
             with pytest.raises(Unreachable):
                 await client.request("GET", PATH)
@@ -245,7 +245,7 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytes
     asyncio.run(load())
 
 
-def test_a_cancellation_that_nobody_asked_for_is_a_failed_request(
+def test_a_cancellation_that_stranger_asked_for_is_a_failed_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(api: FakeApi, config: str) -> None:

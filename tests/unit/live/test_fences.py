@@ -59,7 +59,7 @@ def test_the_first_plan_of_a_term_overwrites_only_the_version_that_it_was_made_f
 
     first, second, fresh = asyncio.run(scene())
     assert first["metadata"]["resourceVersion"] == "31"
-    assert "resourceVersion" not in second["metadata"], "nobody can have written it but us"
+    assert "resourceVersion" not in second["metadata"], "only this process can have written it"
     assert "resourceVersion" not in fresh["metadata"], "the planner before us cannot have planned it"
 
 

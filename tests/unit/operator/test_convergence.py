@@ -37,7 +37,7 @@ PHASES = ("Pending", "Running", "Succeeded", "Failed")
 
 @st.composite
 def pods(draw: st.DrawFn, gang: bool) -> list[PodView]:
-    """Pods of the job, of an earlier one, of nobody; each name once."""
+    """Draw pods of the job, of an earlier job, and without an owner; each name once."""
     slots = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), unique=True, max_size=6))
     found = []
     for index, attempt in slots:

@@ -1,4 +1,4 @@
-"""What nobody waits for is done later, and once."""
+"""Deferred actions run later, and once."""
 
 import asyncio
 from datetime import timedelta

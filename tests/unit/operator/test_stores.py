@@ -76,7 +76,7 @@ def test_a_pod_that_is_to_end_is_not_ended_again_and_its_end_is_no_news_but_its_
     pods = PodCache()
     pods.note(KEY, seen(spec=bound))
     pods.expect_end("p")
-    pods.expect_end("nobody")
+    pods.expect_end("unknown")
     assert [pod.terminating for pod in pods.of(KEY)] == [True]
     assert not pods.note(KEY, seen(spec=bound, metadata=ending))
     assert pods.drop("p")
@@ -100,7 +100,7 @@ def test_no_late_answer_and_no_list_brings_back_what_is_gone() -> None:
     pods.drop("p")
     clock.now += GONE_SECONDS + 1
     pods.sync([], began=clock.now)
-    assert pods.note(KEY, seen(version=99)), "not remembered for ever"
+    assert pods.note(KEY, seen(version=99)), "not remembered indefinitely"
 
 
 def test_a_list_adds_what_no_watch_has_told_and_takes_away_what_it_lacks_but_for_what_came_meanwhile() -> None:

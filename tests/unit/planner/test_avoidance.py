@@ -123,7 +123,7 @@ def test_a_gang_of_which_several_pods_have_waited_in_vain_pauses_as_if_it_were_o
 
 
 def rivals(**changes: object) -> Planner:
-    """A planner whose only GPU a long job has, and a short one wants, which has tried to have it in vain."""
+    """Return a planner with one GPU, which a long job has. A short job has failed to preempt it."""
     p = planner("chunk", [node("n1", labels={"gpu": "yes"})], spare_seconds=20.0)
     p.handle(JobSubmitted(job("long", seconds=1e5, **changes)), 0.0)  # type: ignore[arg-type]
     p.handle(WorkerStarted("default/long", 1, 0.0), 0.0)
@@ -135,7 +135,7 @@ def test_who_was_spared_is_asked_as_soon_as_the_time_is_over() -> None:
     p = rivals()
     p.handle(EvictionRefused("default/long", (1,), "budget"), 2.0)
     p.handle(WorkerEnded("default/short", 1, "Lost", 3.0), 3.0)
-    p.handle(Tick(), 21.0)  # sites are ranked anew here, and not for 30 s
+    p.handle(Tick(), 21.0)  # sites are ranked again here, and then not for 30 s
     assert [one.job for one in of_type(CloseWindow, p.handle(Tick(), 22.0))] == ["default/long"]
 
 

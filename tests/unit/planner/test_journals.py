@@ -20,7 +20,7 @@ EVENTS: list[tuple[float, Event]] = [
     (1.0, WorkerStarted("default/long", 1, 1.0)),
     (5.0, JobSubmitted(job("short", 5.0, seconds=10.0))),
     (6.0, WorkerEnded("default/long", 1, "Preempted", 6.0, {0: 5.0}, 143)),
-    (6.5, WorkerEnded("default/long", 1, "Lost", 6.5)),  # the pod is gone: nobody's worker any more
+    (6.5, WorkerEnded("default/long", 1, "Lost", 6.5)),  # the pod is gone
     (7.0, WorkerStarted("default/short", 1, 6.75)),
 ]
 

@@ -1,4 +1,4 @@
-"""ResourceQuotas in planning: nothing is planned that a quota would refuse, and nobody else waits for it."""
+"""ResourceQuotas in planning: no plan exceeds a quota, and other jobs do not wait for it."""
 
 from typing import Any
 

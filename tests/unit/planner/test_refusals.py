@@ -28,7 +28,7 @@ BY_SERVICE = ("gittins", "las")
 BY_LEASE = ("themis",)
 """They stop no worker before its lease is over."""
 BY_ARRIVAL = ("gittins", "random", "round-robin")
-"""They stop nobody who came earlier, or (gittins) has a better index."""
+"""Policies that do not stop jobs that came earlier, or (gittins) have a better index."""
 
 
 def running(made: Planner, one: Job, now: float = 0.0) -> dict[int, tuple[int, ...]]:

@@ -125,7 +125,7 @@ def test_a_planner_that_takes_over_knows_what_the_first_has_measured_and_goes_on
     recall(q.context, memory_of(p.cluster))
     q.restore([JobSubmitted(state.job, p.plan_of(state.job.key, 50.0), p.progress_of(state.job.key))], 50.0)
     q.handle(WorkerStarted(state.job.key, 1, 51.0), 51.0)
-    assert q.cluster.jobs[state.job.key].restart_seconds == 20.0, "nobody knows when its window was opened"
+    assert q.cluster.jobs[state.job.key].restart_seconds == 20.0, "the opening of its window is unknown"
     q.handle(untold("second", 60.0), 60.0)
     assert q.cluster.jobs["default/second"].restart_seconds == 20.0, "as all"
     q.handle(WorkerStarted("default/second", 1, 72.0), 72.0)

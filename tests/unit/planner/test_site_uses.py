@@ -153,7 +153,7 @@ def test_a_window_that_has_not_started_keeps_its_opening_over_a_take_over() -> N
 
 
 def test_a_forecast_uses_nothing() -> None:
-    """It plays the same job to its end on paper."""
+    """The forecast simulates the same job to its end."""
     p = cluster()
     submit(p, max_workers=1)
     end(p, 1, 110.0)

@@ -1,4 +1,4 @@
-"""What policies say of their sources: nothing that nobody has read."""
+"""Sources of policies: none cites a section that we have not read."""
 
 import inspect
 import re

@@ -57,7 +57,7 @@ def test_chunks_are_told_a_page_at_a_time() -> None:
 def test_chunks_are_for_those_who_may_get_the_job() -> None:
     app = visited(running())
     assert app.told("jobs/ns/cats/chunks", "ann")["total"] == 3
-    assert [app.ask("jobs/ns/cats/chunks", who).status_code for who in ("bob", "nobody", "")] == [403, 403, 401]
+    assert [app.ask("jobs/ns/cats/chunks", who).status_code for who in ("bob", "outsider", "")] == [403, 403, 401]
 
 
 def test_an_unknown_job_has_no_chunks_and_is_404() -> None:

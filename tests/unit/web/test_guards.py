@@ -43,7 +43,7 @@ def test_without_a_good_token_there_is_nothing_but_a_refusal(app: Visited, route
 
 @pytest.mark.parametrize("route", DATA)
 def test_one_who_may_read_nothing_is_told_no_name(app: Visited, route: str) -> None:
-    text = app.ask(route, "nobody").text
+    text = app.ask(route, "outsider").text
     assert "secret" not in text
     assert "n1" not in text
     if "cats" not in route:
@@ -75,7 +75,7 @@ def test_where_others_jobs_will_start_is_not_told(app: Visited) -> None:
     planned.stores.add_job("shown")
     told = planned.told("timeline/edge-a", "ann")["lanes"]
     assert [(lane["node"], [bar["job"] for bar in lane["bars"]]) for lane in told] == [("n1", ["shown"])]
-    assert planned.told("timeline/edge-a", "nobody")["lanes"] == []
+    assert planned.told("timeline/edge-a", "outsider")["lanes"] == []
 
 
 def test_a_find_or_a_page_does_not_tell_of_hidden_jobs(app: Visited) -> None:
@@ -88,7 +88,7 @@ def test_who_may_not_list_sites_sees_his_windows_and_not_what_others_use(app: Vi
     assert app.told("overview", "ann")["sites"] == [{"name": "edge-a"}]
     lanes = app.told("timeline/edge-a", "ann")["lanes"]
     assert [(lane["node"], lane["gpus"], lane["usedGpus"]) for lane in lanes] == [("n1", None, None)]
-    assert app.told("overview", "nobody")["sites"] == []
+    assert app.told("overview", "outsider")["sites"] == []
 
 
 def test_events_need_the_right_to_list_events(app: Visited) -> None:

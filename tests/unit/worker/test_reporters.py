@@ -141,7 +141,7 @@ def test_a_progress_or_token_that_fails_does_not_end_the_reports(tmp_path: Path,
 
 def test_a_pod_that_does_not_report_for_its_job_sends_nothing(tmp_path: Path) -> None:
     def progress() -> Progress:
-        raise AssertionError("nobody asked")
+        raise AssertionError("unexpected request")
 
     with Reporter(assigned(tmp_path, ""), progress) as reporter:
         assert not reporter._thread.is_alive()

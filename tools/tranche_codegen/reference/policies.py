@@ -15,7 +15,8 @@ _HEAD = """\
 # Policies
 
 Generated from the registry by `make generate`; do not edit. `[P]` marks what is printed in the source, `[I]` what is
-ours. Options are written after the name: `chunk:aging=0:copies=2`. How to choose: [choose-a-policy.md](../how-to/choose-a-policy.md).
+ours. Options are written after the name: `chunk:aging=0:copies=2`. How to choose one:
+[choose-a-policy.md](../how-to/choose-a-policy.md).
 """
 
 
