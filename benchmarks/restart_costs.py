@@ -1,8 +1,8 @@
 """The cost of a restart charged as live, at every start of a pod, and charged only where a job has run before.
 
 ``python benchmarks/restart_costs.py`` prints average JCTs in seconds, then relative to no cost, for two logs. The
-study behind chunk (docs/explanation/policy-study.md) charged it the second way; the simulator charges it the first way, as a real
-pod does.
+study behind chunk (docs/explanation/policy-study.md) charged it the second way; the simulator charges it the first
+way, as a real pod does.
 """
 
 from dataclasses import dataclass

@@ -76,7 +76,7 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """Return Kopf's settings (decision 10)."""
+    """Return Kopf's settings (decision 14)."""
     settings = kopf.OperatorSettings()
     settings.process.ultimate_exiting_timeout = None  # it would kill our whole process
     settings.posting.enabled = False

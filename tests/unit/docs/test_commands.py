@@ -130,7 +130,7 @@ def test_make_help_explains_every_target() -> None:
 
 
 def test_a_new_command_on_any_page_is_seen() -> None:
-    for page in ("docs/new.md", "CHANGELOG.md", "docs/decisions/0001-python-lock-files.md"):
+    for page in ("docs/new.md", "CHANGELOG.md", "docs/decisions/0020-packaging.md"):
         assert not Typed(page, "kubectl get pods").typed_by
         assert not Typed(page, "kubectl get pods").why_not
     assert Typed("docs/how-to/sites.md", "kubectl get nowhere").typed_by, "and fails there"

@@ -9,7 +9,7 @@ from support.cross_references import sources, unresolved
 from support.doc_pages import ROOT
 
 MADE_UP = {
-    "tests/support/cross_references.py",
+    "tests/cross_references.py",
     "tests/unit/docs/test_cross_references.py",
     "tests/unit/docs/test_links.py",
     "tests/unit/docs/test_commands.py",
@@ -28,7 +28,7 @@ The table "costs".
 def tree(tmp_path: Path) -> Path:
     """A repository with one page, one decision, one picture and one module."""
     for name, text in {
-        "docs/explanation/architecture.md": PAGE,
+        "docs/architecture.md": PAGE,
         "docs/decisions/0001-one.md": "# 1. One\n",
         "docs/decisions/0002-two.md": "# 2. Two\n",
         "docs/pictures/page.png": "",
@@ -52,8 +52,8 @@ def test_every_reference_of_the_repository_resolves() -> None:
     "text",
     [
         "See decision 2, decisions 1 and 2, [decision 1](docs/decisions/0001-one.md).",
-        'docs/explanation/architecture.md, "The path of a job"; architecture.md#title; `docs/explanation/architecture.md`, section "Title"',
-        'The table "costs" of [docs/explanation/architecture.md](docs/explanation/architecture.md).',
+        'docs/architecture.md, "The path of a job"; architecture.md#title; `docs/architecture.md`, section "Title"',
+        'The table "costs" of [docs/architecture.md](docs/architecture.md).',
         "The picture docs/pictures/page.png and pictures/page.png.",
         "The file scheduler/tranche/planner/core.py.",
         "`tranche.planner`, `tranche.planner.core`, `tranche.planner.Planner`, `tranche.planner.core.Planner.handle`",
@@ -74,11 +74,11 @@ def test_reference_that_resolves_is_accepted(tree: Path, text: str, form: str) -
         ("0003-three.md", ["no such decision"]),
         ("policy.md says so", ["policy.md: no such page"]),
         ("docs/other/architecture.md", ["docs/other/architecture.md: no such page"]),
-        ('docs/explanation/architecture.md, "The planner"', ["no such section"]),
+        ('docs/architecture.md, "The planner"', ["no such section"]),
         ("architecture.md#the-planner", ["no such section"]),
-        ("docs/explanation/architecture.md §4", ["no such section"]),
+        ("docs/architecture.md §4", ["no such section"]),
         ("architecture.md section 1.2", ["no such section"]),
-        ('table "prices" of docs/explanation/architecture.md', ["no such section or table"]),
+        ('table "prices" of docs/architecture.md', ["no such section or table"]),
         ("docs/pictures/gone.png", ["no such picture"]),
         ("scheduler/tranche/planner/gone.py", ["no such file"]),
         ("`tranche.planner.gone`", ["no such module or name"]),
@@ -96,10 +96,10 @@ def test_reference_that_leads_nowhere_is_reported(tree: Path, text: str, wrong: 
 
 def test_reference_over_two_lines_of_a_comment_is_found(tree: Path) -> None:
     file = tree / "scheduler/broken.py"
-    file.write_text('x = 1\n# As decided in decision\n# 77, see docs/explanation/architecture.md,\n# "Gone".\n')
+    file.write_text('x = 1\n# As decided in decision\n# 77, see docs/architecture.md,\n# "Gone".\n')
     assert unresolved(file, tree) == [
         "decision 77: there is none",
-        'docs/explanation/architecture.md, "Gone": no such section',
+        'docs/architecture.md, "Gone": no such section',
     ]
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.lp_bounds import BoundError, lp_bound_seconds
 from support.builders import job, node, worker
+from support.lp_bounds import BoundError, lp_bound_seconds
 from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES
 from tranche.simulation.analysis.lower_bound import fluid_srpt_seconds, ideal_seconds, with_least_communication

@@ -1,11 +1,11 @@
 """Where the data of chunks are copied, so that they can train there: ahead of need, and where a chunk would end first.
 
-Source: ours [I] (decision 17): a chunk's data are copied, not moved. They stay where they came from and wherever they
+Source: ours [I] (decision 5): a chunk's data are copied, not moved. They stay where they came from and wherever they
 have been, so a waiting chunk may start at any of these sites, whichever has room first. At arrival the data go to the
 nearest sites (`QueuePolicy.prefetch_site_count`). Then, twice a minute, the queue is played forward in order of rank
 over the slots of all sites with nodes, each chunk going where it ends first with Δ counted (own wait, work and transfer
-of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"); a chunk that goes where it has no copy, and
-needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to unlimited sites.
+of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"); a chunk that goes where
+it has no copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to unlimited sites.
 """
 
 from collections import Counter

@@ -1,12 +1,13 @@
 """The production policy: the job with the least work left first, chunks where their data are, copied ahead of need.
 
-Source: ours [I] (decision 17): the order of SRPT over jobs, because a job's last chunk decides its completion; late
+Source: ours [I] (decision 5): the order of SRPT over jobs, because a job's last chunk decides its completion; late
 binding: a chunk is bound to a slot only when it starts, at whatever site has a copy of its data
 (`tranche.planner.scheduling.data_replication`); cost-aware preemption: a running worker is stopped only if
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. The work left is an estimate: see
-`tranche.state.remaining_work`. Measurements: docs/explanation/policy-study.md; worked numbers: docs/explanation/algorithms.md.
+`tranche.state.remaining_work`. Measurements: docs/explanation/policy-study.md; worked numbers:
+docs/explanation/algorithms.md.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ class Chunk(QueuePolicy):
 
     name: ClassVar[str] = "chunk"
     source: ClassVar[str] = (
-        "ours [I]: least work left first, late binding to sites and slots, preemption that pays (decision 17)"
+        "ours [I]: least work left first, late binding to sites and slots, preemption that pays (decision 5)"
     )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which has less work left",

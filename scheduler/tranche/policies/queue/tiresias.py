@@ -5,8 +5,8 @@ Attained service is GPUs × time; a job moves down a queue when it passes the qu
 back to the first queue when it has waited PROMOTEKNOB times as long as it has run; within a queue jobs go by start
 time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu), which puts the running
 jobs of a queue first; there a job may fall later than at its limit, at the next event, since the time is computed from
-seconds and not from GPU-seconds. [I] The other orders; what each gives is in docs/reference/results.md. The profiler and the
-consolidated placement are not here.
+seconds and not from GPU-seconds. [I] The other orders; what each gives is in docs/reference/results.md. The profiler
+and the consolidated placement are not here.
 """
 
 from bisect import bisect_right
