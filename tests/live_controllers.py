@@ -80,5 +80,5 @@ def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
     old = store.pop(key, None)
     if new is not None:
         store[key] = new
-    controller._changes.append((kind, key, old, new))
-    controller._step()
+    controller.note_change(kind, key, old, new)
+    controller.step()

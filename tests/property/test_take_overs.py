@@ -1,6 +1,7 @@
 """Who takes over plans as the one before did: what is known outlives the process, whatever ties there are."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,14 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from live_controllers import NOW, reported, resource, taken_over, written
-from tranche.kube.metrics import Metrics
+from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.resources import TrainingJob
 from tranche.live import Controller
 from tranche.live.choices import PlannerChoice
+from tranche.live.cluster_restore import restore_planner
 from tranche.live.memories import read_memory
-from tranche.live.views import Watches
+from tranche.live.views import ClusterObjects
 from tranche.model.sentences import without_moments
+from tranche.planner import Planner
 from tranche.policies import Run
 
 ARRIVALS = st.lists(
@@ -112,11 +115,11 @@ class Course:
         status = {**written(self.controller, known.metadata.name), **more}
         return TrainingJob.model_validate({**known.model_dump(mode="json", by_alias=True), "status": status})
 
-    def objects(self) -> Watches:
-        """What the API server has once all is written."""
-        still = self.controller.watches.still()
-        still.jobs.store.update({key: self.as_written(key) for key in self.controller.planner.cluster.jobs})
-        return still
+    def objects(self) -> ClusterObjects:
+        """The cluster once the controller has written the statuses of all jobs."""
+        objects = self.controller.watches.objects
+        planned = {key: self.as_written(key) for key in self.controller.planner.cluster.jobs}
+        return replace(objects, jobs={**objects.jobs, **planned})
 
 
 def submitted(number: int, chunks: int, seconds: int, at: float) -> TrainingJob:
@@ -125,11 +128,11 @@ def submitted(number: int, chunks: int, seconds: int, at: float) -> TrainingJob:
     return job.model_copy(update={"metadata": job.metadata.model_copy(update=created)})
 
 
-def plans(controller: Controller, now: float) -> dict[str, object]:
-    controller.planner.forecast(now)
+def plans(planner: Planner, now: float) -> dict[str, object]:
+    planner.forecast(now)
     found: dict[str, object] = {}
-    for key in controller.planner.cluster.jobs:
-        plan = controller.planner.plan_of(key, now)
+    for key in planner.cluster.jobs:
+        plan = planner.plan_of(key, now)
         windows = [(one.attempt, one.node, one.chunks, one.state) for one in plan.windows]
         moments = [None if at is None else round(at) for at in (plan.estimated_start, plan.estimated_completion)]
         found[key] = (windows, moments, without_moments(plan.explanation))
@@ -143,11 +146,10 @@ async def both(arrivals: list[tuple[int, int, int]]) -> tuple[dict[str, object],
         job = submitted(number, chunks, seconds, course.now)
         reported(course.controller, "jobs", job.key, job)
     course.play(course.now)
-    nobody: Any = None  # nothing is sent
-    planner = PlannerChoice("chunk").planner(validate=True)
-    following = Controller(nobody, course.objects(), planner, Metrics(), clock=lambda: course.now)
-    following.restore(read_memory(course.controller.learnt()))
-    return plans(course.controller, course.now), plans(following, course.now)
+    successor = PlannerChoice("chunk").planner(validate=True)
+    memory = read_memory(course.controller.learnt())
+    restore_planner(successor, course.objects(), GPU_RESOURCE, course.now, memory)
+    return plans(course.controller.planner, course.now), plans(successor, course.now)
 
 
 @settings(max_examples=60, deadline=None)

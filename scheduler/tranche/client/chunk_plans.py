@@ -10,11 +10,8 @@ import time
 import msgspec
 
 from tranche.client.sessions import Session
-from tranche.client.whatifs import paper_planner, read_cluster
-from tranche.live.choices import PlannerChoice
-from tranche.live.views import Watches
+from tranche.client.whatifs import PlanningInputs, read_cluster, restored_planner
 from tranche.planner.chunk_windows import chunk_windows
-from tranche.planner.memories import Memory
 from tranche.web.chunks import Chunk, told
 
 ANEW = (
@@ -49,22 +46,25 @@ async def chunk_plan(session: Session, namespace: str, name: str, system_namespa
         ClusterError: a right is missing, or the API server cannot be reached.
     """
     await session.job(namespace, name)
-    watches, choice, memory, note = await read_cluster(session, system_namespace, "a plan of chunks")
-    return listed(watches, choice, f"{namespace}/{name}", note, time.time(), memory)
+    inputs = await read_cluster(session, system_namespace, "a plan of chunks")
+    return listed(inputs, f"{namespace}/{name}", time.time())
 
 
-def listed(
-    watches: Watches, choice: PlannerChoice, key: str, note: str, now: float, memory: Memory | None = None
-) -> ChunkPlan:
-    """Take over what the stores of the watches hold, play the plan forward, and list the job's chunks.
+def listed(inputs: PlanningInputs, key: str, now: float) -> ChunkPlan:
+    """Restore a planner from the inputs, forecast, and list the job's chunks.
+
+    Args:
+        inputs: The cluster with the job.
+        key: ``namespace/name`` of the job.
+        now: Seconds since the epoch.
 
     Raises:
-        ClusterError: there is no such policy here.
+        ClusterError: the scheduler's policy is not known in this version.
     """
-    planner = paper_planner(watches, choice, now, memory)
+    planner = restored_planner(inputs, now)
     planner.forecast(now)
     chunks = [told(one) for one in chunk_windows(planner, key, now)]
-    notes = [note] if note else []
+    notes = [inputs.note] if inputs.note else []
     notes += [ANEW] if planner.queue is None else []
     namespace, _, name = key.partition("/")
-    return ChunkPlan(namespace, name, choice.policy, chunks, "; ".join(notes))
+    return ChunkPlan(namespace, name, inputs.choice.policy, chunks, "; ".join(notes))

@@ -8,6 +8,7 @@ list jobs, sites, pods, nodes and quotas of the whole cluster.
 
 import asyncio
 import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,13 +19,12 @@ from tranche.client.sessions import Session, refusals
 from tranche.kube.converts import LATEST
 from tranche.kube.errors import ApiError
 from tranche.kube.leases import LEASE
-from tranche.kube.metrics import Metrics
 from tranche.kube.resources import TrainingJob
-from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice, read_choice
+from tranche.live.cluster_restore import restore_planner
 from tranche.live.jobs import submission
 from tranche.live.memories import read_memory
-from tranche.live.views import Watches
+from tranche.live.views import ClusterObjects, Watches
 from tranche.planner import Planner
 from tranche.planner.memories import Memory
 
@@ -48,6 +48,18 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
     """What was assumed."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanningInputs:
+    """What a planner that writes nothing is restored from."""
+
+    objects: ClusterObjects
+    choice: PlannerChoice
+    memory: Memory = field(default_factory=Memory)
+    """What the scheduler has learnt about the cluster."""
+    note: str = ""
+    """What was assumed because it could not be read; empty if nothing was."""
+
+
 async def what_if(session: Session, namespace: str, manifest: dict[str, Any], system_namespace: str) -> WhatIf:
     """Plan a job on paper.
 
@@ -62,42 +74,43 @@ async def what_if(session: Session, namespace: str, manifest: dict[str, Any], sy
         ClusterError: a right is missing, or the API server cannot be reached.
     """
     asked = await session.create(namespace, manifest, dry_run=True)
-    watches, choice, memory, note = await read_cluster(session, system_namespace, "a what-if")
-    return answer(asked, watches, choice, note, time.time(), memory)
+    inputs = await read_cluster(session, system_namespace, "a what-if")
+    return answer(asked, inputs, time.time())
 
 
-async def read_cluster(
-    session: Session, system_namespace: str, what: str
-) -> tuple[Watches, PlannerChoice, Memory, str]:
-    """All that a planner on paper needs: the cluster's objects, which planner to make, what it has learnt, and a note.
+async def read_cluster(session: Session, system_namespace: str, purpose: str) -> PlanningInputs:
+    """Read the whole cluster, the scheduler's planner configuration and what the scheduler has learnt.
 
     Args:
-        session: Of the cluster.
-        system_namespace: Where the scheduler's Lease is.
-        what: Plans with it, for the message if a right is missing.
+        session: Session with the cluster.
+        system_namespace: Namespace of the scheduler's Lease.
+        purpose: What the inputs are for, for the error message if a permission is missing.
 
     Raises:
-        ClusterError: a right is missing, or the API server cannot be reached.
+        ClusterError: a permission is missing, or the API server cannot be reached.
     """
-    choice, memory, note = await _told(session, system_namespace)
+    choice, memory, note = await _read_lease(session, system_namespace)
     watches = Watches(session.api)
-    with refusals(f"see the whole cluster, which {what} plans with"):
+    with refusals(f"see the whole cluster, which {purpose} plans with"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
-    return watches, choice, memory, note
+    return PlanningInputs(watches.objects, choice, memory, note)
 
 
-def answer(
-    asked: TrainingJob, watches: Watches, choice: PlannerChoice, note: str, now: float, memory: Memory | None = None
-) -> WhatIf:
-    """Take over what the stores of the watches hold, and plan the job too.
+def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
+    """Restore a planner from the inputs, submit the job to it, and return the job's plan.
+
+    Args:
+        asked: The job as the API server would store it.
+        inputs: The cluster without the job.
+        now: Seconds since the epoch.
 
     Raises:
         ManifestError: the planner cannot read the job.
-        ClusterError: there is no such policy here.
+        ClusterError: the scheduler's policy is not known in this version.
     """
-    planner = paper_planner(watches, choice, now, memory)
+    planner = restored_planner(inputs, now)
     try:
-        planner.handle(submission(asked, choice.gpu_resource), now)
+        planner.handle(submission(asked, inputs.choice.gpu_resource), now)
     except ValueError as error:
         raise ManifestError(f"{asked.metadata.name}: {' '.join(str(error).split())}") from None
     planner.forecast(now)
@@ -109,33 +122,28 @@ def answer(
         planned_completion=_moment(plan.estimated_completion),
         explanation=plan.explanation,
         workers=len(plan.windows),
-        policy=choice.policy,
-        note=note,
+        policy=inputs.choice.policy,
+        note=inputs.note,
     )
 
 
-def paper_planner(watches: Watches, choice: PlannerChoice, now: float, memory: Memory | None = None) -> Planner:
-    """A planner that has taken over what the stores of the watches hold, as a restarted scheduler does.
+def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
+    """Create a planner with the state that a restarted scheduler would restore.
 
     Raises:
-        ClusterError: there is no such policy here.
+        ClusterError: the scheduler's policy is not known in this version.
     """
-    planner = _planner(choice)
-    settings = ControllerSettings(choice.gpu_resource)
-    nobody: Any = None  # nothing is sent
-    Controller(nobody, watches, planner, Metrics(), settings, clock=lambda: now).restore(memory)
+    choice = inputs.choice
+    try:
+        planner = choice.planner()
+    except ValueError as error:
+        raise ClusterError(f"the scheduler's policy {choice.policy} is not known here: {error}") from None
+    restore_planner(planner, inputs.objects, choice.gpu_resource, now, inputs.memory)
     return planner
 
 
-def _planner(choice: PlannerChoice) -> Planner:
-    try:
-        return choice.planner()
-    except ValueError as error:
-        raise ClusterError(f"the scheduler's policy {choice.policy} is not known here: {error}") from None
-
-
-async def _told(session: Session, system_namespace: str) -> tuple[PlannerChoice, Memory, str]:
-    """Which planner the scheduler runs and what that has learnt, by its Lease, and what is to be said of it."""
+async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerChoice, Memory, str]:
+    """The scheduler's planner configuration, what it has learnt, and a note if defaults are assumed."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{system_namespace}/leases/{LEASE}"
     try:
         lease = await session.api.request("GET", path)
@@ -145,9 +153,9 @@ async def _told(session: Session, system_namespace: str) -> tuple[PlannerChoice,
                 raise
         lease = {}
     memory = read_memory(lease.get("metadata", {}).get("annotations") or {})
-    told = read_choice(lease)
-    if told is not None:
-        return told, memory, ""
+    published = read_choice(lease)
+    if published is not None:
+        return published, memory, ""
     assumed = PlannerChoice()
     return assumed, memory, f"policy {assumed.policy} is assumed: the Lease {system_namespace}/{LEASE} cannot be read"
 

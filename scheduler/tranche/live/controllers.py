@@ -4,27 +4,23 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tranche.kube.clients import ApiClient
-from tranche.kube.converts import plan_status, planned_condition, progress_status, status_object, to_site
-from tranche.kube.identities import identity, owner_uid
+from tranche.kube.converts import plan_status, planned_condition, progress_status, status_object
 from tranche.kube.leases import Leadership
 from tranche.kube.metrics import Metrics
-from tranche.kube.objects import NodeObject, Pod
-from tranche.kube.resources import SiteObject, TrainingJob
-from tranche.kube.structs import QuotaObject
+from tranche.kube.resources import TrainingJob
 from tranche.kube.tasks import run_for_ever
-from tranche.live import fences, jobs, pods, timeouts
+from tranche.live import fences, jobs, timeouts
 from tranche.live.absences import Absences
 from tranche.live.announcements import Announcements
 from tranche.live.backlogs import Backlog, Change
+from tranche.live.cluster_restore import ClusterTranslator, log_rejection
 from tranche.live.forecasts import Forecasts
 from tranche.live.measurements import Measurements
 from tranche.live.memories import annotations_of, read_memory
-from tranche.live.nodes import NodeBook
-from tranche.live.quotas import QuotaBook
 from tranche.live.renewals import RenewalDesk
 from tranche.live.reports import ReportDesk
 from tranche.live.settings import ControllerSettings
@@ -40,17 +36,13 @@ from tranche.planner import (
     Instruction,
     JobRemoved,
     JobSubmitted,
-    NodeChanged,
-    NodeRemoved,
     OpenWindow,
     Planner,
     PublishPlan,
-    SiteChanged,
-    SiteRemoved,
     Tick,
     WorkerEnded,
 )
-from tranche.planner.memories import Memory, memory_of, recall
+from tranche.planner.memories import Memory, memory_of
 from tranche.planner.reports import trained
 
 logger = logging.getLogger(__name__)
@@ -74,7 +66,7 @@ class Controller:
         self.metrics = metrics
         self.settings = settings or ControllerSettings()
         self.clock = clock
-        self._stopwatch = stopwatch
+        self.stopwatch = stopwatch
         self.writer = StatusWriter(client, metrics.count_status_write)
         self.reports = ReportDesk(planner, clock)
         self._wake = asyncio.Event()
@@ -83,10 +75,11 @@ class Controller:
         """0 until we lead."""
         self._since = 0.0
         self._revision = 0
-        self._book = NodeBook(self.settings.gpu_resource)
-        self._sites = SiteStatuses(watches, planner, self.writer, self._book)
-        self._quota_book = QuotaBook(self.settings.gpu_resource)
-        self._changes = Backlog(self._hear, stopwatch)
+        self._translator = ClusterTranslator(
+            watches.objects, planner, self.settings.gpu_resource, lambda: self.clock(), self._reject
+        )
+        self._sites = SiteStatuses(watches, planner, self.writer, self._translator.nodes)
+        self._changes = Backlog(self._apply, stopwatch)
         self._untold: set[tuple[str, int]] = set()
         """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
         self._absences = Absences(client, self._look_for_timeouts)
@@ -105,15 +98,13 @@ class Controller:
         self._measurements = Measurements(metrics, planner, clock)
         self._next_timeouts = 0.0
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
-            watches.by_kind(kind).subscribe(self._noter(kind))
+            watches.by_kind(kind).subscribe(partial(self.note_change, kind))
 
-    def _noter(self, kind: str) -> Callable[[str, Any, Any], None]:
-        def note(key: str, old: Any, new: Any) -> None:
-            if self.term:  # until we lead, the stores say all that we need to know
-                self._changes.append((kind, key, old, new))
-                self._wake.set()
-
-        return note
+    def note_change(self, kind: str, key: str, old: Any, new: Any) -> None:
+        """Queue a change that a watch reported; before this process leads, the stores alone are enough."""
+        if self.term:
+            self._changes.append((kind, key, old, new))
+            self._wake.set()
 
     async def run(self, leadership: Leadership) -> None:
         """Wait until we lead, and plan for ever.
@@ -154,17 +145,17 @@ class Controller:
     async def _plan(self) -> None:
         while True:
             await self._changes.catch_up()
-            self._step()
+            self.step()
             wakeup = self.planner.next_wakeup()
             pause = min(
-                self.settings.tick_seconds, min(self._next_timeouts, self._forecasts.next_due) - self._stopwatch()
+                self.settings.tick_seconds, min(self._next_timeouts, self._forecasts.next_due) - self.stopwatch()
             )
             if wakeup is not None:
                 pause = min(pause, wakeup - self.clock())
             try:
                 await asyncio.wait_for(self._wake.wait(), max(0.0, pause))
             except TimeoutError:
-                self._tell(Tick())
+                self.handle(Tick())
             self._wake.clear()
 
     # ---- events in
@@ -176,60 +167,47 @@ class Controller:
     def restore(self, memory: Memory | None = None) -> None:
         """Build the planner's state from the API server, and from what an earlier one has learnt."""
         self._changes.clear()
-        now = self._since = self.clock()
-        for site in self.watches.sites.store.values():
-            with self._guard(site):
-                self._tell(SiteChanged(to_site(site)))
-        for key, pod in self.watches.pods.store.items():
-            with self._guard(pod):
-                self._book.note_pod(key, pod)
-                self._quota_book.note_pod(key, pod)
-        for key, quota in self.watches.quotas.store.items():
-            self._quotas_changed(key, None, quota)
-        for name in self.watches.nodes.store:
-            self._refresh_node(name)
-        recall(self.planner, memory or Memory())
-        found = self._found_jobs()
-        with self.metrics.time_plan():
-            self._instructed(self.planner.restore(found, now, self._found_events(found)))
+        self._since = self.clock()
+        found = self._translator.restore(memory or Memory(), self.handle, self._adopt)
         for event in found:
             self._publish(event.job.key)
         self.reports.leading = True
         self._measurements.lead()
         logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
-    def _found_jobs(self) -> list[JobSubmitted]:
-        """Jobs to go on with; from those that have succeeded the planner learns what they needed."""
-        found: list[JobSubmitted] = []
-        for resource in self.watches.jobs.store.values():
-            with self._guard(resource):
-                if not jobs.over(resource):
-                    found.append(jobs.submission(resource, self.settings.gpu_resource, self.watches.pods.store))
-                elif resource.status.phase == "Succeeded":
-                    self.planner.remember(jobs.submission(resource, self.settings.gpu_resource))
-        return found
+    def _adopt(self, found: Sequence[JobSubmitted], events: Iterator[Event]) -> None:
+        with self.metrics.time_plan():
+            self._instructed(self.planner.restore(found, self._since, self._measured(events)))
 
-    def _found_events(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
-        """What has become of these jobs, which the planner knows, before it decides anything."""
-        for submitted in found:
-            resource = self.watches.jobs.store[submitted.job.key]
-            for event in jobs.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
-                if not isinstance(event, JobSubmitted):
-                    yield event
-        for pod in self.watches.pods.store.values():
-            for event in self._pod_events(None, pod):
-                stopped = self._measurements.running(event)
-                yield event
-                self._measurements.told(event, stopped)
-        for namespace in sorted({key.partition("/")[0] for key in self.watches.quotas.store}):
-            yield from self._quota_events(namespace)  # now that the planner counts our pods
+    def _measured(self, events: Iterator[Event]) -> Iterator[Event]:
+        for event in events:
+            stopped = self._measurements.running(event)
+            yield event
+            self._measurements.told(event, stopped)
 
-    def _hear(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
+        """Let the planner handle a change that a watch reported."""
         kind, key, old, new = change
-        with self._guard(new):
-            getattr(self, f"_{kind}_changed")(key, old, new)
+        with self._translator.guard(new):
+            if kind == "jobs":
+                self._job_changed(key, old, new)
+            else:
+                for event in self._translator.events_of(kind, key, old, new):
+                    self.handle(event)
 
-    def _step(self) -> None:
+    def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
+        if fences.wrote_late(old, new, self.term):
+            self._untold.difference_update([window for window in self._untold if window[0] == key])
+            self.handle(JobRemoved(key))
+            old = None
+        for event in self._translator.events_of("jobs", key, old, new):
+            self.handle(event)
+        self.renewals.settle(key)
+        self._measurements.changed(key, old, new)
+        if new is None:
+            self._announcements.forget(key)
+
+    def step(self) -> None:
         """Work off what the watches reported, then refresh estimates, sites and timers."""
         self._changes.work_off()
         if reports := self.reports.drain():
@@ -237,20 +215,21 @@ class Controller:
             if self.reports.waiting:
                 self._wake.set()  # go on after others had their turn
         for asked in self.renewals.drain():
-            self._tell(asked)
+            self.handle(asked)
             self.renewals.settle(asked.request.job)
-        elapsed = self._stopwatch()
+        elapsed = self.stopwatch()
         if elapsed >= self._next_timeouts:
             due = self._timeouts.due(self.planner.cluster.jobs.values(), self.clock(), elapsed)
             self._next_timeouts = min(elapsed + self.settings.tick_seconds, self._timeouts.next_due)
             for event in due:
-                self._tell(event)
+                self.handle(event)
         now = self.clock()
         for key in self._announcements.outdated(self._forecasts.refresh(now), now):
             self._publish(key, lazy=True)
         self._sites.refresh(self.clock())
 
-    def _tell(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
+        """Let the planner handle an event now, and write what follows from it."""
         stopped = self._measurements.running(event)
         self._handle((event,))
         self._measurements.told(event, stopped)
@@ -280,79 +259,6 @@ class Controller:
     def _instructed(self, instructions: list[Instruction]) -> None:
         self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
         self._measurements.instructed(instructions)
-
-    def _pods_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
-        for name in self._book.note_pod(key, new):
-            self._refresh_node(name)
-        if self._quota_book.note_pod(key, new):  # before the planner hears of its end: the API server still counts it
-            self._refresh_quotas(key.partition("/")[0])
-        for event in self._pod_events(old, new):
-            self._tell(event)
-
-    def _pod_events(self, old: Pod | None, new: Pod | None) -> Iterator[Event]:
-        replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
-        for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
-            if not self._is_namesakes(after or before):
-                yield from pods.events_of(before, after, self.clock())
-
-    def _is_namesakes(self, pod: Pod | None) -> bool:
-        """Whether the pod belongs to a deleted job whose name another job has now; its attempts are not that job's."""
-        who = identity(pod) if pod is not None else None
-        state = self.planner.cluster.jobs.get(who.job) if who is not None else None
-        return pod is not None and state is not None and owner_uid(pod.metadata) != state.job.uid
-
-    def _nodes_changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
-        self._refresh_node(name)
-
-    def _refresh_node(self, name: str) -> None:
-        """Tell the planner of a node if what it plans with has changed."""
-        observed, node = self.watches.nodes.store.get(name), None
-        if observed is not None:
-            with self._guard(observed):
-                node = self._book.node(observed, self.watches.sites.store)
-        known = self.planner.cluster.nodes.get(name)
-        if node is None and known is not None:
-            self._tell(NodeRemoved(name))
-        elif node is not None and (known is None or known.node != node):
-            self._tell(NodeChanged(node))
-
-    def _sites_changed(self, name: str, old: SiteObject | None, new: SiteObject | None) -> None:
-        if old is not None and new is not None and old.spec == new.spec:
-            return
-        self._tell(SiteChanged(to_site(new)) if new is not None else SiteRemoved(name))
-        for node in self.watches.nodes.store:
-            self._refresh_node(node)
-
-    def _quotas_changed(self, key: str, old: QuotaObject | None, new: QuotaObject | None) -> None:
-        self._quota_book.note_quota(key, new)
-        self._refresh_quotas(key.partition("/")[0])
-
-    def _refresh_quotas(self, namespace: str) -> None:
-        """Tell the planner of the namespace's quotas as far as they have changed."""
-        for event in self._quota_events(namespace):
-            self._tell(event)
-
-    def _quota_events(self, namespace: str) -> Sequence[Event]:
-        try:
-            return self._quota_book.changes(namespace, self.planner.cluster.quotas)
-        except ValueError as error:
-            logger.error("a quota of namespace %s cannot be read: %s", namespace, error)
-            self.metrics.count_error("object")
-            return []
-
-    def _jobs_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        if fences.wrote_late(old, new, self.term):
-            self._untold.difference_update([window for window in self._untold if window[0] == key])
-            self._tell(JobRemoved(key))
-            old = None
-        for event in jobs.events_of(old, new, self.settings.gpu_resource, self.watches.pods.store):
-            self._tell(event)
-            if isinstance(event, JobRemoved):  # pods that still stop are not the planner's any more
-                self._refresh_quotas(key.partition("/")[0])
-        self.renewals.settle(key)
-        self._measurements.changed(key, old, new)
-        if new is None:
-            self._announcements.forget(key)
 
     # ---- plans out
 
@@ -389,19 +295,10 @@ class Controller:
         }
         return status_object(resource, status, fences.precondition(resource, self.term, self._since))
 
-    @contextmanager
-    def _guard(self, observed: Any) -> Iterator[None]:
-        """An object that cannot be read is left out and told so; it must not stop the others."""
-        try:
-            yield
-        except ValueError as error:
-            self._refuse(observed, error)
-
-    def _refuse(self, resource: Any, error: ValueError) -> None:
-        """Say on the object itself, if it is a job, that it cannot be read."""
-        name = getattr(getattr(resource, "metadata", None), "name", "?")
-        logger.error("%s %s cannot be read: %s", type(resource).__name__, name, error)
+    def _reject(self, description: str, observed: Any, error: ValueError) -> None:
+        """Report an object that cannot be read: in the log, in the metrics and, for a job, in its status."""
+        log_rejection(description, observed, error)
         self.metrics.count_error("object")
-        if isinstance(resource, TrainingJob):
-            body = jobs.refusal(resource, error, self.clock())
-            self.writer.put(status_path(resource), lambda: body)
+        if isinstance(observed, TrainingJob):
+            body = jobs.refusal(observed, error, self.clock())
+            self.writer.put(status_path(observed), lambda: body)

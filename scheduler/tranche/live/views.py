@@ -1,7 +1,8 @@
 """The watches that planner and extender share."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,6 +16,21 @@ from tranche.kube.structs import QuotaObject
 from tranche.kube.tasks import run_for_ever
 
 API = "/apis/tranche.dev/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """The objects that a planner is restored from, each kind by ``namespace/name`` or, if cluster-scoped, by name."""
+
+    pods: Mapping[str, Pod]
+    nodes: Mapping[str, NodeObject]
+    jobs: Mapping[str, TrainingJob]
+    sites: Mapping[str, SiteObject]
+    quotas: Mapping[str, QuotaObject]
+
+    def snapshot(self) -> "ClusterObjects":
+        """A copy that later changes of the stores do not affect."""
+        return ClusterObjects(dict(self.pods), dict(self.nodes), dict(self.jobs), dict(self.sites), dict(self.quotas))
 
 
 class Watches:
@@ -37,13 +53,10 @@ class Watches:
         yield from (("pods", self.pods), ("nodes", self.nodes), ("jobs", self.jobs), ("sites", self.sites))
         yield ("quotas", self.quotas)
 
-    def still(self) -> "Watches":
-        """What is known now, without what comes; for planners on paper, which are never told of changes."""
-        nobody: Any = None  # nothing is asked for
-        copy = Watches(nobody)
-        for kind, reflector in self:
-            copy.by_kind(kind).store.update(reflector.store)
-        return copy
+    @property
+    def objects(self) -> ClusterObjects:
+        """The stores themselves: they change while the watches run."""
+        return ClusterObjects(self.pods.store, self.nodes.store, self.jobs.store, self.sites.store, self.quotas.store)
 
     def unsynced(self) -> list[str]:
         """Which watches are not in step yet."""

@@ -1,24 +1,22 @@
 """What tranche would do now, if it took over: a planner on paper for jobs that wait under any scheduler."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from tranche.kube.converts import LATEST
 from tranche.kube.histories import group_key, is_foreign
 from tranche.kube.memberships import site_of
-from tranche.kube.metrics import Metrics
 from tranche.kube.objects import is_over, pod_constraints, pod_requests, started_at
 from tranche.kube.structs import Pod
-from tranche.live import Controller, ControllerSettings
 from tranche.live.choices import PlannerChoice
-from tranche.live.views import Watches
+from tranche.live.cluster_restore import restore_planner
+from tranche.live.views import ClusterObjects
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
-from tranche.planner import Event, Instruction, JobSubmitted, Planner, WorkerStarted
-from tranche.policies import get_live_policy
+from tranche.planner import JobSubmitted
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,41 +34,20 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     explanation: str
 
 
-class _PaperPlanner(Planner):
-    """Takes over jobs of other schedulers as if they were ours."""
-
-    def __init__(self, choice: PlannerChoice, others: list[JobSubmitted]) -> None:
-        super().__init__(get_live_policy(choice.policy), choice.settings())
-        self._others = others
-
-    def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
-        """Take over ours and theirs."""
-        return super().restore([*jobs, *self._others], now, chain(events, self._starts()))
-
-    def _starts(self) -> Iterator[Event]:
-        """Since when workers of theirs train."""
-        for event in self._others:
-            for window in event.plan.windows if event.plan is not None else ():
-                if window.start:
-                    yield WorkerStarted(event.job.key, window.attempt, window.start)
-
-
-def decide(watches: Watches, choice: PlannerChoice, now: float) -> list[Decision]:
-    """Take over what the watches show, jobs of other schedulers included, and plan all that wait.
+def decide(objects: ClusterObjects, choice: PlannerChoice, now: float) -> list[Decision]:
+    """Plan all waiting jobs, those of other schedulers included, from the present state of the cluster.
 
     Args:
-        watches: In step; their pods hold all fields of pods of other schedulers.
+        objects: The objects of the cluster; pods of other schedulers with all their fields.
         choice: Which planner.
         now: Seconds since the epoch.
     """
-    still = watches.still()
-    sites = {name: site_of(node.metadata.labels, still.sites.store) for name, node in still.nodes.store.items()}
-    groups = _groups(still, choice.gpu_resource)
+    nodes = objects.nodes.items()
+    sites = {name: site_of(node.metadata.labels, objects.sites) for name, node in nodes}
+    groups = _groups(objects, choice.gpu_resource)
     others = [_submission(key, pods, sites, choice.gpu_resource) for key, pods in sorted(groups.items())]
-    planner = _PaperPlanner(choice, others)
-    nobody: Any = None  # nothing is sent
-    settings = ControllerSettings(choice.gpu_resource)
-    Controller(nobody, still, planner, Metrics(), settings, clock=lambda: now).restore()
+    planner = choice.planner()
+    restore_planner(planner, _without(objects, groups), choice.gpu_resource, now, foreign=others)
     running = {event.job.key for event in others if event.plan is not None}
     planner.forecast(now)
     states = planner.cluster.jobs.items()
@@ -79,14 +56,19 @@ def decide(watches: Watches, choice: PlannerChoice, now: float) -> list[Decision
     return [_decision(key, planner.plan_of(key, now), now) for key in waiting]
 
 
-def _groups(still: Watches, gpu_resource: str) -> dict[str, list[Pod]]:
-    """Jobs of other schedulers that are not over; their pods are taken out: they are no room that is lost for ever."""
+def _groups(objects: ClusterObjects, gpu_resource: str) -> dict[str, list[Pod]]:
+    """Pods of other schedulers that have not ended, by job."""
     groups: dict[str, list[Pod]] = {}
-    pods = still.pods.store
-    for key in [key for key, pod in pods.items() if is_foreign(pod, gpu_resource) and not is_over(pod)]:
-        pod = pods.pop(key)
-        groups.setdefault(group_key(pod), []).append(pod)
+    for pod in objects.pods.values():
+        if is_foreign(pod, gpu_resource) and not is_over(pod):
+            groups.setdefault(group_key(pod), []).append(pod)
     return groups
+
+
+def _without(objects: ClusterObjects, groups: Mapping[str, list[Pod]]) -> ClusterObjects:
+    """The objects without these pods: they are planned as jobs, so they must not also count as foreign usage."""
+    planned = {id(pod) for pods in groups.values() for pod in pods}
+    return replace(objects, pods={key: pod for key, pod in objects.pods.items() if id(pod) not in planned})
 
 
 def _submission(key: str, pods: list[Pod], sites: Mapping[str, str | None], gpu_resource: str) -> JobSubmitted:

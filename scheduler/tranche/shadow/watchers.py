@@ -137,7 +137,7 @@ class Shadow:
 
     def decide(self) -> None:
         """Note what would be done with each waiting job, where that differs from what was noted last."""
-        decisions = decide(self._watches, self._choice, self._clock())
+        decisions = decide(self._watches.objects, self._choice, self._clock())
         for one in decisions:
             essence = (one.decision, tuple(one.nodes))
             if self._last.get(one.job) != essence:

@@ -9,6 +9,7 @@ from live_controllers import NOW, reported, resource, taken_over
 from tranche.cli.columns import chunks_text
 from tranche.cli.kubectl import main
 from tranche.client.chunk_plans import ANEW, ChunkPlan, listed
+from tranche.client.whatifs import PlanningInputs
 from tranche.live.choices import PlannerChoice
 from tranche.web.chunks import Chunk
 
@@ -60,7 +61,7 @@ def listed_by(policy: str) -> ChunkPlan:
         controller = await taken_over(policy=policy)
         one = resource("cats", "100s", data={"chunks": 3})
         reported(controller, "jobs", one.key, one)
-        return listed(controller.watches.still(), PlannerChoice(policy), one.key, "", NOW)
+        return listed(PlanningInputs(controller.watches.objects, PlannerChoice(policy)), one.key, NOW)
 
     return asyncio.run(asked())
 

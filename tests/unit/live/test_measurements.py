@@ -90,8 +90,8 @@ def test_gpu_time_is_counted_by_site_when_a_worker_has_ended() -> None:
     assert value(metrics, name, site="edge", tier="Edge") == 0
     assert value(metrics, name, site="cloud", tier="Cloud") == 0
     attempt = min(controller.planner.cluster.jobs["default/cats"].runs)
-    controller._tell(WorkerStarted("default/cats", attempt, NOW + 10))
-    controller._tell(WorkerEnded("default/cats", attempt, "Succeeded", NOW + 100))
+    controller.handle(WorkerStarted("default/cats", attempt, NOW + 10))
+    controller.handle(WorkerEnded("default/cats", attempt, "Succeeded", NOW + 100))
     assert value(metrics, name, site="edge", tier="Edge") == 100
     assert value(metrics, "tranche_site_copied_bytes_total", site="edge", tier="Edge") == 0
     progress = written(controller, "cats")["progress"]
@@ -127,9 +127,9 @@ def waiting(controller: Controller) -> dict[str, float]:
 def test_a_worker_that_ran_and_was_lost_counts_as_stopped_after_the_time_that_it_ran() -> None:
     controller, job = started()
     attempts = [window["attempt"] for window in written(controller, "cats")["plan"]["workers"]]
-    controller._tell(WorkerStarted(job.key, attempts[0], NOW))
-    controller._tell(WorkerEnded(job.key, attempts[0], "Lost", NOW + 30))
-    controller._tell(WorkerEnded(job.key, attempts[1], "Lost", NOW + 30))
+    controller.handle(WorkerStarted(job.key, attempts[0], NOW))
+    controller.handle(WorkerEnded(job.key, attempts[0], "Lost", NOW + 30))
+    controller.handle(WorkerEnded(job.key, attempts[1], "Lost", NOW + 30))
     assert value(controller.metrics, "tranche_preemptions_total", reason="lost") == 1, "the other never ran"
     assert value(controller.metrics, "tranche_preempted_worker_seconds_sum") == 30
     assert value(controller.metrics, "tranche_window_start_seconds_count", handover="no") == 1
