@@ -28,11 +28,11 @@ from numpy_ps import chunks
 from report_servers import served
 from tranche.demo.stacks import free_port
 from tranche.kube.converts import progress_status, to_job
-from tranche.kube.identities import reports
+from tranche.kube.identities import may_report_progress
 from tranche.kube.objects import Pod
 from tranche.kube.resources import PlannedWindow, TrainingJob
-from tranche.live.renewals import RenewalDesk
-from tranche.live.reports import ReportDesk
+from tranche.live.renewals import ChunkRequestQueue
+from tranche.live.reports import ReportInbox
 from tranche.model import Window
 from tranche.planner import (
     CloseWindow,
@@ -192,8 +192,8 @@ class _Run:
         self.began = time.monotonic()
         nodes = [node(f"n{i}", "cluster") for i in range(self.trial.example.members)]
         self.planner = planner_of("chunk", nodes, failure_backoff_seconds=0.5)
-        self.desk = ReportDesk(self.planner, self.now)
-        self.desk.leading = True
+        self.inbox = ReportInbox(self.planner, self.now)
+        self.inbox.leading = True
         self.draw = random.Random(self.trial.seed)
         chunks.stage(self.directory / "data", 1)
         (self.directory / "checkpoint").mkdir()
@@ -206,8 +206,8 @@ class _Run:
 
     async def play(self) -> Result:
         jobs = {key: resource(key, 1) for key in (KEY, URGENT)}
-        renewals = RenewalDesk(self.planner, jobs, self.now, lambda: None)
-        async with served(self.pods, jobs, self.desk, renewals, self.now) as self.api:
+        renewals = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
+        async with served(self.pods, jobs, self.inbox, renewals, self.now) as self.api:
             try:
                 await self._drive()
             finally:
@@ -269,7 +269,7 @@ class _Run:
         (folder / "token").write_text(f"{pod.key}/{pod.metadata.uid}")
         given = environments.worker_environment(job, entry, str(self.directory / "checkpoint"))
         variables = example.variables(job, given, entry.index, self.ports)
-        if reports(job, "worker", entry.index):
+        if may_report_progress(job, "worker", entry.index):
             variables |= environments.report_environment(self.api, reports=True, asks=False) | {
                 "TRANCHE_REPORT_SECONDS": "1.6"
             }
@@ -311,7 +311,7 @@ class _Run:
     # ---- what happens to the gang
 
     def _count_reports(self) -> None:
-        events = self.desk.drain()
+        events = self.inbox.drain()
         for event in events:
             self.reported += 1
             applied = event.report.applied[0] * self.trial.example.batches

@@ -10,7 +10,7 @@ from tranche.kube.objects import NodeObject
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.kube.structs import QuotaObject
 from tranche.live import Controller
-from tranche.live.views import Watches
+from tranche.live.views import Informers
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
 
@@ -45,7 +45,7 @@ async def taken_over(
     term: int = 1,
 ) -> Controller:
     """A controller that has just read these objects; the client is never used: nothing is sent."""
-    watches = Watches(None)  # type: ignore[arg-type]
+    watches = Informers(None)  # type: ignore[arg-type]
     for job in jobs:
         watches.jobs.store[job.key] = job
     for site in sites:

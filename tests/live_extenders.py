@@ -14,7 +14,7 @@ from tranche.extender.servers import serve
 from tranche.extender.views import View
 from tranche.kube.clients import ApiClient
 from tranche.kube.metrics import Metrics
-from tranche.live.views import Watches
+from tranche.live.views import Informers
 
 PROFILE = "tranche-extender-test"
 """Name of the kube-scheduler's component and of its profile."""
@@ -83,7 +83,7 @@ class LiveExtender:
 
     async def _serve(self) -> None:
         async with ApiClient.connect(self._kubeconfig) as client:
-            watches = Watches(client)
+            watches = Informers(client)
             self._view = View(watches)
             app = create_app(watches, self.metrics, watches.unsynced, view=self._view)
             if self._bind:

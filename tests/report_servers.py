@@ -12,8 +12,8 @@ from tranche.kube.metrics import Metrics
 from tranche.kube.names import REPORT_AUDIENCE
 from tranche.kube.objects import Pod
 from tranche.kube.resources import TrainingJob
-from tranche.live.renewals import RenewalDesk
-from tranche.live.reports import ReportDesk
+from tranche.live.renewals import ChunkRequestQueue
+from tranche.live.reports import ReportInbox
 
 
 class Reviews:
@@ -30,12 +30,12 @@ class Reviews:
 async def served(
     pods: Mapping[str, Pod],
     jobs: Mapping[str, TrainingJob],
-    desk: ReportDesk,
-    renewals: RenewalDesk,
+    inbox: ReportInbox,
+    renewals: ChunkRequestQueue,
     clock: Callable[[], float],
 ) -> AsyncIterator[str]:
     """Serve it; gives its address."""
-    app = create_report_app(pods, jobs, desk, renewals, TokenReviewer(Reviews()), Metrics(), clock)
+    app = create_report_app(pods, jobs, inbox, renewals, TokenReviewer(Reviews()), Metrics(), clock)
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=listening.set_result))
     try:

@@ -32,11 +32,11 @@ from numpy_ps.server import COUNTS
 from report_servers import served
 from tranche.demo.stacks import free_port
 from tranche.kube.converts import plan_status, progress_status, to_job
-from tranche.kube.identities import asks, reports
+from tranche.kube.identities import may_report_progress, may_request_chunks
 from tranche.kube.objects import Pod
 from tranche.kube.resources import PlannedParameterServer, PlannedWindow, TrainingJob
-from tranche.live.renewals import RenewalDesk
-from tranche.live.reports import ReportDesk
+from tranche.live.renewals import ChunkRequestQueue
+from tranche.live.reports import ReportInbox
 from tranche.model import JobProgress, Window
 from tranche.planner import (
     CloseWindow,
@@ -158,8 +158,8 @@ class _Run:
         self.began = time.monotonic()
         nodes = [node(f"n{i}", "cluster") for i in range(self.trial.workers)] + [node("ps", "cluster", gpus=0)]
         self.planner = planner_of("chunk", nodes)
-        self.desk = ReportDesk(self.planner, self.now)
-        self.desk.leading = True
+        self.inbox = ReportInbox(self.planner, self.now)
+        self.inbox.leading = True
         self.draw = random.Random(self.trial.seed)
         self.port = free_port()
         self.diary = self.directory / "diary"
@@ -189,9 +189,9 @@ class _Run:
 
     async def play(self) -> Result:
         jobs = {KEY: resource(self.trial)}
-        self.renewals = RenewalDesk(self.planner, jobs, self.now, lambda: None)
+        self.renewals = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
         self.jobs = jobs
-        async with served(self.pods, jobs, self.desk, self.renewals, self.now) as self.api:
+        async with served(self.pods, jobs, self.inbox, self.renewals, self.now) as self.api:
             try:
                 await self._drive()
             finally:
@@ -209,7 +209,7 @@ class _Run:
                 raise TimeoutError(f"{self.trial}: {self.planner.progress_of(KEY)}")
             for process in [process for process in self.processes if process.popen.poll() is not None]:
                 self._ended(process)
-            if reports := self.desk.drain():
+            if reports := self.inbox.drain():
                 self._tell(*reports)
                 self.reported.append(trained(state, self.now()).batches)
             self._tell(*self.renewals.drain())
@@ -263,7 +263,7 @@ class _Run:
         else:
             variables = environments.server_environment(job, entry, saved)
             command = ["numpy_ps.server", *self._options()]
-        does = {"reports": reports(job, role, entry.index), "asks": asks(job, role)}
+        does = {"reports": may_report_progress(job, role, entry.index), "asks": may_request_chunks(job, role)}
         variables |= environments.report_environment(self.api, **does) | {"TRANCHE_REPORT_SECONDS": "1.2"}
         variables |= {
             "TF_CONFIG": json.dumps({"cluster": {"ps": [f"127.0.0.1:{self.port}"]}}),

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from tranche.kube import names
-from tranche.kube.identities import asks, reports
+from tranche.kube.identities import may_report_progress, may_request_chunks
 from tranche.kube.resources import (
     API_VERSION,
     PlannedChief,
@@ -185,7 +185,7 @@ def _spec(
 ) -> Manifest:
     volumes: list[Manifest] = []
     mounts: list[Manifest] = []
-    does = {"reports": reports(job, role, index), "asks": asks(job, role)}
+    does = {"reports": may_report_progress(job, role, index), "asks": may_request_chunks(job, role)}
     if settings.report_url and any(does.values()):
         variables = {**variables, **environments.report_environment(settings.report_url, **does)}
         volumes.append(_token_volume(settings))

@@ -14,7 +14,7 @@ from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.resources import TrainingJob
 from tranche.live import Controller
-from tranche.live.choices import PlannerChoice
+from tranche.live.choices import PlannerConfig
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.memories import read_memory
 from tranche.live.views import ClusterObjects
@@ -146,7 +146,7 @@ async def both(arrivals: list[tuple[int, int, int]]) -> tuple[dict[str, object],
         job = submitted(number, chunks, seconds, course.now)
         reported(course.controller, "jobs", job.key, job)
     course.play(course.now)
-    successor = PlannerChoice("chunk").planner(validate=True)
+    successor = PlannerConfig("chunk").planner(validate=True)
     memory = read_memory(course.controller.learnt())
     restore_planner(successor, course.objects(), GPU_RESOURCE, course.now, memory)
     return plans(course.controller.planner, course.now), plans(successor, course.now)

@@ -11,7 +11,7 @@ from live_controllers import NOW, reported, resource, taken_over, written
 from tranche.client.whatifs import PlanningInputs, WhatIf, answer
 from tranche.kube.resources import TrainingJob
 from tranche.live import Controller
-from tranche.live.choices import PlannerChoice
+from tranche.live.choices import PlannerConfig
 from tranche.model import JobPlan
 from tranche.model.sentences import without_moments
 
@@ -20,7 +20,7 @@ PRIMES = (61, 127, 251, 509, 1021, 2039, 4093)
 JOBS = st.lists(
     st.tuples(st.integers(1, 4), st.sampled_from(PRIMES)), min_size=1, max_size=6, unique_by=lambda job: job[1]
 )
-CHOICE = PlannerChoice("chunk")
+CHOICE = PlannerConfig("chunk")
 
 
 def job(number: int, chunks: int, seconds: int) -> TrainingJob:

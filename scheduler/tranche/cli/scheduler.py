@@ -26,10 +26,10 @@ from tranche.kube.leases import DeposedError, Leadership
 from tranche.kube.metrics import Metrics
 from tranche.kube.names import GPU_RESOURCE
 from tranche.live import Controller, ControllerSettings
-from tranche.live.choices import PlannerChoice
-from tranche.live.garbage import tend
+from tranche.live.choices import PlannerConfig
+from tranche.live.garbage import freeze_periodically
 from tranche.live.journals import JournalError, journal
-from tranche.live.views import Watches
+from tranche.live.views import Informers
 from tranche.planner.chunk_windows import listing
 from tranche.planner.journals import Fact
 from tranche.shadow.records import RecordError
@@ -66,9 +66,9 @@ class Options:
     shadow_decide_seconds: float
     shadow_replay_seconds: float
 
-    def choice(self) -> PlannerChoice:
+    def choice(self) -> PlannerConfig:
         """Which planner is asked for."""
-        return PlannerChoice(
+        return PlannerConfig(
             self.policy, self.seed, self.gpu_resource, self.server_idle_seconds, dict(self.share_weights)
         )
 
@@ -172,7 +172,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
                 await _first(stopping, [watching])
                 watching.cancel()
             return
-        watches = Watches(client)
+        watches = Informers(client)
         metrics = Metrics()
         client.observe = metrics.observe_api_request
         choice = options.choice()
@@ -180,7 +180,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )
-        desk = controller.reports
+        inbox = controller.reports
         metrics.add_watch("quotas", watches.quotas)  # the planner's alone
         view = View(watches, options.gpu_resource)
         app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, view)
@@ -202,21 +202,21 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
             ]
             if options.report_port is not None:
                 reports = create_report_app(
-                    watches.pods.store, watches.jobs.store, desk, controller.renewals, TokenReviewer(client), metrics
+                    watches.pods.store, watches.jobs.store, inbox, controller.renewals, TokenReviewer(client), metrics
                 )
                 tasks.append(group.create_task(serve(reports, options.report_host, options.report_port)))
             if options.page_port is not None:
                 planning = Planning(
-                    desk.trained,
-                    lambda key: planner.estimates.get(key) if desk.leading else None,
-                    lambda key: listing(planner, key, controller.clock()) if desk.leading else None,
+                    inbox.trained,
+                    lambda key: planner.estimates.get(key) if inbox.leading else None,
+                    lambda key: listing(planner, key, controller.clock()) if inbox.leading else None,
                 )
                 page = create_page_app(view, watches, client, planning)
                 tasks.append(group.create_task(serve(page, options.page_host, options.page_port)))
             if options.metrics_port is not None:
                 probes = create_metrics_app(metrics, watches.unsynced)
                 tasks.append(group.create_task(serve(probes, options.metrics_host, options.metrics_port)))
-            tending = group.create_task(tend(watches.synced()))
+            tending = group.create_task(freeze_periodically(watches.synced()))
             await _first(stopping, tasks)
             for task in (tending, *tasks):
                 task.cancel()

@@ -7,12 +7,12 @@ from tranche.extender.apps import create_app, create_metrics_app
 from tranche.extender.servers import serve
 from tranche.kube.clients import ApiClient
 from tranche.kube.metrics import Metrics
-from tranche.live.choices import PlannerChoice
+from tranche.live.choices import PlannerConfig
 
 
 async def run_shadow(
     client: ApiClient,
-    choice: PlannerChoice,
+    choice: PlannerConfig,
     host: str,
     port: int,
     directory: Path | None,
@@ -34,9 +34,9 @@ async def run_shadow(
         RecordError: the records cannot be read or written.
     """
     from tranche.shadow.routes import shadow_routes
-    from tranche.shadow.watchers import Shadow, ShadowSettings, ShadowWatches, serves_our_kinds
+    from tranche.shadow.watchers import Shadow, ShadowInformers, ShadowSettings, serves_our_kinds
 
-    watches = ShadowWatches(client, served=await serves_our_kinds(client))
+    watches = ShadowInformers(client, served=await serves_our_kinds(client))
     metrics = Metrics()
     shadow = Shadow(watches, choice, ShadowSettings(*intervals, directory=directory), metrics.registry)
     app = create_app(watches, metrics, watches.unsynced, choice.gpu_resource)

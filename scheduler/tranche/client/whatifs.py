@@ -20,11 +20,11 @@ from tranche.kube.converts import LATEST
 from tranche.kube.errors import ApiError
 from tranche.kube.leases import LEASE
 from tranche.kube.resources import TrainingJob
-from tranche.live.choices import PlannerChoice, read_choice
+from tranche.live.choices import PlannerConfig, read_config
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.jobs import submission
 from tranche.live.memories import read_memory
-from tranche.live.views import ClusterObjects, Watches
+from tranche.live.views import ClusterObjects, Informers
 from tranche.planner import Planner
 from tranche.planner.memories import Memory
 
@@ -53,7 +53,7 @@ class PlanningInputs:
     """What a planner that writes nothing is restored from."""
 
     objects: ClusterObjects
-    choice: PlannerChoice
+    choice: PlannerConfig
     memory: Memory = field(default_factory=Memory)
     """What the scheduler has learnt about the cluster."""
     note: str = ""
@@ -90,7 +90,7 @@ async def read_cluster(session: Session, system_namespace: str, purpose: str) ->
         ClusterError: a permission is missing, or the API server cannot be reached.
     """
     choice, memory, note = await _read_lease(session, system_namespace)
-    watches = Watches(session.api)
+    watches = Informers(session.api)
     with refusals(f"see the whole cluster, which {purpose} plans with"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
     return PlanningInputs(watches.objects, choice, memory, note)
@@ -142,7 +142,7 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
     return planner
 
 
-async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerChoice, Memory, str]:
+async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerConfig, Memory, str]:
     """The scheduler's planner configuration, what it has learnt, and a note if defaults are assumed."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{system_namespace}/leases/{LEASE}"
     try:
@@ -153,10 +153,10 @@ async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerC
                 raise
         lease = {}
     memory = read_memory(lease.get("metadata", {}).get("annotations") or {})
-    published = read_choice(lease)
+    published = read_config(lease)
     if published is not None:
         return published, memory, ""
-    assumed = PlannerChoice()
+    assumed = PlannerConfig()
     return assumed, memory, f"policy {assumed.policy} is assumed: the Lease {system_namespace}/{LEASE} cannot be read"
 
 

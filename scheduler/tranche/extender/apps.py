@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse
 from tranche import __version__
 from tranche.extender import verbs, wires
 from tranche.extender.sites import list_sites
-from tranche.extender.views import View, Watches
-from tranche.kube.censuses import Census
+from tranche.extender.views import View, ViewSources
+from tranche.kube.censuses import JobCounts
 from tranche.kube.metrics import Metrics, Watched
 from tranche.kube.names import GPU_RESOURCE
 
@@ -26,7 +26,7 @@ Answer = Callable[[bytes], tuple[Any, int, int]]
 
 
 def create_app(
-    watches: Watches,
+    watches: ViewSources,
     metrics: Metrics,
     unready: Callable[[], list[str]],
     gpu_resource: str = GPU_RESOURCE,
@@ -50,9 +50,9 @@ def create_app(
     }
     for kind, watch in kinds.items():
         metrics.add_watch(kind, watch)
-    census = Census()
-    watches.jobs.subscribe(census.note)
-    metrics.set_jobs(census)
+    counts = JobCounts()
+    watches.jobs.subscribe(counts.note)
+    metrics.set_jobs(counts)
     metrics.set_sites(lambda: list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
     for verb, answer in _answers(view).items():

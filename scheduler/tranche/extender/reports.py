@@ -22,7 +22,7 @@ from tranche.extender.limits import RateLimit
 from tranche.extender.reviews import BusyError
 from tranche.extender.tokens import Bearer, TokenReviewer
 from tranche.kube.clients import ApiError
-from tranche.kube.identities import Identity, asks, identity, reports
+from tranche.kube.identities import Identity, identity, may_report_progress, may_request_chunks
 from tranche.kube.metrics import Metrics
 from tranche.kube.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.objects import Pod, is_over
@@ -35,7 +35,7 @@ REPORTS_PER_SECOND, BURST = 1.0, 10
 """Of one pod; it reports every 15–30 s."""
 REQUESTS_PER_SECOND = 10.0
 """For chunks, of one pod."""
-SPEAKERS = {ROLE_CHIEF: "the chief", ROLE_SERVER: "parameter server 0", ROLE_WORKER: "worker 0"}
+REPORTER_NAMES = {ROLE_CHIEF: "the chief", ROLE_SERVER: "parameter server 0", ROLE_WORKER: "worker 0"}
 RETRY_SECONDS = 5
 """After which a client that was turned away may come again."""
 
@@ -43,7 +43,7 @@ RETRY_SECONDS = 5
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Desk(Protocol):
+class ReportSink(Protocol):
     """Where reports are taken to the planner."""
 
     @property
@@ -54,7 +54,7 @@ class Desk(Protocol):
         """Have the report counted soon; False if another attempt has taken over."""
 
 
-class Counter(Protocol):
+class ChunkGranter(Protocol):
     """Where workers are given chunks."""
 
     async def ask(self, request: ChunkRequest) -> Allotment | None:
@@ -91,8 +91,8 @@ class ReportRoute:
     pods: Mapping[str, Pod]
     """By ``namespace/name``."""
     jobs: Mapping[str, TrainingJob]
-    desk: Desk
-    counter: Counter
+    sink: ReportSink
+    granter: ChunkGranter
     reviewer: TokenReviewer
     limit: RateLimit
     """Of reports."""
@@ -107,7 +107,7 @@ class ReportRoute:
             ClientDisconnect: if the body does not arrive.
         """
         who, body = await self._admit(request, _may_report, self.limit)
-        if not self.desk.take(_report(body, who.job)):
+        if not self.sink.take(_report(body, who.job)):
             raise _Refusal(409, f"attempt {who.attempt} is over: exit")
 
     async def allot(self, request: Request) -> Allotment:
@@ -115,7 +115,7 @@ class ReportRoute:
         who, body = await self._admit(request, _may_ask, self.request_limit)
         asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)
         try:
-            given = await self.counter.ask(asked)
+            given = await self.granter.ask(asked)
         except TimeoutError:
             raise _Refusal(503, "the plan could not be written in time: ask again") from None
         if given is None:
@@ -126,7 +126,7 @@ class ReportRoute:
         self, request: Request, objection: Callable[[TrainingJob, Identity], str | None], limit: RateLimit
     ) -> tuple[Identity, _Body]:
         """Who sends it, and what."""
-        if not self.desk.leading:
+        if not self.sink.leading:
             raise _Refusal(503, "this scheduler does not plan: another one leads, or it has just started")
         who, bearer = self._identify(await self._authenticate(request))
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
@@ -180,8 +180,8 @@ class ReportRoute:
 def create_report_app(
     pods: Mapping[str, Pod],
     jobs: Mapping[str, TrainingJob],
-    desk: Desk,
-    counter: Counter,
+    sink: ReportSink,
+    granter: ChunkGranter,
     reviewer: TokenReviewer,
     metrics: Metrics,
     clock: Callable[[], float] = time.monotonic,
@@ -191,14 +191,14 @@ def create_report_app(
     Args:
         pods: Copies of the API server's pods …
         jobs: … and TrainingJobs, by ``namespace/name``.
-        desk: Where reports go.
-        counter: Where workers are given chunks.
+        sink: Where reports go.
+        granter: Where workers are given chunks.
         reviewer: Of tokens.
         metrics: Where requests are counted.
         clock: Seconds, of rate limits.
     """
     limits = RateLimit(REPORTS_PER_SECOND, BURST), RateLimit(REQUESTS_PER_SECOND, BURST)
-    route = ReportRoute(pods, jobs, desk, counter, reviewer, *limits, clock)
+    route = ReportRoute(pods, jobs, sink, granter, reviewer, *limits, clock)
     app = FastAPI(title="tranche reports", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
 
     async def receive(request: Request) -> Response:
@@ -235,13 +235,14 @@ def _answering(answer: Answer, count: Callable[[str], None]) -> Answer:
 
 def _may_report(job: TrainingJob, who: Identity) -> str | None:
     """Why the pod must not report; None if it may."""
-    if reports(job, who.role, who.index):
+    if may_report_progress(job, who.role, who.index):
         return None
-    return f"{next(SPEAKERS[role] for role in SPEAKERS if reports(job, role, 0))} reports for this job"
+    reporter = next(name for role, name in REPORTER_NAMES.items() if may_report_progress(job, role, 0))
+    return f"only {reporter} reports progress for this job"
 
 
 def _may_ask(job: TrainingJob, who: Identity) -> str | None:
-    return None if asks(job, who.role) else "only workers of jobs with spec.data ask for chunks"
+    return None if may_request_chunks(job, who.role) else "only workers of jobs with spec.data ask for chunks"
 
 
 def _read(body: bytes) -> _Body:

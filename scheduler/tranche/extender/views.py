@@ -13,7 +13,7 @@ from tranche.kube.resources import SiteObject, TrainingJob
 T = TypeVar("T")
 
 
-class Watch(Protocol[T]):
+class WatchedObjects(Protocol[T]):
     """The part of a reflector that is used."""
 
     @property
@@ -32,30 +32,30 @@ class Watch(Protocol[T]):
         """Call back for every object that is there, and at every change."""
 
 
-class Watches(Protocol):
+class ViewSources(Protocol):
     """The four of them."""
 
     @property
-    def pods(self) -> Watch[Pod]:
+    def pods(self) -> WatchedObjects[Pod]:
         """All pods, of all namespaces."""
 
     @property
-    def nodes(self) -> Watch[NodeObject]:
+    def nodes(self) -> WatchedObjects[NodeObject]:
         """All nodes."""
 
     @property
-    def jobs(self) -> Watch[TrainingJob]:
+    def jobs(self) -> WatchedObjects[TrainingJob]:
         """All TrainingJobs."""
 
     @property
-    def sites(self) -> Watch[SiteObject]:
+    def sites(self) -> WatchedObjects[SiteObject]:
         """All Sites."""
 
 
 class View:
     """Read-only; as new as the watches."""
 
-    def __init__(self, watches: Watches, gpu_resource: str = GPU_RESOURCE) -> None:
+    def __init__(self, watches: ViewSources, gpu_resource: str = GPU_RESOURCE) -> None:
         self.gpu_resource = gpu_resource
         self.pods: Mapping[str, Pod] = watches.pods.store
         self.nodes: Mapping[str, NodeObject] = watches.nodes.store

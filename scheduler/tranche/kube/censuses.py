@@ -9,7 +9,7 @@ from tranche.kube.resources import TrainingJob
 WAITING = "Waiting"
 
 
-class Census:
+class JobCounts:
     """Fed with the changes of one watch; times in seconds since the epoch."""
 
     def __init__(self, jobs: Iterable[TrainingJob] = ()) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from pydantic import ValidationError
 
 from tranche.kube.converts import to_job, to_site
-from tranche.kube.histories import WORKLOADS, Past, histories, is_foreign, latest
+from tranche.kube.histories import WORKLOADS, PastRun, histories, is_foreign, latest
 from tranche.kube.memberships import site_of
 from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.objects import NodeObject, Pod, node_of
@@ -45,7 +45,7 @@ class Export:
     """By submission, then by key; `Job.submitted` counts seconds from the earliest of them."""
     problems: tuple[str, ...]
     """Items that are no job for the simulator: one line each with file, item and reason."""
-    pasts: Mapping[str, Past] = field(default_factory=lambda: MappingProxyType({}))
+    pasts: Mapping[str, PastRun] = field(default_factory=lambda: MappingProxyType({}))
     """How those that have begun fared, by key, on the same clock."""
     nodes: tuple[Node, ...] = ()
     """Empty: the export says nothing of them. All are taken for healthy and free of other pods."""
@@ -88,33 +88,33 @@ def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
         ExportError: one line, if the file as a whole cannot be read or no item is a job for the simulator.
     """
     name = str(path) if str(path).isprintable() else ascii(str(path))
-    pile = _Pile(name, gpu_resource)
+    builder = _ExportBuilder(name, gpu_resource)
     document = _document(path, name)
     for index, item in enumerate(_items(document, name)):
-        pile.sort(item, index)
-    return pile.export(_exported_at(document))
+        builder.sort(item, index)
+    return builder.export(_exported_at(document))
 
 
 def export_of(
     pods: list[Pod], nodes: list[NodeObject], sites: dict[str, SiteObject], at: float, gpu_resource: str = GPU_RESOURCE
 ) -> Export | None:
     """The same of objects that are at hand, at that time (seconds since the epoch); None if no pod has run."""
-    pile = _Pile("the cluster", gpu_resource)
-    pile.pods, pile.nodes, pile.sites = pods, nodes, sites
+    builder = _ExportBuilder("the cluster", gpu_resource)
+    builder.pods, builder.nodes, builder.sites = pods, nodes, sites
     try:
-        return pile.export(at)
+        return builder.export(at)
     except ExportError:
         return None
 
 
-class _Pile:
+class _ExportBuilder:
     """Items of an export, sorted by kind."""
 
     def __init__(self, name: str, gpu_resource: str) -> None:
         self.name = name
         self.gpu_resource = gpu_resource
         self.jobs: dict[str, Job] = {}
-        self.pasts: dict[str, Past] = {}
+        self.pasts: dict[str, PastRun] = {}
         self.problems: list[str] = []
         self.pods: list[Pod] = []
         self.nodes: list[NodeObject] = []
@@ -235,7 +235,7 @@ def _document(path: Path, name: str) -> Any:
         raise ExportError(f"{name}: is no JSON: {_one_line(error)}: make it with {_COMMAND}") from None
 
 
-def _job(item: object, gpu_resource: str) -> tuple[Job, Past | None]:
+def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
     """One item as a job, and how it fared if it is over; a ValueError says why it is none."""
     if not isinstance(item, Mapping) or item.get("kind", _KIND) != _KIND:
         kind = item.get("kind") if isinstance(item, Mapping) else type(item).__name__
@@ -259,12 +259,12 @@ def _job(item: object, gpu_resource: str) -> tuple[Job, Past | None]:
     return job, None
 
 
-def _past(resource: TrainingJob, job: Job) -> Past | None:
+def _past(resource: TrainingJob, job: Job) -> PastRun | None:
     """How a TrainingJob that has succeeded fared; None if it does not say when."""
     status = resource.status
     if status.start_time is None or status.completion_time is None or status.progress is None:
         return None
-    return Past(
+    return PastRun(
         key=job.key,
         submitted=job.submitted,
         started=status.start_time.timestamp(),

@@ -32,7 +32,7 @@ End = Literal["Succeeded", "Failed", "Running"]
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastRun:
     """How a job really fared; seconds since the epoch."""
 
     key: str
@@ -47,7 +47,7 @@ class Past:
     """That they held in all."""
     end: End
 
-    def moved(self, first: float) -> "Past":
+    def moved(self, first: float) -> "PastRun":
         """The same on a clock that begins at `first`."""
         times = {name: getattr(self, name) - first for name in ("submitted", "started", "completed")}
         return replace(self, **times)
@@ -87,7 +87,7 @@ def group_key(pod: Pod) -> str:
 
 def histories(
     pods: Iterable[Pod], until: float, submissions: Mapping[str, float], gpu_resource: str = GPU_RESOURCE
-) -> tuple[list[tuple[Job, Past]], int]:
+) -> tuple[list[tuple[Job, PastRun]], int]:
     """Jobs that have run, by key, and how many have not begun: of those nobody knows how long they take.
 
     A job is a gang of as many members as its pods ran at the same time; the members take so long that the job needs
@@ -103,7 +103,7 @@ def histories(
     for pod in pods:
         key = group_key(pod)
         groups.setdefault(key, _Group(key)).pods.append(pod)
-    found: list[tuple[Job, Past]] = []
+    found: list[tuple[Job, PastRun]] = []
     waiting = 0
     for key in sorted(groups):
         group = groups[key]
@@ -138,7 +138,7 @@ def _last_end(pod: Pod) -> datetime | None:
     return max((end for end in ends if end is not None), default=None)
 
 
-def _history(group: _Group, stays: list[_Stay], submitted: float | None, gpu_resource: str) -> tuple[Job, Past]:
+def _history(group: _Group, stays: list[_Stay], submitted: float | None, gpu_resource: str) -> tuple[Job, PastRun]:
     created = [pod.metadata.creation_timestamp for pod in group.pods if pod.metadata.creation_timestamp]
     first, last = min(stay.start for stay in stays), max(stay.end for stay in stays)
     arrival = min([first, *(at.timestamp() for at in created)]) if submitted is None else min(first, submitted)
@@ -159,7 +159,7 @@ def _history(group: _Group, stays: list[_Stay], submitted: float | None, gpu_res
         rigid=True,
         step_seconds=max(1.0, gpu_seconds / (request.gpus * members)),
     )
-    past = Past(group.key, arrival, first, last, _most(stays, lambda stay: stay.gpus), gpu_seconds, end)
+    past = PastRun(group.key, arrival, first, last, _most(stays, lambda stay: stay.gpus), gpu_seconds, end)
     return job, past
 
 

@@ -37,7 +37,7 @@ def identity(pod: Pod) -> Identity | None:
         return None
 
 
-def reports(job: TrainingJob, role: str, index: int) -> bool:
+def may_report_progress(job: TrainingJob, role: str, index: int) -> bool:
     """Whether its reports count: of the chief, else of parameter server 0, else of rank 0 of a gang, else of all."""
     if job.spec.chief is not None:
         return role == ROLE_CHIEF
@@ -46,7 +46,7 @@ def reports(job: TrainingJob, role: str, index: int) -> bool:
     return role == ROLE_WORKER and (job.spec.data is not None or index == 0)
 
 
-def asks(job: TrainingJob, role: str) -> bool:
+def may_request_chunks(job: TrainingJob, role: str) -> bool:
     """Whether this pod may ask for its next chunks: every worker of a chunked job."""
     return role == ROLE_WORKER and job.spec.data is not None
 

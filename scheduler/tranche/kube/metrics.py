@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from tranche.kube.censuses import Census
+from tranche.kube.censuses import JobCounts
 from tranche.kube.reflectors import Stats
 from tranche.kube.registries import ProcessMetrics, Rows, Samples
 from tranche.kube.resources import TrainingJob
@@ -65,7 +65,7 @@ class Metrics(ProcessMetrics):
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__()
         self._clock = clock
-        self._jobs = Census()
+        self._jobs = JobCounts()
         self._watches: dict[str, Watched] = {}
         self._sites: Callable[[], Awaitable[Sequence[SiteUse]]] | None = None
         self._known_sites: Sequence[SiteUse] = ()
@@ -204,7 +204,7 @@ class Metrics(ProcessMetrics):
         """An object or a request could not be understood."""
         self._errors.labels(kind).inc()
 
-    def set_jobs(self, jobs: Census) -> None:
+    def set_jobs(self, jobs: JobCounts) -> None:
         """Tell what it has counted whenever the metrics are read."""
         self._jobs = jobs
 

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def run_for_ever(**works: Coroutine[Any, Any, None]) -> None:
+async def run_until_first_exit(**works: Coroutine[Any, Any, None]) -> None:
     """Run side by side what never ends; once one of them does, however that comes, all are stopped.
 
     A task group alone does not notice that a task has returned, or was cancelled by something that it had called: the

@@ -17,7 +17,7 @@ Question = tuple[str, str, str]
 """Namespace and name of a pod, and the UID of its job."""
 
 
-class Absences:
+class PodAbsenceChecker:
     """Questions to the API server, and its answers."""
 
     def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
@@ -33,7 +33,7 @@ class Absences:
         self._asked: set[Question] = set()
         self._absent: set[Question] = set()
 
-    def sure(self, namespace: str, name: str, job_uid: str) -> bool:
+    def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
         """Whether the API server has said that the job has no pod of that name; it is asked if it has not.
 
         An answer counts once.

@@ -13,7 +13,7 @@ from tranche.policies import get_live_policy
 ANNOTATION = "tranche.dev/planner"
 
 
-class PlannerChoice(msgspec.Struct, frozen=True, rename="camel"):
+class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
     """What decides what a planner decides, besides the cluster; the defaults are those of the command line."""
 
     policy: str = "chunk"
@@ -49,10 +49,10 @@ class PlannerChoice(msgspec.Struct, frozen=True, rename="camel"):
         return {ANNOTATION: msgspec.json.encode(self).decode()}
 
 
-def read_choice(lease: dict[str, Any]) -> PlannerChoice | None:
+def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
     """What the holder of a Lease has told; None if it has told nothing that can be read."""
     text = lease.get("metadata", {}).get("annotations", {}).get(ANNOTATION)
     try:
-        return msgspec.json.decode(text, type=PlannerChoice) if text else None
+        return msgspec.json.decode(text, type=PlannerConfig) if text else None
     except msgspec.DecodeError:
         return None

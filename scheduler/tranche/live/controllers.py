@@ -12,21 +12,21 @@ from tranche.kube.converts import plan_status, planned_condition, progress_statu
 from tranche.kube.leases import Leadership
 from tranche.kube.metrics import Metrics
 from tranche.kube.resources import TrainingJob
-from tranche.kube.tasks import run_for_ever
+from tranche.kube.tasks import run_until_first_exit
 from tranche.live import fences, jobs, timeouts
-from tranche.live.absences import Absences
+from tranche.live.absences import PodAbsenceChecker
 from tranche.live.announcements import Announcements
 from tranche.live.backlogs import Backlog, Change
 from tranche.live.cluster_restore import ClusterTranslator, log_rejection
 from tranche.live.forecasts import Forecasts
 from tranche.live.measurements import Measurements
 from tranche.live.memories import annotations_of, read_memory
-from tranche.live.renewals import RenewalDesk
-from tranche.live.reports import ReportDesk
+from tranche.live.renewals import ChunkRequestQueue
+from tranche.live.reports import ReportInbox
 from tranche.live.settings import ControllerSettings
-from tranche.live.silences import Silences
+from tranche.live.silences import UnreachableNodes
 from tranche.live.sites import SiteStatuses
-from tranche.live.views import Watches, status_path
+from tranche.live.views import Informers, status_path
 from tranche.live.writers import StatusWriter
 from tranche.model import WindowState
 from tranche.planner import (
@@ -54,7 +54,7 @@ class Controller:
     def __init__(
         self,
         client: ApiClient,
-        watches: Watches,
+        watches: Informers,
         planner: Planner,
         metrics: Metrics,
         settings: ControllerSettings | None = None,
@@ -68,9 +68,9 @@ class Controller:
         self.clock = clock
         self.stopwatch = stopwatch
         self.writer = StatusWriter(client, metrics.count_status_write)
-        self.reports = ReportDesk(planner, clock)
+        self.reports = ReportInbox(planner, clock)
         self._wake = asyncio.Event()
-        self.renewals = RenewalDesk(planner, watches.jobs.store, clock, self._wake.set)
+        self.renewals = ChunkRequestQueue(planner, watches.jobs.store, clock, self._wake.set)
         self.term = 0
         """0 until we lead."""
         self._since = 0.0
@@ -82,14 +82,14 @@ class Controller:
         self._changes = Backlog(self._apply, stopwatch)
         self._untold: set[tuple[str, int]] = set()
         """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
-        self._absences = Absences(client, self._look_for_timeouts)
+        self._absences = PodAbsenceChecker(client, self._look_for_timeouts)
         self._timeouts = timeouts.Timeouts(
             self.settings.missing_pod_seconds,
             self.settings.unschedulable_seconds,
             watches.pods.store,
-            Silences(watches.nodes.store, watches.sites.store),
+            UnreachableNodes(watches.nodes.store, watches.sites.store),
             self._untold,
-            self._absences.sure,
+            self._absences.confirmed_absent,
             startup=self._startup,
             node_start_seconds=self.settings.node_start_seconds,
         )
@@ -121,7 +121,7 @@ class Controller:
         try:
             self.restore(read_memory(leadership.annotations))
             writing = self.writer.run(lambda: leadership.held)
-            await run_for_ever(
+            await run_until_first_exit(
                 lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
             )
         finally:

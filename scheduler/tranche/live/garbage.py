@@ -14,7 +14,9 @@ ROUNDS = 360
 NEVER = 1_000_000_000
 
 
-async def tend(synced: Awaitable[None], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+async def freeze_periodically(
+    synced: Awaitable[None], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
     """Collect for ever, from when all that stays is there.
 
     Args:

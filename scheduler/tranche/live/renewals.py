@@ -17,7 +17,7 @@ ANSWER_SECONDS = 5.0
 """A plan that takes longer to be written is not waited for: the worker asks again."""
 
 
-class RenewalDesk:
+class ChunkRequestQueue:
     """Between the workers that ask and the planner."""
 
     def __init__(

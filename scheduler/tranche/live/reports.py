@@ -11,7 +11,7 @@ AT_ONCE = 25
 """Reports that are counted before others get their turn: some two milliseconds, for which kube-scheduler waits."""
 
 
-class ReportDesk:
+class ReportInbox:
     """Between the report API and the planner."""
 
     def __init__(self, planner: Planner, clock: Callable[[], float]) -> None:

@@ -12,7 +12,7 @@ from tranche.kube.resources import SiteObject
 from tranche.model.quantities import parse_duration
 
 
-class Silences:
+class UnreachableNodes:
     """A view on the stores of nodes and sites."""
 
     def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:

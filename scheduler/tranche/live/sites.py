@@ -6,7 +6,7 @@ from tranche.kube.memberships import site_of
 from tranche.kube.objects import node_allocatable
 from tranche.kube.resources import API_VERSION, SiteObject
 from tranche.live.nodes import NodeBook
-from tranche.live.views import API, Watches
+from tranche.live.views import API, Informers
 from tranche.live.writers import StatusWriter
 from tranche.planner import Planner
 
@@ -17,7 +17,7 @@ PAUSE_SECONDS = 1.0
 class SiteStatuses:
     """Writes what changed of the Sites' statuses, at most once a second."""
 
-    def __init__(self, watches: Watches, planner: Planner, writer: StatusWriter, book: NodeBook) -> None:
+    def __init__(self, watches: Informers, planner: Planner, writer: StatusWriter, book: NodeBook) -> None:
         self._watches = watches
         self._planner = planner
         self._writer = writer

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tranche.kube.identities import owner_uid
 from tranche.kube.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
 from tranche.kube.objects import Pod, is_over
-from tranche.live.silences import Silences
+from tranche.live.silences import UnreachableNodes
 from tranche.model import PlannedServer, Window
 from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
 from tranche.planner.releases import end_of
@@ -40,7 +40,7 @@ class Timeouts:
         missing_seconds: float,
         unschedulable_seconds: float,
         pods: Mapping[str, Pod],
-        silences: Silences,
+        silences: UnreachableNodes,
         untold: Container[tuple[str, int]] = (),
         surely_absent: Callable[[str, str, str], bool] = _always,
         *,

@@ -13,7 +13,7 @@ from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.reflectors import Reflector
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.kube.structs import QuotaObject
-from tranche.kube.tasks import run_for_ever
+from tranche.kube.tasks import run_until_first_exit
 
 API = "/apis/tranche.dev/v1alpha1"
 
@@ -33,7 +33,7 @@ class ClusterObjects:
         return ClusterObjects(dict(self.pods), dict(self.nodes), dict(self.jobs), dict(self.sites), dict(self.quotas))
 
 
-class Watches:
+class Informers:
     """Reflectors of pods, nodes, TrainingJobs, Sites and ResourceQuotas."""
 
     def __init__(self, client: ApiClient, decode: Callable[[bytes], Pod] = decode_pod) -> None:
@@ -68,7 +68,7 @@ class Watches:
 
     async def run(self) -> None:
         """Watch for ever."""
-        await run_for_ever(**{kind: reflector.run() for kind, reflector in self})
+        await run_until_first_exit(**{kind: reflector.run() for kind, reflector in self})
 
 
 def status_path(resource: TrainingJob) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tranche.kube.clients import ApiClient, ApiError
 from tranche.kube.leases import DeposedError
 from tranche.kube.names import SCHEDULER_MANAGER
-from tranche.kube.tasks import run_for_ever
+from tranche.kube.tasks import run_until_first_exit
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class StatusWriter:
         """
         self._leads = leads
         works = {f"writer {number}": self._work() for number in range(self._parallel)}
-        await run_for_ever(**works, lazy_writes=self._defer())
+        await run_until_first_exit(**works, lazy_writes=self._defer())
 
     async def _defer(self) -> None:
         while True:

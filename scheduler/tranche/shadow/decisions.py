@@ -12,7 +12,7 @@ from tranche.kube.histories import group_key, is_foreign
 from tranche.kube.memberships import site_of
 from tranche.kube.objects import is_over, pod_constraints, pod_requests, started_at
 from tranche.kube.structs import Pod
-from tranche.live.choices import PlannerChoice
+from tranche.live.choices import PlannerConfig
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.views import ClusterObjects
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
@@ -34,7 +34,7 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     explanation: str
 
 
-def decide(objects: ClusterObjects, choice: PlannerChoice, now: float) -> list[Decision]:
+def decide(objects: ClusterObjects, choice: PlannerConfig, now: float) -> list[Decision]:
     """Plan all waiting jobs, those of other schedulers included, from the present state of the cluster.
 
     Args:

@@ -6,7 +6,7 @@ from math import nan
 from typing import Any
 
 from tranche.kube.exports import Export
-from tranche.kube.histories import Past
+from tranche.kube.histories import PastRun
 from tranche.model import Job, Preemption
 from tranche.simulation.clusters import ClusterSpec
 from tranche.simulation.metrics import Summary, summarize
@@ -102,7 +102,7 @@ def replay(
     return Replay(tuple(rows), len(completed), len(export.jobs) - len(ended), unfit, span)
 
 
-def _as_replayed(job: Job, past: Past | None, settings: ReplaySettings) -> Job:
+def _as_replayed(job: Job, past: PastRun | None, settings: ReplaySettings) -> Job:
     if past is not None and settings.never_preempt:
         return replace(job, preemption=Preemption.NEVER)
     return job
@@ -122,7 +122,7 @@ def _scenario(
     )
 
 
-def _actual(past: Past) -> JobResult:
+def _actual(past: PastRun) -> JobResult:
     return JobResult(
         key=past.key,
         submitted=past.submitted,

@@ -16,8 +16,8 @@ from tranche.kube.errors import ApiError
 from tranche.kube.exports import Export, export_of
 from tranche.kube.histories import is_foreign
 from tranche.kube.reflectors import Reflector
-from tranche.live.choices import PlannerChoice
-from tranche.live.views import API, Watches
+from tranche.live.choices import PlannerConfig
+from tranche.live.views import API, Informers
 from tranche.shadow.decisions import Decision, decide
 from tranche.shadow.memories import PodMemory, decode_watched_pod
 from tranche.shadow.records import Records
@@ -42,7 +42,7 @@ class ShadowSettings:
     """Of the records; None: they end with the process."""
 
 
-class ShadowWatches(Watches):
+class ShadowInformers(Informers):
     """All that a planner sees, with pods of other schedulers in full; without our kinds where they are not served."""
 
     def __init__(self, client: ApiClient, *, served: bool) -> None:
@@ -75,12 +75,12 @@ async def serves_our_kinds(client: ApiClient) -> bool:
 
 
 class Shadow:
-    """Watches for ever, and writes nothing to the cluster."""
+    """Informers for ever, and writes nothing to the cluster."""
 
     def __init__(
         self,
-        watches: ShadowWatches,
-        choice: PlannerChoice,
+        watches: ShadowInformers,
+        choice: PlannerConfig,
         settings: ShadowSettings,
         registry: CollectorRegistry,
         clock: Callable[[], float] = time.time,

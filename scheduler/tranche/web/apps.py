@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from tranche import __version__
-from tranche.extender.views import View, Watches
+from tranche.extender.views import View, ViewSources
 from tranche.kube.clients import ApiClient
 from tranche.model.chunksets import LARGEST
 from tranche.web import reads
@@ -21,7 +21,7 @@ from tranche.web.guards import RETRY_SECONDS, Guard, Refusal, Visitor, answered
 from tranche.web.occurrences import Occurrences
 from tranche.web.pages import SafeHeaders, etag, static_files
 from tranche.web.timelines import Timelines
-from tranche.web.users import Doorkeeper
+from tranche.web.users import AccessReviewer
 
 LARGEST_PAGE = 1000
 MOST_LANES = 100
@@ -47,7 +47,7 @@ class Planning:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class WebContext:
     """What answers are made of."""
 
     view: View
@@ -59,7 +59,7 @@ class Desk:
 
 def create_page_app(
     view: View,
-    watches: Watches,
+    watches: ViewSources,
     client: ApiClient,
     planning: Planning | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -75,20 +75,20 @@ def create_page_app(
     """
     planning = planning or Planning()
     board = Board(view, watches, planning.expected)
-    desk = Desk(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning)
-    guard = Guard(Doorkeeper(client, clock))
+    context = WebContext(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning)
+    guard = Guard(AccessReviewer(client, clock))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SafeHeaders)
     app.add_exception_handler(Refusal, _refused)
     app.include_router(static_files())
-    app.include_router(_many(desk, guard))
-    app.include_router(_one(desk, guard))
+    app.include_router(_many(context, guard))
+    app.include_router(_one(context, guard))
     return app
 
 
-def _many(desk: Desk, guard: Guard) -> APIRouter:
+def _many(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
-    board = desk.board
+    board = context.board
 
     @router.get("/overview")
     async def read_overview(
@@ -109,7 +109,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         answer = {
             "user": visitor.user.username,
             "namespaces": [name for name in board.namespaces if name in seen],
-            "sites": await desk.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
+            "sites": await context.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
         return data_response(answer, request)
@@ -126,7 +126,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         """Nodes of a site with their windows, a page at a time; `next` is the next page's `after`, if there is one."""
         whole = await visitor.may("list", "sites")
         scope = await visitor.scope(board.namespaces, namespace)
-        return data_response(await desk.timelines.timeline(site, scope, whole, after, limit), request)
+        return data_response(await context.timelines.timeline(site, scope, whole, after, limit), request)
 
     @router.get("/jobs")
     async def list_jobs(
@@ -147,12 +147,12 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
     async def list_sites(request: Request, visitor: Annotated[Visitor, Depends(guard)]) -> Response:
         """All sites with what they have, use and hold for plans."""
         await visitor.require("list", "sites")
-        return data_response({"sites": await desk.timelines.sites()}, request)
+        return data_response({"sites": await context.timelines.sites()}, request)
 
     return router
 
 
-def _one(desk: Desk, guard: Guard) -> APIRouter:
+def _one(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
 
     @router.get("/jobs/{namespace}/{name}")
@@ -161,10 +161,10 @@ def _one(desk: Desk, guard: Guard) -> APIRouter:
     ) -> Response:
         """One job with its plan."""
         await visitor.require("get", "trainingjobs", namespace, name)
-        job = reads.read_job(desk.view, namespace, name, desk.planning.progress)
+        job = reads.read_job(context.view, namespace, name, context.planning.progress)
         if job is None:
             return _absent(namespace, name)
-        expected = desk.planning.expected(f"{namespace}/{name}")
+        expected = context.planning.expected(f"{namespace}/{name}")
         place = {"site": expected.site, "node": expected.node} if expected is not None and not job.windows else None
         return data_response({**msgspec.to_builtins(job), "expectedAt": place}, request)
 
@@ -180,9 +180,9 @@ def _one(desk: Desk, guard: Guard) -> APIRouter:
         """Place and time window of each chunk, or member of a gang, a page at a time; `next` is the next `after`."""
         await visitor.require("get", "trainingjobs", namespace, name)
         key = f"{namespace}/{name}"
-        if key not in desk.view.jobs:
+        if key not in context.view.jobs:
             return _absent(namespace, name)
-        return data_response(await page_of(desk.planning.chunk_windows(key), after, limit), request)
+        return data_response(await page_of(context.planning.chunk_windows(key), after, limit), request)
 
     @router.get("/jobs/{namespace}/{name}/events")
     async def read_events(
@@ -192,10 +192,10 @@ def _one(desk: Desk, guard: Guard) -> APIRouter:
         await visitor.require("get", "trainingjobs", namespace, name)
         if refused := await visitor.objection("list", "/events", namespace):
             return data_response({"events": [], "refused": refused}, request)
-        job = desk.view.jobs.get(f"{namespace}/{name}")
+        job = context.view.jobs.get(f"{namespace}/{name}")
         if job is None:
             return _absent(namespace, name)
-        events = await answered(lambda: desk.occurrences.of(namespace, name, job.metadata.uid))
+        events = await answered(lambda: context.occurrences.of(namespace, name, job.metadata.uid))
         return data_response({"events": events, "refused": ""}, request)
 
     @router.get("/openapi.json", dependencies=[Depends(guard)], include_in_schema=False)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tranche.extender.turns import portions
-from tranche.extender.views import View, Watches
+from tranche.extender.views import View, ViewSources
 from tranche.kube.names import ROLE_WORKER, pod_name
 from tranche.kube.objects import template_shape
 from tranche.kube.resources import TrainingJob
@@ -97,7 +97,7 @@ class Row:
 class Board:
     """All jobs by group, and their windows by node; kept as the watches report changes."""
 
-    def __init__(self, view: View, watches: Watches, expected: Expected = nothing_expected) -> None:
+    def __init__(self, view: View, watches: ViewSources, expected: Expected = nothing_expected) -> None:
         self._view = view
         self._expected = expected
         self.rows: dict[str, Row] = {}

@@ -7,7 +7,7 @@ from fastapi import Request
 
 from tranche.extender.reviews import BusyError
 from tranche.kube.clients import ApiError
-from tranche.web.users import Doorkeeper, Scope, User
+from tranche.web.users import AccessReviewer, Scope, User
 
 T = TypeVar("T")
 HEADER = "Tranche-Token"
@@ -26,9 +26,9 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a fault
 class Visitor:
     """Somebody whose token is good."""
 
-    def __init__(self, user: User, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, user: User, reviewer: AccessReviewer) -> None:
         self.user = user
-        self._doorkeeper = doorkeeper
+        self._doorkeeper = reviewer
 
     async def scope(self, namespaces: Collection[str], only: str = "") -> Scope:
         """Which namespaces' jobs to show: those he may list, or the one that he asks for.
@@ -42,7 +42,7 @@ class Visitor:
         return await answered(lambda: self._doorkeeper.scope(self.user, namespaces))
 
     async def may(self, verb: str, resource: str, namespace: str = "", name: str = "") -> bool:
-        """As `Doorkeeper.may`; raises Refusal 503 if the API server does not answer."""
+        """As `AccessReviewer.may`; raises Refusal 503 if the API server does not answer."""
         return await answered(lambda: self._doorkeeper.may(self.user, verb, resource, namespace, name))
 
     async def objection(self, verb: str, resource: str, namespace: str = "", name: str = "") -> str:
@@ -62,8 +62,8 @@ class Visitor:
 class Guard:
     """A dependency of every route with data: the visitor, or a refusal."""
 
-    def __init__(self, doorkeeper: Doorkeeper) -> None:
-        self._doorkeeper = doorkeeper
+    def __init__(self, reviewer: AccessReviewer) -> None:
+        self._doorkeeper = reviewer
 
     async def __call__(self, request: Request) -> Visitor:
         """The visitor.

@@ -63,7 +63,7 @@ class Scope:
         return self.everything or namespace in self.namespaces
 
 
-class Doorkeeper:
+class AccessReviewer:
     """Asks the API server who comes in and what he may see."""
 
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,7 +10,7 @@ from tranche.cli.columns import chunks_text
 from tranche.cli.kubectl import main
 from tranche.client.chunk_plans import ANEW, ChunkPlan, listed
 from tranche.client.whatifs import PlanningInputs
-from tranche.live.choices import PlannerChoice
+from tranche.live.choices import PlannerConfig
 from tranche.web.chunks import Chunk
 
 START, END = datetime(2026, 11, 22, 14, tzinfo=UTC), datetime(2026, 11, 22, 15, tzinfo=UTC)
@@ -61,7 +61,7 @@ def listed_by(policy: str) -> ChunkPlan:
         controller = await taken_over(policy=policy)
         one = resource("cats", "100s", data={"chunks": 3})
         reported(controller, "jobs", one.key, one)
-        return listed(PlanningInputs(controller.watches.objects, PlannerChoice(policy)), one.key, NOW)
+        return listed(PlanningInputs(controller.watches.objects, PlannerConfig(policy)), one.key, NOW)
 
     return asyncio.run(asked())
 

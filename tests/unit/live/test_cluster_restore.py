@@ -11,14 +11,14 @@ from tranche.kube.names import GPU_RESOURCE
 from tranche.kube.objects import NodeObject, Pod
 from tranche.kube.resources import SiteObject
 from tranche.kube.structs import QuotaObject
-from tranche.live.choices import PlannerChoice
+from tranche.live.choices import PlannerConfig
 from tranche.live.cluster_restore import ClusterTranslator, restore_planner
 from tranche.live.views import ClusterObjects
 from tranche.planner import NodeChanged, NodeRemoved, Planner
 from tranche.planner.memories import Memory
 from tranche.shadow.decisions import decide
 
-CHOICE = PlannerChoice("chunk")
+CHOICE = PlannerConfig("chunk")
 
 
 def node(name: str, gpus: str = "2") -> NodeObject:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from live_controllers import NOW, reported, resource, taken_over, written
-from tranche.kube.censuses import Census
+from tranche.kube.censuses import JobCounts
 from tranche.kube.metrics import Metrics
 from tranche.kube.resources import SiteObject, TrainingJob
 from tranche.live import Controller
@@ -119,7 +119,7 @@ def test_waiting_jobs_are_counted_by_what_the_last_written_plan_says() -> None:
 
 def waiting(controller: Controller) -> dict[str, float]:
     """By reason, of the jobs that are in the store."""
-    controller.metrics.set_jobs(Census(controller.watches.jobs.store.values()))
+    controller.metrics.set_jobs(JobCounts(controller.watches.jobs.store.values()))
     counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
     return {reason: count for reason, count in counts.items() if count}
 
@@ -141,7 +141,7 @@ def test_planned_starts_are_cumulative_and_the_oldest_waiting_job_has_its_age() 
     starts: list[dict[str, Any]] = [
         {"plan": {**plan(99), "estimatedStart": after(start)}} for start in (60, 400, 10**6)
     ]
-    metrics.set_jobs(Census(resource(f"j{i}", **status) for i, status in enumerate(starts)))
+    metrics.set_jobs(JobCounts(resource(f"j{i}", **status) for i, status in enumerate(starts)))
     found = [value(metrics, "tranche_jobs_planned_start", within=within) for within in ("60", "900", "86400", "+Inf")]
     assert found == [1, 2, 2, 3]
     assert value(metrics, "tranche_jobs_oldest_waiting_seconds") == 50
