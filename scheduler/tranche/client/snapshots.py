@@ -1,6 +1,6 @@
 """What ``tranche simulate`` and ``tranche replay`` need of a cluster, and no more: no environment, no messages."""
 
-from datetime import UTC, datetime
+import time
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from tranche.client.sessions import API, Session
 from tranche.kube.exports import ANNOTATION_EXPORTED
 from tranche.kube.histories import is_foreign
 from tranche.kube.structs import Metadata, NodeObject, Pod
+from tranche.kube.timestamps import rfc3339
 
 _CORE = "/api/v1"
 _SECRETIVE = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
@@ -49,7 +50,7 @@ async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple
         items += [item for raw in found if (item := _item(raw, what, gpu_resource)) is not None]
     if not readable:
         raise ClusterError(notes[0].removeprefix("left out: "))
-    exported = {ANNOTATION_EXPORTED: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    exported = {ANNOTATION_EXPORTED: rfc3339(time.time())}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": exported}, "items": items}, notes
 
 

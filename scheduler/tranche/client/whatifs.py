@@ -9,17 +9,17 @@ list jobs, sites, pods, nodes and quotas of the whole cluster.
 import asyncio
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from tranche.client.errors import ClusterError, ManifestError
 from tranche.client.sessions import Session, refusals
-from tranche.kube.converts import LATEST
 from tranche.kube.errors import ApiError
 from tranche.kube.leases import LEASE
 from tranche.kube.resources import TrainingJob
+from tranche.kube.timestamps import whole_second
 from tranche.live.choices import PlannerConfig, read_config
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.jobs import submission
@@ -118,8 +118,8 @@ def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
     return WhatIf(
         namespace=asked.metadata.namespace,
         name=asked.metadata.name,
-        planned_start=_moment(plan.estimated_start),
-        planned_completion=_moment(plan.estimated_completion),
+        planned_start=whole_second(plan.estimated_start),
+        planned_completion=whole_second(plan.estimated_completion),
         explanation=plan.explanation,
         workers=len(plan.windows),
         policy=inputs.choice.policy,
@@ -158,7 +158,3 @@ async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerC
         return published, memory, ""
     assumed = PlannerConfig()
     return assumed, memory, f"policy {assumed.policy} is assumed: the Lease {system_namespace}/{LEASE} cannot be read"
-
-
-def _moment(at: float | None) -> datetime | None:
-    return datetime.fromtimestamp(min(at, LATEST), UTC).replace(microsecond=0) if at else None

@@ -13,6 +13,30 @@ import msgspec
 from tranche.kube.clients import ApiError
 
 T = TypeVar("T")
+
+
+class User(msgspec.Struct, frozen=True):
+    """UserInfo of ``authentication.k8s.io/v1``: a user as the API server authenticated them."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+
+class TokenReviewStatus(msgspec.Struct):
+    """Status of a TokenReview."""
+
+    authenticated: bool = False
+    audiences: list[str] = []
+    """Those of the requested audiences that the token is valid for; empty from an authenticator without audiences."""
+    user: User = User()
+
+
+class _TokenReview(msgspec.Struct):
+    status: TokenReviewStatus = msgspec.field(default_factory=TokenReviewStatus)
+
+
 AUTHENTICATION = "authentication.k8s.io/v1"
 
 
@@ -46,6 +70,21 @@ async def ask(client: Requests, api: str, kind: str, spec: object, form: type[T]
         return msgspec.convert(answer, form)
     except msgspec.ValidationError as error:
         raise ApiError(502, "Malformed", f"{kind}: {error}") from error
+
+
+async def review_token(client: Requests, token: str, audience: str | None = None) -> TokenReviewStatus:
+    """Have the API server review a bearer token.
+
+    Args:
+        client: Client of the API server.
+        token: The token.
+        audience: Audience that the token must be meant for; None: the API server's own.
+
+    Raises:
+        ApiError: the API server does not answer.
+    """
+    spec: dict[str, object] = {"token": token} if audience is None else {"token": token, "audiences": [audience]}
+    return (await ask(client, AUTHENTICATION, "TokenReview", spec, _TokenReview)).status
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
-from tranche.extender.reviews import AUTHENTICATION, Bounds, Requests, Reviews, ask
+from tranche.extender.reviews import Bounds, Requests, Reviews, User, review_token
 from tranche.kube.names import REPORT_AUDIENCE
 
 LONGEST_TOKEN = 16 * 2**10
@@ -37,21 +35,6 @@ class Bearer:
     uid: str
 
 
-class _User(msgspec.Struct):
-    username: str = ""
-    extra: dict[str, list[str]] = {}
-
-
-class _Status(msgspec.Struct):
-    authenticated: bool = False
-    audiences: list[str] = []
-    user: _User = msgspec.field(default_factory=_User)
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 class TokenReviewer:
     """Asks the API server, and remembers its answers for a while."""
 
@@ -72,14 +55,13 @@ class TokenReviewer:
         return await self._reviews.find(token.encode(errors="replace"), lambda: self._ask(token))
 
     async def _ask(self, token: str) -> Bearer | None:
-        spec = {"token": token, "audiences": [REPORT_AUDIENCE]}
-        status = (await ask(self._client, AUTHENTICATION, "TokenReview", spec, _Review)).status
+        status = await review_token(self._client, token, REPORT_AUDIENCE)
         if not status.authenticated or REPORT_AUDIENCE not in status.audiences:
             return None
         return _bearer(status.user)
 
 
-def _bearer(user: _User) -> Bearer | None:
+def _bearer(user: User) -> Bearer | None:
     namespace, _, account = user.username.removeprefix(_PREFIX).partition(":")
     pods, uids = user.extra.get(f"{_EXTRA}pod-name"), user.extra.get(f"{_EXTRA}pod-uid")
     if not (user.username.startswith(_PREFIX) and account and pods and uids):

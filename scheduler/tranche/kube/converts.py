@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import blake2b
 from math import ceil, inf
 from typing import Any
@@ -21,6 +21,7 @@ from tranche.kube.resources import (
     TrainingJob,
 )
 from tranche.kube.resources import Checkpoint as CheckpointSpec
+from tranche.kube.timestamps import rfc3339
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
     AttemptRecord,
@@ -41,10 +42,6 @@ from tranche.model import (
     parse_chunks,
 )
 from tranche.model.quantities import parse_bytes, parse_duration, parse_quantity
-
-LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
-"""The last moment that a timestamp can say; a job of a million epochs may be planned to complete after it."""
-
 
 PASSING_VOLUMES = frozenset({"emptyDir", "ephemeral"})
 """Volumes that are deleted with their pod."""
@@ -366,7 +363,7 @@ def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition]
         "reason": plan.unplannable or "Planned",
         "message": plan.explanation if plan.unplannable else "",
         "observedGeneration": generation,
-        "lastTransitionTime": datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": rfc3339(since),
     }
 
 
@@ -390,4 +387,4 @@ def _seconds(at: datetime | None) -> float:
 
 
 def _time(at: float | None) -> str | None:
-    return datetime.fromtimestamp(min(at, LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
+    return rfc3339(at) if at else None

@@ -10,17 +10,16 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from tranche.kube.clients import ApiClient
 from tranche.kube.errors import ApiError
+from tranche.kube.timestamps import rfc3339
 
 logger = logging.getLogger(__name__)
 
 LEASE = "tranche-scheduler"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-_MICROSECONDS = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class DeposedError(Exception):
@@ -112,7 +111,7 @@ class Leadership:
                 if spec.get("holderIdentity") in (None, "", self._identity) or wait <= 0:
                     term = max(spec.get("leaseTransitions") or 0, largest_term()) + 1
                     seconds = self._settings.takeover
-                    if await self._write(lease, seconds=seconds, acquireTime=_now(), leaseTransitions=term):
+                    if await self._write(lease, seconds=seconds, acquireTime=_micro_now(), leaseTransitions=term):
                         return term
                     continue
             except ApiError as error:
@@ -175,7 +174,7 @@ class Leadership:
             **changes,
             "holderIdentity": self._identity if holder is None else holder,
             "leaseDurationSeconds": seconds,
-            "renewTime": _now(),
+            "renewTime": _micro_now(),
         }
         exists = "resourceVersion" in lease["metadata"]
         method, path = ("PUT", f"{self._collection}/{name}") if exists else ("POST", self._collection)
@@ -193,8 +192,8 @@ class Leadership:
         return True
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime(_MICROSECONDS)
+def _micro_now() -> str:
+    return rfc3339(time.time(), microseconds=True)
 
 
 def _passes(error: ApiError) -> bool:

@@ -7,11 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from tranche.kube.converts import LATEST
 from tranche.kube.histories import group_key, is_foreign
 from tranche.kube.memberships import site_of
 from tranche.kube.objects import is_over, pod_constraints, pod_requests, started_at
 from tranche.kube.structs import Pod
+from tranche.kube.timestamps import whole_second
 from tranche.live.choices import PlannerConfig
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.views import ClusterObjects
@@ -114,11 +114,7 @@ def _decision(key: str, plan: JobPlan, now: float) -> Decision:
         job=key,
         decision="start" if plan.windows else "wait",
         nodes=[window.node or window.site for window in plan.windows],
-        planned_start=_moment(plan.estimated_start),
-        planned_completion=_moment(plan.estimated_completion),
+        planned_start=whole_second(plan.estimated_start),
+        planned_completion=whole_second(plan.estimated_completion),
         explanation=plan.explanation,
     )
-
-
-def _moment(at: float | None) -> datetime | None:
-    return datetime.fromtimestamp(min(at, LATEST), UTC) if at else None

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
-from tranche.kube.converts import LATEST
+from tranche.kube.timestamps import whole_second
 from tranche.model import ChunkWindow
 
 Listing = Generator[None, None, tuple[ChunkWindow, ...]]
@@ -80,17 +80,13 @@ def told(one: ChunkWindow) -> Chunk:
         one.site,
         one.node or "",
         one.slots,
-        _moment(one.start),
-        _moment(one.end),
+        whole_second(one.start),
+        whole_second(one.end),
         one.cost,
-        _moment(one.planned_start),
-        _moment(one.planned_end),
+        whole_second(one.planned_start),
+        whole_second(one.planned_end),
     )
 
 
 def _note(windows: tuple[ChunkWindow, ...]) -> str:
     return "" if windows else NOT_PLANNING
-
-
-def _moment(at: float | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(min(at, LATEST), UTC).replace(microsecond=0)

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from tranche.extender.reviews import BusyError
+from tranche.extender.reviews import BusyError, User
 from tranche.kube.clients import ApiError
-from tranche.web.users import AccessReviewer, Scope, User
+from tranche.web.users import AccessReviewer, Scope
 
 T = TypeVar("T")
 HEADER = "Tranche-Token"

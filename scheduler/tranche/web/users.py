@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tranche.extender.reviews import AUTHENTICATION, Bounds, Requests, Reviews, ask
+from tranche.extender.reviews import Bounds, Requests, Reviews, User, ask, review_token
 
 AUDIENCE = "page.tranche.dev"
 """Of tokens that are worth a look at this page and nothing else, as ``kubectl create token --audience`` makes them."""
@@ -22,25 +22,6 @@ TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_
 RIGHTS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=50_000, at_once=16, longest_line=20_000)
 AUTHORIZATION = "authorization.k8s.io/v1"
 GROUP = "tranche.dev"
-
-
-class User(msgspec.Struct, frozen=True):
-    """As the API server knows him."""
-
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, list[str]] = {}
-
-
-class _Authentication(msgspec.Struct):
-    authenticated: bool = False
-    audiences: list[str] = []
-    user: User = User()
-
-
-class _TokenReview(msgspec.Struct):
-    status: _Authentication = msgspec.field(default_factory=_Authentication)
 
 
 class _Decision(msgspec.Struct):
@@ -114,10 +95,10 @@ class AccessReviewer:
 
     async def _review(self, token: str) -> User | None:
         """With our audience, or else with the API server's own."""
-        for spec in ({"token": token, "audiences": [AUDIENCE]}, {"token": token}):
-            status = (await ask(self._client, AUTHENTICATION, "TokenReview", spec, _TokenReview)).status
+        for audience in (AUDIENCE, None):
+            status = await review_token(self._client, token, audience)
             # An authenticator that knows no audiences names none; its token then is good for the API server only.
-            meant = AUDIENCE in status.audiences if "audiences" in spec else True
+            meant = audience is None or audience in status.audiences
             if status.authenticated and meant and status.user.username:
                 return status.user
         return None
