@@ -34,7 +34,7 @@ def moment(at: datetime | str | None) -> str:
 def queue_text(jobs: Sequence[JobSummary], namespace: str) -> str:
     """Of all namespaces if that one is empty."""
     if not jobs:
-        return f"no TrainingJob runs or waits in {f'namespace {namespace}' if namespace else 'any namespace'}"
+        return f"no running or waiting TrainingJobs in {f'namespace {namespace}' if namespace else 'any namespace'}"
     heads = ["NAME", "PHASE", "DONE", "START", "COMPLETION", "WHY"]
     rows = [
         [job.name, job.phase, job.chunks, moment(job.planned_start), moment(job.planned_completion), job.explanation]
@@ -80,13 +80,15 @@ def sites_text(sites: Sequence[dict[str, Any]]) -> str:
         ]
         for one in sites
     ]
-    return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "IN VAIN GB"], rows) if rows else ""
+    return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "UNUSED GB"], rows) if rows else ""
 
 
 def chunks_text(plan: ChunkPlan) -> str:
     """A row a chunk; chunks in a row that differ in nothing else are one row, such as ``0-11``."""
     if not plan.chunks:
-        return f"nothing is planned for the chunks of TrainingJob {plan.name}: kubectl tranche why {plan.name}\n"
+        return (
+            f"no chunks of TrainingJob {plan.name} are planned; for the reason, run: kubectl tranche why {plan.name}\n"
+        )
     costed = any(one.q is not None for one in plan.chunks)
     heads = ["CHUNK", "STATE", "SITE", "NODE", "SLOT", "START", "END", *(["Q"] if costed else [])]
     rows: list[tuple[list[int], list[str]]] = []
@@ -126,7 +128,7 @@ def _row(role: str, one: dict[str, Any]) -> list[str]:
 def attempts_text(history: History) -> str:
     """Attempts, then the last lines of their logs."""
     if not history.attempts:
-        return f"TrainingJob {history.name} has had no pod yet\n"
+        return f"TrainingJob {history.name} has had no pods yet\n"
     heads = ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
     text = columns(heads, map(_attempt, history.attempts)) + sites_text(history.sites)
     for one in history.attempts:

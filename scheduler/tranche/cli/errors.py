@@ -39,10 +39,10 @@ def input_errors() -> Iterator[None]:
     try:
         yield
     except UnicodeError as error:
-        raise InputError(f"this is not text in UTF-8: {error}") from None
+        raise InputError(f"the input is not valid UTF-8 text: {error}") from None
     except (ValueError, OverflowError) as error:
         raise InputError(str(error)) from None
     except MemoryError:
-        raise InputError("this does not fit into memory; simulate fewer jobs with --limit") from None
+        raise InputError("out of memory; simulate fewer jobs with --limit") from None
     except OSError as error:
         raise InputError(f"{error.filename or 'input'}: {error.strerror or error}") from None

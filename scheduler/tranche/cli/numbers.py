@@ -52,7 +52,7 @@ def several(of: click.ParamType[str]) -> Callback:
 
 def _once(items: tuple[Item, ...], text: str) -> tuple[Item, ...]:
     if len(set(items)) < len(items):
-        raise click.BadParameter(f"{text!r} has something twice.")
+        raise click.BadParameter(f"{text!r} contains a value twice.")
     return items
 
 

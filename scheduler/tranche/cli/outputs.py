@@ -52,7 +52,9 @@ def output_options(command: Command) -> Command:
 _OPTIONS = (
     click.option("--strict-fit", is_flag=True, help="Stop with exit status 2 if a job can never run."),
     click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"])),
-    click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write results, pictures and a page."),
+    click.option(
+        "--out", type=click.Path(path_type=Path), metavar="DIR", help="Directory for results, figures and an HTML page."
+    ),
     click.option("--quiet", is_flag=True, help="No progress bar, no notes."),
 )
 IRRELEVANT = frozenset({"form", "out", "quiet", "processes", "dask"})
@@ -257,6 +259,6 @@ def _prepare(directory: Path | None) -> None:
         probe.touch()
         probe.unlink()
     except (FileExistsError, NotADirectoryError):
-        raise InputError(f"--out {directory}: this is a file, a folder is needed") from None
+        raise InputError(f"--out {directory}: not a directory") from None
     except OSError as error:
         raise InputError(f"--out {directory}: {error.strerror or error}") from None

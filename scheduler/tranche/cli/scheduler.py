@@ -83,49 +83,80 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), help="Default: in-cluster, else ~/.kube.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the extender.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Kubeconfig file [default: in-cluster, else ~/.kube/config].",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen address of the extender.")
 @click.option("--port", default=10262, show_default=True, type=click.IntRange(0, 65535))
-@click.option("--report-host", default="127.0.0.1", show_default=True, help="Address of the report API.")
-@click.option("--report-port", type=click.IntRange(0, 65535), help="Take progress reports of training pods here.")
-@click.option("--page-host", default="127.0.0.1", show_default=True, help="Address of the web page.")
-@click.option("--page-port", type=click.IntRange(0, 65535), help="Serve the web page and the read API here.")
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address of probes and metrics.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /healthz, /readyz and /metrics here too.")
-@click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY, help="Options as in chunk:aging=0.")
+@click.option("--report-host", default="127.0.0.1", show_default=True, help="Listen address of the report API.")
+@click.option(
+    "--report-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the report API, which training pods send progress reports to [default: off].",
+)
+@click.option("--page-host", default="127.0.0.1", show_default=True, help="Listen address of the web page.")
+@click.option(
+    "--page-port", type=click.IntRange(0, 65535), help="Port of the web page and the read API [default: off]."
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Listen address of probes and metrics.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Additional port for /healthz, /readyz and /metrics [default: off].",
+)
+@click.option(
+    "--policy",
+    default="chunk",
+    show_default=True,
+    type=LIVE_POLICY,
+    help="Scheduling policy, with options as in chunk:aging=0.",
+)
 @click.option(
     "--share-weight",
     "share_weights",
     multiple=True,
     metavar="NAMESPACE=WEIGHT",
     callback=_weights,
-    help="With fair=1: what a namespace is entitled to, relative to 1 for others; may be repeated.",
+    help="With fair=1: fair-share weight of a namespace; other namespaces have weight 1. May be repeated.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the policy's random choices.")
-@click.option("--lease-namespace", default="tranche-system", show_default=True, help="Where the Lease is kept.")
-@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the devices.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the policy's random choices.")
 @click.option(
-    "--estimate-seconds", default=300.0, show_default=True, help="Write planned times again when moved by more."
+    "--lease-namespace", default="tranche-system", show_default=True, help="Namespace of the leader election Lease."
+)
+@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the GPUs.")
+@click.option(
+    "--estimate-seconds",
+    default=300.0,
+    show_default=True,
+    help="Write planned times again when they moved by more than this number of seconds.",
 )
 @click.option(
     "--server-idle-seconds",
     default=300.0,
     show_default=True,
     type=Finite(0, 1e9),
-    help="Parameter servers without workers save and stop after so long, if a later one finds what they saved.",
+    help="Seconds after which parameter servers without workers save and stop, if later ones can load what they saved.",
 )
-@click.option("--bind", is_flag=True, help="Offer the bind verb (set bindVerb in kube-scheduler's configuration too).")
+@click.option(
+    "--bind", is_flag=True, help="Serve the bind verb (also set bindVerb in the configuration of kube-scheduler)."
+)
 @click.option("--validate", is_flag=True, help="Check the planner's invariants after every event (slow).")
 @click.option(
     "--journal",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Append what becomes of every window to this file, a line of JSON each.",
+    help="Append the events of every window to this file, as JSON lines.",
 )
-@click.option("--shadow", is_flag=True, help="Write nothing: record what other schedulers do, and what we would have.")
+@click.option(
+    "--shadow",
+    is_flag=True,
+    help="Shadow mode: write nothing to the cluster; record what other schedulers do and what tranche would do.",
+)
 @click.option(
     "--shadow-dir",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
-    help="Of the records of shadow mode [default: in memory].",
+    help="Directory for the records of shadow mode [default: in memory].",
 )
 @click.option("--shadow-decide-seconds", default=60.0, show_default=True, type=Finite(0.1, 1e6), hidden=True)
 @click.option(
@@ -133,11 +164,11 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
     default=3600.0,
     show_default=True,
     type=Finite(0.1, 1e7),
-    help="Between two comparisons of shadow mode.",
+    help="Seconds between two comparisons in shadow mode.",
 )
 @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
 def scheduler(log_level: str, **options: object) -> None:
-    """Plan TrainingJobs and answer kube-scheduler as its extender."""
+    """Run the planner and the extender of kube-scheduler."""
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )
@@ -148,7 +179,7 @@ def scheduler(log_level: str, **options: object) -> None:
             note = stack.enter_context(journal(chosen.journal)) if chosen.journal else None
             asyncio.run(_main(chosen, note))
     except* DeposedError as group:
-        raise click.ClickException(f"another scheduler has taken over: {_cause(group)}") from None
+        raise click.ClickException(f"another scheduler is the leader now: {_cause(group)}") from None
     except* (ApiError, JournalError, ListenError, RecordError) as group:
         raise click.ClickException(str(_cause(group))) from None
 

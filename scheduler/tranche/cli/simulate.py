@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     default="srsf",
     show_default=True,
     type=POLICY,
-    help="One of: tranche policies; with options as in tiresias:order=arrival.",
+    help="Policy (tranche policies lists them), with options as in tiresias:order=arrival.",
 )
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of everything that is drawn.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of all random draws.")
 @click.option("--load", type=LOAD, help="Stretch arrivals to this load [default: as logged; 0.9 for drawn jobs].")
 @output_options
 @click.pass_context
 def simulate(
     context: click.Context, /, policy: str, seed: int, load: float | None, strict_fit: bool, **values: Any
 ) -> None:
-    """Simulate the jobs of a log under one policy, exactly, with the planner that runs live.
+    """Simulate the jobs of a log under one policy with the production planner, event by event.
 
-    TRACE is a job log (CSV; the layout is recognised by its header) or the JSON export of a cluster.
+    TRACE is a job log (CSV; the header determines the layout) or the JSON export of a cluster.
     """
     options = WorkloadOptions.taken(values)
     chosen = setting(options)
@@ -106,7 +106,7 @@ def refuse_oversized(scenario: "Scenario", cluster: str) -> None:
 
     if large := oversized(scenario.jobs, scenario.nodes, scenario.sites):
         names = named([job_name(job.key) for job in large])
-        raise InputError(f"{cluster} can never hold {len(large):,} of {len(scenario.jobs):,} jobs: {names}")
+        raise InputError(f"{cluster} can never run {len(large):,} of {len(scenario.jobs):,} jobs: {names}")
 
 
 def refuse(outcome: "Outcome", strict: bool) -> None:
@@ -161,7 +161,7 @@ def _notes(chosen: Setting, outcome: "Outcome") -> list[str]:
     if outcome.unfinished:
         notes.append(never_ran(outcome.reasons, outcome.unfinished))
     if outcome.bound_seconds is None:
-        notes.append("no lower bound: speeds are drawn, so a worker may be faster than its node's kind")
+        notes.append("no lower bound: speeds are random, so a worker may be faster than its node's kind")
     return notes
 
 
@@ -184,7 +184,7 @@ def setting_caption(facts: dict[str, Any]) -> str:
     ]
     parts += [f"σ of {what}s {facts[f'{what}_sigma']:g}" for what in ("estimate", "speed") if facts[f"{what}_sigma"]]
     if facts["unsized"]:
-        parts.append(f"no duration told of {facts['unsized']:.0%} of the jobs")
+        parts.append(f"no duration given for {facts['unsized']:.0%} of the jobs")
     return ", ".join(parts)
 
 

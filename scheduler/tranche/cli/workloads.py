@@ -122,31 +122,39 @@ def workload_options(command: Command) -> Command:
 _SCALE = Finite(0, LARGEST_SCALE)
 _SETTING_CLICKS = (
     click.option(
-        "--draw", type=click.Choice(get_args(Draw)), help="Of m, q and b of drawn jobs [default: log-uniform]."
+        "--draw",
+        type=click.Choice(get_args(Draw)),
+        help="Distribution of m, q and b of drawn jobs [default: log-uniform].",
     ),
     click.option(
         "--delay",
         type=click.Choice(get_args(Delay)),
-        help="Where data of drawn jobs come from [default: outside with jsac-cloud, else home].",
+        help="Origin of the data of drawn jobs [default: outside with jsac-cloud, else home].",
     ),
-    click.option("--speeds", type=click.Choice(get_args(Speeds)), help="Of workers of a jsac preset [default: equal]."),
+    click.option(
+        "--speeds", type=click.Choice(get_args(Speeds)), help="Speeds of the workers of a jsac preset [default: equal]."
+    ),
     click.option(
         "--ps-hosts",
         type=click.IntRange(1, MOST_PS_HOSTS),
-        help="Of drawn jobs: parameter servers that an edge site of a jsac preset can host [default: no limit].",
+        help="Parameter servers of drawn jobs that an edge site of a jsac preset can host [default: no limit].",
     ),
-    click.option("--edges", type=click.IntRange(1, MOST_EDGES), help="Edge sites of a jsac preset [default: 9]."),
+    click.option(
+        "--edges", type=click.IntRange(1, MOST_EDGES), help="Number of edge sites of a jsac preset [default: 9]."
+    ),
     click.option(
         "--workers-per-edge",
         type=click.IntRange(1, MOST_WORKERS_PER_EDGE),
-        help="Of a jsac preset [default: 3 or 4, drawn].",
+        help="Workers per edge site of a jsac preset [default: 3 or 4, random].",
     ),
-    click.option("--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Of all drawn jobs [default: 20 to 60, drawn]."),
-    click.option("--delay-scale", type=_SCALE, help="Δ of drawn jobs, × the setting's, to edge sites and clouds."),
-    click.option("--edge-delay-scale", type=_SCALE, help="Likewise, to edge sites only."),
-    click.option("--cloud-delay-scale", type=_SCALE, help="Likewise, to clouds only."),
-    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="b of drawn jobs, × the setting's."),
-    click.option("--gradient-scale", type=_SCALE, help="q of drawn jobs, × the setting's."),
+    click.option(
+        "--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Epochs of all drawn jobs [default: 20 to 60, random]."
+    ),
+    click.option("--delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to edge sites and clouds."),
+    click.option("--edge-delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to edge sites only."),
+    click.option("--cloud-delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to clouds only."),
+    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="Factor on b of drawn jobs."),
+    click.option("--gradient-scale", type=_SCALE, help="Factor on q of drawn jobs."),
 )
 _SETTING_OPTIONS = (
     "draw",
@@ -166,61 +174,77 @@ _SETTING_OPTIONS = (
 
 _OPTIONS = (
     click.argument("trace", required=False, type=FILE),
-    click.option("--gpus", type=click.IntRange(1), help="Cluster: one pool of so many GPUs."),
-    click.option("--cluster", type=FILE, help="Cluster: sites, nodes, GPU kinds, links and failures, as YAML."),
-    click.option("--preset", metavar="NAME", help="Cluster: a named setting, such as jsac-cloud."),
+    click.option("--gpus", type=click.IntRange(1), help="Cluster: one pool of this number of GPUs."),
+    click.option("--cluster", type=FILE, help="Cluster: YAML file with sites, nodes, GPU kinds, links and failures."),
+    click.option("--preset", metavar="NAME", help="Cluster: a named preset, such as jsac-cloud."),
     click.option(
         "--arrivals",
         type=FILE,
-        help="With --preset or --cluster: draw the jobs from the seed, arriving as this log's do.",
+        help="With --preset or --cluster: draw random jobs with the arrival times of this log.",
     ),
-    click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: how many to draw [default: 400]."),
-    click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × 27, 60 or 115."),
+    click.option(
+        "--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: number of jobs to draw [default: 400]."
+    ),
+    click.option(
+        "--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: factor on the chunks per job (27, 60 or 115)."
+    ),
     *_SETTING_CLICKS,
-    click.option("--mode", type=click.Choice(["gang", "elastic"]), help="Of the log's jobs [default: gang]."),
-    click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Of the log's columns."),
+    click.option("--mode", type=click.Choice(["gang", "elastic"]), help="How the log's jobs run [default: gang]."),
+    click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Layout of the log's columns."),
     click.option(
         "--on-error",
         default="stop",
         show_default=True,
         type=click.Choice(["stop", "skip"]),
-        help="What to do with a row that cannot be read; skipped rows are reported.",
+        help="Action for a row that cannot be read; skipped rows are reported.",
     ),
-    click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs."),
+    click.option("--limit", type=click.IntRange(1), help="Simulate only the first N jobs."),
     click.option(
-        "--chunks-per-gpu", type=click.IntRange(1, MOST_CHUNKS), help="Chunks of an elastic job a GPU [default: 1]."
+        "--chunks-per-gpu", type=click.IntRange(1, MOST_CHUNKS), help="Chunks per GPU of an elastic job [default: 1]."
     ),
     click.option(
         "--chunk-size",
         type=SIZE,
-        help="Of a chunk of an elastic job; its data are at one edge site, drawn from the seed.",
+        help="Bytes per chunk of an elastic job; a random edge site holds the job's data.",
     ),
     click.option(
         "--gradient-size",
         type=SIZE,
-        help="That a worker of an elastic job sends and gets at each mini-batch of a second.",
+        help="Bytes that a worker of an elastic job sends and receives for each mini-batch of one second.",
     ),
-    click.option("--resample", is_flag=True, help="Draw as many jobs from the log, in blocks of neighbours, by seed."),
     click.option(
-        "--restart-seconds", default=0.0, show_default=True, type=SECONDS, help="ρ: charged at every pod start."
+        "--resample", is_flag=True, help="Resample the log: draw the same number of jobs in blocks of neighbours."
+    ),
+    click.option(
+        "--restart-seconds",
+        default=0.0,
+        show_default=True,
+        type=SECONDS,
+        help="ρ: restart cost in seconds, added at every pod start.",
     ),
     click.option(
         "--period", default=0.0, show_default=True, type=SECONDS, help="Seconds between decisions; 0: at every event."
     ),
     click.option(
-        "--estimate-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of durations as believed."
+        "--estimate-sigma",
+        default=0.0,
+        show_default=True,
+        type=SIGMA,
+        help="Log-normal σ of the error of estimated durations.",
     ),
-    click.option("--speed-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of workers' speeds."),
-    click.option("--link-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of links' uploads."),
+    click.option("--speed-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of worker speeds."),
     click.option(
-        "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs whose duration nobody tells."
+        "--link-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of upload times on links."
+    ),
+    click.option(
+        "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs without a declared duration."
     ),
     click.option(
         "--speed-factor",
         default=1.0,
         show_default=True,
         type=FACTOR,
-        help="1 + ε: workers at all sites are so many times as fast; arrivals and uploads stay.",
+        help="1 + ε: factor on the speed of all workers; arrivals and uploads stay the same.",
     ),
 )
 
@@ -289,45 +313,45 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
     jsac = (options.preset or "").startswith("jsac")
     refused = [
         (not clusters and bare, "no cluster is given: add --gpus N, --cluster FILE or --preset NAME"),
-        (len(clusters) > 1, f"{' and '.join(clusters)} contradict each other: one cluster at a time"),
+        (len(clusters) > 1, f"{' and '.join(clusters)} are mutually exclusive: give one cluster"),
         (
             options.arrivals is None and options.trace is None,
             "no job log is given: add TRACE, or --preset and --arrivals",
         ),
         (
             options.arrivals is not None and options.trace is not None,
-            "TRACE and --arrivals contradict each other: jobs are a log's or drawn",
+            "TRACE and --arrivals are mutually exclusive: jobs are from a log or drawn",
         ),
         (
             options.arrivals is not None and options.preset is None and options.cluster is None,
-            "--arrivals draws the jobs of a setting: add --preset or --cluster",
+            "--arrivals requires a cluster: add --preset or --cluster",
         ),
-        (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} concern drawn jobs: add --arrivals"),
+        (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} apply to drawn jobs: add --arrivals"),
         (
             bool(concerns_jobs := _flags(options, of_cluster=False)) and options.arrivals is None,
             f"{concerns_jobs} drawn jobs: add --preset and --arrivals",
         ),
         (
             bool(concerns_cluster := _flags(options, of_cluster=True)) and not jsac,
-            f"{concerns_cluster} the presets jsac-…: add --preset jsac-cloud or another of them",
+            f"{concerns_cluster} the jsac presets: add --preset jsac-cloud or another jsac preset",
         ),
-        (options.arrivals is not None and options.mode == "gang", "drawn jobs are elastic: leave --mode gang out"),
+        (options.arrivals is not None and options.mode == "gang", "drawn jobs are elastic: remove --mode gang"),
         (
             options.arrivals is not None and options.chunks_per_gpu is not None,
-            "--chunks-per-gpu concerns a log's jobs, not drawn ones: use --chunk-scale",
+            "--chunks-per-gpu applies to jobs of a log, not to drawn jobs: use --chunk-scale",
         ),
         (
             options.arrivals is not None and options.resample,
-            "--resample concerns a log's jobs: drawn ones are drawn anyway",
+            "--resample applies to jobs of a log; drawn jobs are random already",
         ),
-        (options.arrivals is not None and options.limit is not None, "--limit concerns a log's jobs: use --jobs"),
+        (options.arrivals is not None and options.limit is not None, "--limit applies to jobs of a log: use --jobs"),
         (
             options.chunks_per_gpu is not None and options.arrivals is None and options.mode != "elastic",
-            "--chunks-per-gpu concerns elastic jobs: add --mode elastic",
+            "--chunks-per-gpu applies to elastic jobs: add --mode elastic",
         ),
         (
             bool(options.chunk_size or options.gradient_size) and options.mode != "elastic",
-            "--chunk-size and --gradient-size concern elastic jobs of a log: add --mode elastic",
+            "--chunk-size and --gradient-size apply to elastic jobs of a log: add --mode elastic",
         ),
     ]
     for wrong, sentence in refused:
@@ -340,7 +364,7 @@ def _flags(options: WorkloadOptions, *, of_cluster: bool) -> str:
     alone = CLUSTER_OPTIONS - {"ps_hosts"}
     named = [name for name in options.given() if (name in alone) == of_cluster or (name == "ps_hosts" and of_cluster)]
     flags = " and ".join(f"--{name.replace('_', '-')}" for name in named)
-    return f"{flags} concern{'' if len(named) > 1 else 's'}" if named else ""
+    return f"{flags} appl{'y' if len(named) > 1 else 'ies'} to" if named else ""
 
 
 def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluster, str]":
@@ -353,7 +377,7 @@ def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluste
         if name not in PRESETS:
             raise InputError(f"unknown preset {options.preset!r}; choose one of: {', '.join(sorted(PRESETS))}")
         if name != options.preset:
-            click.echo(f"Warning: the preset {options.preset} is now called {name}: use --preset {name}", err=True)
+            click.echo(f"Warning: preset {options.preset} is now called {name}: use --preset {name}", err=True)
         return PresetCluster(name, options.drawn()), name
     if options.cluster is not None:
         return FixedCluster(read_cluster(options.cluster)), str(options.cluster)
@@ -397,8 +421,8 @@ def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tu
 
     for name in ("mode", "chunks_per_gpu", "resample"):
         if getattr(options, name):
-            what = f"--{name.replace('_', '-')} concerns a log"
-            raise InputError(f"{what}; {options.trace} is a cluster's history, as it was")
+            what = f"--{name.replace('_', '-')} applies to a log"
+            raise InputError(f"{what}; {options.trace} is the recorded history of a cluster")
     return GivenJobs(export.jobs, options.limit), export.problems, "recorded", None
 
 
@@ -417,7 +441,7 @@ def _log(path: Path, options: WorkloadOptions) -> "tuple[Log, tuple[str, ...]]":
         trace = read_trace(path, layout=options.layout, on_error=options.on_error)
         log = RowsLog(trace.rows)
     if not trace.rows:
-        raise InputError(f"{path}: no row can be used" + (f"; first: {trace.problems[0]}" if trace.problems else ""))
+        raise InputError(f"{path}: no usable rows" + (f"; first: {trace.problems[0]}" if trace.problems else ""))
     return log, trace.problems
 
 

@@ -13,8 +13,8 @@ from tranche.kube.resources import EndedAttempt, TrainingJob
 from tranche.kube.structs import Pod
 
 _REASONS = {
-    "Preempted": "stopped by the plan: another job, a change of capacity or of the specification",
-    "Lost": "its pod or node is gone",
+    "Preempted": "stopped by the planner: for another job, or because of a change of capacity or specification",
+    "Lost": "the pod or its node disappeared",
     "Succeeded": "",
     "Failed": "",
 }
@@ -127,4 +127,4 @@ def _why(pod: Pod, result: str, container: str) -> str:
         return ""
     refused = f"{pod.status.reason}: {pod.status.message}".strip(": ")
     said = container if container not in ("", "Completed", "Error") else ""
-    return refused or _REASONS.get(result) or said or "its container failed"
+    return refused or _REASONS.get(result) or said or "the container failed"

@@ -40,12 +40,12 @@ def refusal(doing: str, error: ApiError) -> ClusterError:
     text = " ".join(error.message.split())
     if isinstance(error, Unreachable):
         if error.reason == "NoConfiguration":
-            return ClusterError(f"no cluster to ask: {text}: give --kubeconfig or --context, or set KUBECONFIG")
+            return ClusterError(f"no cluster is configured: {text}: use --kubeconfig or --context, or set KUBECONFIG")
         return ClusterError(f"the API server cannot be reached: {error.reason}: {text}")
     if error.status == 401:
-        return ClusterError(f"cannot {doing}: the API server does not accept these credentials: log in again")
+        return ClusterError(f"cannot {doing}: the API server rejected the credentials: log in again")
     if error.status == 403:
-        return ClusterError(f"cannot {doing}: {text}: ask the cluster's administrators for this right")
+        return ClusterError(f"cannot {doing}: {text}: ask the administrators of the cluster for this permission")
     if error.status == 404:
         return ClusterError(f"cannot {doing}: {text}: is tranche installed on this cluster?")
     return ClusterError(f"cannot {doing}: {error.status} {error.reason}: {text}")

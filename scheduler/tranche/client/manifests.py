@@ -33,24 +33,24 @@ def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ManifestError(f"{path}: this is not text in UTF-8") from None
+        raise ManifestError(f"{path}: not valid UTF-8 text") from None
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
         found = [one for one in yaml.safe_load_all(text) if one is not None]
     except (yaml.YAMLError, RecursionError) as error:
-        raise ManifestError(f"{source}: this is not YAML: {' '.join(str(error).split())}") from None
+        raise ManifestError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
     return _checked(found, source)
 
 
 def _checked(found: list[Any], source: str) -> dict[str, Any]:
     if len(found) != 1:
-        raise ManifestError(f"{source}: holds {len(found)} objects: give one TrainingJob")
+        raise ManifestError(f"{source}: contains {len(found)} objects: provide exactly one TrainingJob")
     (one,) = found
     kind = one.get("kind") if isinstance(one, dict) else type(one).__name__
     if kind != "TrainingJob":
-        raise ManifestError(f"{source}: this is a {str(kind)[:40]}, not a TrainingJob")
+        raise ManifestError(f"{source}: is a {str(kind)[:40]}, not a TrainingJob")
     if one.get("apiVersion") != API_VERSION:
         raise ManifestError(f"{source}: apiVersion is {one.get('apiVersion')!r}, not {API_VERSION}")
     if not isinstance(one.get("metadata"), dict):

@@ -23,7 +23,11 @@ AGAIN_SECONDS = 1.0
 """Before a watch that has broken is opened again."""
 LOG_PODS = 20
 """Logs are read of the last so many attempts."""
-GONE, NOT_STARTED, OLDER = "gone with its pod", "its container has not started", f"only the last {LOG_PODS} are read"
+GONE, NOT_STARTED, OLDER = (
+    "the pod no longer exists",
+    "the container has not started",
+    f"only the last {LOG_PODS} logs are read",
+)
 OVER = ("Succeeded", "Failed")
 OnChange = Callable[[TrainingJob], None]
 
@@ -98,7 +102,7 @@ class Session:
         metadata = manifest["metadata"]
         named = metadata.get("name") or metadata.get("generateName") or ""
         if metadata.get("namespace", namespace) != namespace:
-            raise ManifestError(f"{named}: is for namespace {metadata['namespace']}, not {namespace}: name that one")
+            raise ManifestError(f"{named}: the manifest is for namespace {metadata['namespace']}, not {namespace}")
         path = f"{API}/namespaces/{quote(namespace, '')}/trainingjobs"
         params = {"dryRun": "All"} if dry_run else {}
         with refusals("create TrainingJobs"):
@@ -108,7 +112,7 @@ class Session:
                 text = " ".join(error.message.split())
                 if error.status == 409:
                     raise ManifestError(
-                        f"there is a TrainingJob {named} in namespace {namespace} already: take another name"
+                        f"TrainingJob {named} already exists in namespace {namespace}: choose another name"
                     ) from None
                 if error.status in (400, 422):
                     raise ManifestError(text) from None
@@ -136,7 +140,7 @@ class Session:
                 job = await self._until_over(namespace, name, on_change or _nothing)
         except TimeoutError:
             raise WaitedTooLong(
-                f"TrainingJob {name} in namespace {namespace} is not over after {timeout:g} s; it goes on"
+                f"TrainingJob {name} in namespace {namespace} has not ended after {timeout:g} s; it continues"
             ) from None
         if job.status.phase != "Succeeded":
             raise JobFailed(f"TrainingJob {name} in namespace {namespace} has failed: {failure_of(job)}")
@@ -254,7 +258,7 @@ def job_path(namespace: str, name: str) -> str:
 def failure_of(job: TrainingJob) -> str:
     """Why it failed: by its condition, else by its plan."""
     told = next((c.message for c in job.status.conditions if c.type == CONDITION_FAILED and c.status == "True"), "")
-    return told or reads.summary(job).explanation or "nobody has said why"
+    return told or reads.summary(job).explanation or "no reason was recorded"
 
 
 @contextmanager

@@ -91,7 +91,7 @@ async def read_cluster(session: Session, system_namespace: str, purpose: str) ->
     """
     choice, memory, note = await _read_lease(session, system_namespace)
     watches = Informers(session.api)
-    with refusals(f"see the whole cluster, which {purpose} plans with"):
+    with refusals(f"read the whole cluster, which {purpose} requires"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
     return PlanningInputs(watches.objects, choice, memory, note)
 
@@ -137,7 +137,7 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
     try:
         planner = choice.planner()
     except ValueError as error:
-        raise ClusterError(f"the scheduler's policy {choice.policy} is not known here: {error}") from None
+        raise ClusterError(f"the scheduler's policy {choice.policy} is not known to this version: {error}") from None
     restore_planner(planner, inputs.objects, choice.gpu_resource, now, inputs.memory)
     return planner
 
@@ -157,4 +157,4 @@ async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerC
     if published is not None:
         return published, memory, ""
     assumed = PlannerConfig()
-    return assumed, memory, f"policy {assumed.policy} is assumed: the Lease {system_namespace}/{LEASE} cannot be read"
+    return assumed, memory, f"assuming policy {assumed.policy}: the Lease {system_namespace}/{LEASE} cannot be read"

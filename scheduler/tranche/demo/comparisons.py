@@ -1,4 +1,4 @@
-"""Each job as it was measured beside itself as it was simulated, and where the difference comes from."""
+"""Each job as it was measured beside itself as it was simulated, and source of the difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -81,7 +81,7 @@ def replay(
             show(now - begin, snapshot)
             _check(ours)
             if now - begin > limit_seconds:
-                raise ClusterError(f"not all jobs ended in time: {dict(snapshot.phases)}")
+                raise ClusterError(f"not all jobs ended within the time limit: {dict(snapshot.phases)}")
         due = min(next_look, begin + pending[0].arrival_seconds) if pending else next_look
         time.sleep(max(0.0, due - time.time()))
     return snapshot, submitted
@@ -138,4 +138,4 @@ def _submit(cluster: Cluster, job: Arrival) -> None:
     path = f"{API}/namespaces/{NAMESPACE}/trainingjobs"
     status, answer = cluster.request("POST", path, job.manifest(NAMESPACE))
     if status != 201:
-        raise ClusterError(f"{job.name} was refused: {answer.get('message', answer)}")
+        raise ClusterError(f"{job.name} was rejected: {answer.get('message', answer)}")

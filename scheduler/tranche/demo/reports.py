@@ -87,7 +87,7 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
     console.print(
         f"{len(measured)} of {len(outcome.jobs)} jobs succeeded; their average JCT is [bold]{mean(measured):.1f} s[/], "
         f"[bold]{1 - mean(measured) / fifo:.0%}[/] below FIFO ({fifo:.1f} s). Simulated: the production planner on the "
-        f"same jobs in virtual time, with delays of the control plane that were measured here and are the same for all "
+        f"same jobs in virtual time, with the control plane delays measured in this run, equal for all "
         f"jobs: {_delays(outcome)}."
     )
     deviations = compare(outcome.courses, simulated[policy][1], outcome.completed, outcome.report_seconds)
@@ -134,13 +134,13 @@ def _row(table: Table, name: str, times: Sequence[float], preemptions: int) -> N
 
 def _delays(outcome: Outcome) -> str:
     delays = outcome.delays
-    gang = f"{delays.gang_seconds:.2f} s more for a member of a gang, " if outcome.kinds.gangs else ""
+    gang = f"{delays.gang_seconds:.2f} s more for a gang member, " if outcome.kinds.gangs else ""
     node = f"{delays.node_seconds:.2f} s to start a pod that waits for a node of the cloud, " if outcome.clouds else ""
     return (
-        f"{delays.start_seconds:.2f} s to start a pod, {gang}{node}{delays.notice_seconds:.2f} s until a worker hears "
-        f"that it is to stop (both {delays.crowd_seconds:.2f} s more for each other start or stop under way), "
+        f"{delays.start_seconds:.2f} s to start a pod, {gang}{node}{delays.notice_seconds:.2f} s until a worker "
+        f"receives its stop signal (both {delays.crowd_seconds:.2f} s more for each concurrent start or stop), "
         f"{delays.save_seconds:.2f} s for its checkpoint, {delays.handover_seconds:.2f} s from its end to its "
-        f"successor's start, {outcome.report_seconds:.2f} s until a status says that a job is done"
+        f"successor's start, {outcome.report_seconds:.2f} s until the job status shows completion"
     )
 
 
@@ -151,14 +151,14 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
     console.print(
         f"\nPer job, simulated completion times differ from the measured ones by [bold]{middle:.1%}[/] at the median "
         f"and [bold]{high:.1%}[/] at p95; {len(told)} of {len(deviations)} jobs by more than {TOLD_SHARE:.0%}. "
-        f"{inside} of them lie in the range of {DRAWS} simulations in which pod starts vary as they did here."
+        f"{inside} of them lie in the range of {DRAWS} simulations with pod starts that vary as in this run."
     )
     if not told:
         return
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("job", "measured", "simulated", "range", ""):
         table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
-    table.add_column("where the difference comes from")
+    table.add_column("source of the difference")
     for one in told[:MOST_TOLD]:
         low, high = ranges.get(one.job, (0.0, 0.0))
         table.add_row(

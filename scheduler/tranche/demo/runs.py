@@ -71,7 +71,7 @@ def run(console: Console, settings: DemoSettings) -> bool:
     except (ClusterError, JournalError) as error:
         raise DemoError(str(error)) from error
     except (ConnectionError, TimeoutError) as error:
-        raise DemoError(f"the API server does not answer ({error}): was the machine asleep?") from error
+        raise DemoError(f"the API server does not respond ({error}): was the machine asleep?") from error
 
 
 def _run(console: Console, settings: DemoSettings) -> bool:
@@ -80,8 +80,8 @@ def _run(console: Console, settings: DemoSettings) -> bool:
     together = sum(job.gang for job in jobs)
     console.print(
         f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log ({len(jobs) - together} in chunks with a parameter "
-        f"server, {together} gangs), compressed in time, on a real Kubernetes control plane with simulated nodes: "
-        f"{len(workloads.EDGE_SITES)} edge sites and a cloud whose nodes come on demand (seed {settings.seed})"
+        f"server, {together} gangs), with compressed times, on a real Kubernetes control plane with simulated nodes: "
+        f"{len(workloads.EDGE_SITES)} edge sites and a cloud with nodes on demand (seed {settings.seed})"
     )
     with ExitStack() as stack:
         with Step(console, "control plane"):
@@ -127,7 +127,7 @@ def create_sites(cluster: Cluster) -> None:
         }
         status, answer = cluster.request("POST", f"{API}/sites", body)
         if status != 201:
-            raise ClusterError(f"Site {site.name} was refused: {answer}")
+            raise ClusterError(f"Site {site.name} was rejected: {answer}")
 
 
 def scalings() -> list[Scaling]:

@@ -94,14 +94,14 @@ def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request]
             body = await read_body(request)
             if body is None:
                 metrics.count_error("request")
-                return error_response(413, f"the body is larger than {LARGEST_BODY} bytes")
+                return error_response(413, f"the request body is larger than {LARGEST_BODY} bytes")
             began = time.perf_counter()
             result, passed, rejected = answer(body)
         except wires.MalformedError as error:
             metrics.count_error("request")
             return error_response(400, str(error))
         except ClientDisconnect:
-            return error_response(400, "the body is not complete")
+            return error_response(400, "the request body is incomplete")
         response = Response(_encode(result), media_type="application/json")
         metrics.observe_request(verb, time.perf_counter() - began, passed, rejected)
         return response

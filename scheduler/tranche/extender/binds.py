@@ -27,12 +27,12 @@ def add_bind(app: FastAPI, client: ApiClient, metrics: Metrics) -> None:
         try:
             body = await read_body(request)
             if body is None:
-                return error_response(413, "the body is too large")
+                return error_response(413, "the request body is too large")
             asked = wires.decode_binding(body)
         except wires.MalformedError as error:
             return error_response(400, str(error))
         except ClientDisconnect:
-            return error_response(400, "the body is not complete")
+            return error_response(400, "the request body is incomplete")
         began = time.perf_counter()
         text = await bind(client, asked)
         metrics.observe_request("bind", time.perf_counter() - began, int(not text), int(bool(text)))

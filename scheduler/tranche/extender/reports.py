@@ -108,7 +108,7 @@ class ReportRoute:
         """
         who, body = await self._admit(request, _may_report, self.limit)
         if not self.sink.take(_report(body, who.job)):
-            raise _Refusal(409, f"attempt {who.attempt} is over: exit")
+            raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
 
     async def allot(self, request: Request) -> Allotment:
         """Check one request for chunks, and answer it; raises what `receive` does."""
@@ -117,9 +117,9 @@ class ReportRoute:
         try:
             given = await self.granter.ask(asked)
         except TimeoutError:
-            raise _Refusal(503, "the plan could not be written in time: ask again") from None
+            raise _Refusal(503, "the plan could not be written in time: retry") from None
         if given is None:
-            raise _Refusal(409, f"attempt {who.attempt} is over: exit")
+            raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
         return given
 
     async def _admit(
@@ -127,45 +127,45 @@ class ReportRoute:
     ) -> tuple[Identity, _Body]:
         """Who sends it, and what."""
         if not self.sink.leading:
-            raise _Refusal(503, "this scheduler does not plan: another one leads, or it has just started")
+            raise _Refusal(503, "this replica is not the leader, or it has just started")
         who, bearer = self._identify(await self._authenticate(request))
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         if who.job != key:
             raise _Refusal(403, f"pod {bearer.pod} belongs to TrainingJob {who.job}")
         job = self.jobs.get(key)
         if job is None:
-            raise _Refusal(404, f"there is no TrainingJob {key}")
+            raise _Refusal(404, f"TrainingJob {key} does not exist")
         if (reason := objection(job, who)) is not None:
             raise _Refusal(403, reason)
         if not limit.admits(bearer.uid, self.clock()):
-            raise _Refusal(429, "too many of one pod in a second")
+            raise _Refusal(429, "too many requests from this pod")
         text = await read_body(request, LARGEST_REPORT)
         if text is None:
-            raise _Refusal(413, f"the body is larger than {LARGEST_REPORT} bytes")
+            raise _Refusal(413, f"the request body is larger than {LARGEST_REPORT} bytes")
         body = _read(text)
         if body.attempt != who.attempt:
-            raise _Refusal(409, f"the body is of attempt {body.attempt}, and the pod is attempt {who.attempt}")
+            raise _Refusal(409, f"the body is for attempt {body.attempt}, but the pod is attempt {who.attempt}")
         return who, body
 
     async def _authenticate(self, request: Request) -> Bearer:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise _Refusal(401, "a bearer token is needed: the pod's projected service-account token")
+            raise _Refusal(401, "a bearer token is required: the pod's projected service-account token")
         try:
             bearer = await self.reviewer.review(token.strip())
         except BusyError:
-            raise _Refusal(503, "too many tokens wait for their review") from None
+            raise _Refusal(503, "too many token reviews are pending") from None
         except ApiError as error:
             raise _Refusal(503, f"the token cannot be reviewed now: {error.reason or error.status}") from error
         if bearer is None:
-            raise _Refusal(401, "the token is not valid, not for this audience, or not bound to a pod")
+            raise _Refusal(401, "the token is invalid, is for another audience, or is not bound to a pod")
         return bearer
 
     def _identify(self, bearer: Bearer) -> tuple[Identity, Bearer]:
         """Which attempt of which job the pod is. Its name must say so too: nobody else can have that name."""
         pod = self.pods.get(f"{bearer.namespace}/{bearer.pod}")
         if pod is None or pod.metadata.uid != bearer.uid or is_over(pod):
-            raise _Refusal(403, f"pod {bearer.pod} is not known, or is over")
+            raise _Refusal(403, f"pod {bearer.pod} is unknown or has ended")
         who = identity(pod)
         name = who.job.partition("/")[2] if who is not None else ""
         if (
@@ -228,7 +228,7 @@ def _answering(answer: Answer, count: Callable[[str], None]) -> Answer:
             headers = {"Retry-After": str(RETRY_SECONDS)} if refusal.status in (429, 503) else None
             return JSONResponse({"error": str(refusal)}, refusal.status, headers)
         except ClientDisconnect:
-            return JSONResponse({"error": "the body is not complete"}, 400)
+            return JSONResponse({"error": "the request body is incomplete"}, 400)
 
     return answering
 
@@ -242,22 +242,22 @@ def _may_report(job: TrainingJob, who: Identity) -> str | None:
 
 
 def _may_ask(job: TrainingJob, who: Identity) -> str | None:
-    return None if may_request_chunks(job, who.role) else "only workers of jobs with spec.data ask for chunks"
+    return None if may_request_chunks(job, who.role) else "only workers of jobs with spec.data may request chunks"
 
 
 def _read(body: bytes) -> _Body:
     try:
         told = _DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise _Refusal(422, f"the body: {error}") from error
+        raise _Refusal(422, f"request body: {error}") from error
     for vector in (told.applied, told.durable):
         if len(vector) > MAX_CHUNKS or not all(0 <= chunk < MAX_CHUNKS for chunk in vector):
-            raise _Refusal(422, f"the body: chunks are numbered from 0 to {MAX_CHUNKS - 1}")
+            raise _Refusal(422, f"request body: chunk numbers must be from 0 to {MAX_CHUNKS - 1}")
         if not all(isfinite(batches) and batches >= 0 for batches in vector.values()):
-            raise _Refusal(422, "the body: batches are numbers from 0 on")
+            raise _Refusal(422, "request body: batches must be finite numbers of at least 0")
     seconds = (told.batch_seconds, told.fetch_seconds, told.compute_seconds)
     if not all(one is None or (isfinite(one) and one >= 0) for one in seconds):
-        raise _Refusal(422, "the body: seconds are numbers from 0 on")
+        raise _Refusal(422, "request body: seconds must be finite numbers of at least 0")
     return told
 
 

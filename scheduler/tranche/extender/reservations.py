@@ -123,10 +123,10 @@ class Reservations:
         """
         use = self.node(name)
         if use.capacity is None:
-            return f"{name} is not known to tranche yet"
+            return f"{name} is not yet in tranche's cache"
         room, holder = use.free, ""
         if not requests.fits(room):
-            return f"{name} has not enough room left"
+            return f"{name} has insufficient free resources"
         for other, claim in use.claims.items():
             if other != pod:
                 room, holder = room - claim.requests, holder or other

@@ -38,7 +38,7 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         return FilterResult(list(offered))
     entry = view.reservations.entry(who)
     if entry is None or is_closing(entry):
-        return _none(offered, f"{_name(who)} was closed by plan {plan.term}.{plan.revision}")
+        return _none(offered, f"{_name(who)} is closed in plan {plan.term}.{plan.revision}")
     if entry.node is None:
         return FilterResult(list(offered))
     if entry.node in offered:
@@ -46,7 +46,7 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         del others[entry.node]
         return FilterResult([entry.node], others)
     if leaving := view.reservations.leaving(entry.node):
-        return _none(offered, f"waits for {leaving} to leave {entry.node}")
+        return _none(offered, f"waiting for {leaving} to terminate on {entry.node}")
     return _filter_fallbacks(pod, entry, offered, requests, view)
 
 
@@ -110,7 +110,9 @@ def _none(offered: Iterable[str], reason: str) -> FilterResult:
 
 def _filter_fallbacks(pod: Pod, entry: Entry, offered: Iterable[str], requests: Resources, view: View) -> FilterResult:
     passed: list[str] = []
-    failed = dict.fromkeys(offered, f"planned for {entry.node}, which cannot take it now; this one is no fallback")
+    failed = dict.fromkeys(
+        offered, f"planned for {entry.node}, which is not available now; this node is not a fallback"
+    )
     for name in dict.fromkeys(entry.fallbacks):
         if name in failed:
             failed[name] = view.reservations.objection(name, pod.key, requests)
@@ -129,7 +131,7 @@ def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view:
     for name in [name for name in offered if name in awaited]:
         gpus, holder = view.reservations.protection(name, priority)
         if gpus and requests.gpus > view.reservations.node(name).free.gpus - gpus:
-            failed[name] = f"the free GPUs of {name} are reserved for {holder}, whose priority is not lower"
+            failed[name] = f"the free GPUs of {name} are reserved for {holder}, which has the same or a higher priority"
     return FilterResult([name for name in offered if name not in failed] if failed else list(offered), failed)
 
 

@@ -193,7 +193,7 @@ def _faults(method: str, path: str) -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise Unreachable("Cancelled", f"{method} {path}: given up below HTTP") from error
+        raise Unreachable("Cancelled", f"{method} {path}: the connection was cancelled") from error
 
 
 async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:

@@ -105,7 +105,7 @@ def _is_staged(resource: TrainingJob, gpu_resource: str) -> bool:
     if data is None or data.staging is None:
         return False
     if gpu_resource != "cpu" and template_shape(data.staging.template, gpu_resource).requests.gpus:
-        raise ValueError(f"spec.data.staging: a staging pod copies data, leave out {gpu_resource}")
+        raise ValueError(f"spec.data.staging: a staging pod only copies data: remove the request for {gpu_resource}")
     return True
 
 

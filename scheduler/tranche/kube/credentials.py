@@ -99,7 +99,7 @@ class Credentials:
                 self._configuration.get_api_key_with_prefix, "BearerToken", alias="authorization"
             )
         except (config.ConfigException, OSError, ValueError) as error:
-            log.warning("the token cannot be read again, the last one stays in use: %s", error)
+            log.warning("the token file cannot be read again; the previous token stays in use: %s", error)
             return
         self._headers = {"Authorization": key.strip()} if key else {}
 

@@ -146,7 +146,7 @@ class _ExportBuilder:
         else:
             job, past = _job(item, self.gpu_resource)
             if job.key in self.jobs:
-                raise ValueError("is there twice")
+                raise ValueError("is a duplicate")
             self.jobs[job.key] = job
             if past is not None:
                 self.pasts[job.key] = past
@@ -167,8 +167,10 @@ class _ExportBuilder:
                 continue
             self.jobs[job.key], self.pasts[job.key] = job, past
         if not self.jobs:
-            more = f": {self.problems[0]}" if self.problems else f": make it with {_COMMAND}, or {_WHOLE}"
-            raise ExportError(f"{self.name}: holds no {_KIND} that can be simulated, nor pods that used GPUs{more}")
+            more = self.problems[0] if self.problems else f"create it with {_COMMAND}, or {_WHOLE}"
+            raise ExportError(
+                f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that used GPUs: {more}"
+            )
         first = min(job.submitted for job in self.jobs.values())
         jobs = (replace(job, submitted=job.submitted - first) for job in self.jobs.values())
         return Export(
@@ -215,7 +217,7 @@ def _items(document: Any, name: str) -> list[Any]:
         return [document]
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list):
-        raise ExportError(f"{name}: is no List of objects: make it with {_COMMAND}")
+        raise ExportError(f"{name}: is not a List of objects: create it with {_COMMAND}")
     return items
 
 
@@ -232,17 +234,17 @@ def _document(path: Path, name: str) -> Any:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ExportError(f"{name}: is no JSON: {_one_line(error)}: make it with {_COMMAND}") from None
+        raise ExportError(f"{name}: is not valid JSON: {_one_line(error)}: create it with {_COMMAND}") from None
 
 
 def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
     """One item as a job, and how it fared if it is over; a ValueError says why it is none."""
     if not isinstance(item, Mapping) or item.get("kind", _KIND) != _KIND:
         kind = item.get("kind") if isinstance(item, Mapping) else type(item).__name__
-        raise ValueError(f"is a {str(kind)[:40]}, not a {_KIND}: make the export with {_COMMAND}")
+        raise ValueError(f"is a {str(kind)[:40]}, not a {_KIND}: create the export with {_COMMAND}")
     resource = TrainingJob.model_validate(item)
     if resource.metadata.creation_timestamp is None:
-        raise ValueError("has no metadata.creationTimestamp, so nobody knows when it was submitted")
+        raise ValueError("has no metadata.creationTimestamp, so its submission time is unknown")
     job = replace(to_job(resource, gpu_resource), staged=False)  # nothing simulates its staging pods
     measured = _measured_step_seconds(resource, job)
     if measured is not None:
@@ -255,7 +257,7 @@ def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
             "add one of them to the export"
         )
     if not 0 < job.step_seconds < inf:
-        raise ValueError("has an estimate of no time at all, or of no finite one: correct it in the export")
+        raise ValueError("has an estimated duration that is not positive and finite: correct it in the export")
     return job, None
 
 

@@ -119,7 +119,7 @@ class Leadership:
                     error.status == 403 and self._clock() < began + self._settings.forbidden
                 ):
                     raise
-                logger.warning("the Lease %s: %s; trying again", self._settings.name, error)
+                logger.warning("Lease %s: %s; retrying", self._settings.name, error)
                 wait = self._settings.retry
             await self._sleep(min(wait, self._settings.retry))
 
@@ -135,7 +135,7 @@ class Leadership:
                     await self._look()
             except ApiError as error:
                 if not self.held:
-                    raise DeposedError(f"the Lease {self._settings.name} could not be renewed: {error}") from error
+                    raise DeposedError(f"Lease {self._settings.name} could not be renewed: {error}") from error
             await self._sleep(self._settings.renewal)
 
     async def release(self) -> None:
@@ -151,7 +151,7 @@ class Leadership:
         holder, term = lease.get("spec", {}).get("holderIdentity"), lease.get("spec", {}).get("leaseTransitions")
         if holder != self._identity or term != self._lease["spec"]["leaseTransitions"]:
             self._until = float("-inf")
-            raise DeposedError(f"the Lease {self._settings.name} is held by {holder or 'nobody'} (term {term})")
+            raise DeposedError(f"Lease {self._settings.name} is held by {holder or 'no process'} (term {term})")
         self._lease = lease
 
     async def _read(self) -> dict[str, Any]:

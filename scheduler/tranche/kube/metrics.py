@@ -81,63 +81,72 @@ class Metrics(ProcessMetrics):
     def _define_extender(self) -> None:
         verbs, results = ("filter", "prioritize", "preempt"), ("passed", "rejected")
         self._requests = self.histogram(
-            "tranche_extender_request_seconds", "Time to answer kube-scheduler.", ("verb",), REQUEST_BUCKETS, verbs
+            "tranche_extender_request_seconds",
+            "Duration of a request of kube-scheduler to the extender.",
+            ("verb",),
+            REQUEST_BUCKETS,
+            verbs,
         )
-        text = "Nodes that kube-scheduler asked about, by what we said."
+        text = "Nodes in requests of kube-scheduler, by the extender's result."
         self._nodes = self.counter("tranche_extender_nodes_total", text, ("verb", "result"), verbs, results)
         self._reports = self.counter(
-            "tranche_reports_total", "Progress reports, by what became of them.", ("result",), ("accepted",)
+            "tranche_reports_total",
+            "Progress reports, by result: accepted, or the HTTP status of the refusal.",
+            ("result",),
+            ("accepted",),
         )
-        text = "Requests of workers for chunks, by what became of them."
+        text = "Chunk requests of workers, by result: continued, exit, or the HTTP status of the refusal."
         self._chunk_requests = self.counter("tranche_chunk_requests_total", text, ("result",), ("continued", "exit"))
-        text = "What could not be understood: an object of the API server, or a request of kube-scheduler."
+        text = "API objects and requests of kube-scheduler that could not be read."
         self._errors = self.counter("tranche_errors_total", text, ("kind",), ("object", "request"))
 
     def _define_planner(self) -> None:
-        self._leads = self.gauge("tranche_leader", "1 in the replica that plans, 0 in the others.")
-        self._plans = self.histogram("tranche_plan_seconds", "Time of the planner for one event.", (), PLAN_BUCKETS)
-        text = "Time to play the plan forward, for planned starts and completions."
+        self._leads = self.gauge("tranche_leader", "1 in the leading replica, 0 in the others.")
+        self._plans = self.histogram("tranche_plan_seconds", "Planner time for one event.", (), PLAN_BUCKETS)
+        text = "Duration of a forecast, which computes planned starts and completions."
         self._forecasts = self.histogram("tranche_forecast_seconds", text, (), START_BUCKETS)
         results = ("written", "retried", "refused", "gone")
-        text = "Writes of the statuses of TrainingJobs and Sites, by how they went."
+        text = "Status writes of TrainingJobs and Sites, by result."
         self._writes = self.counter("tranche_status_writes_total", text, ("result",), results)
-        text = "From a window's opening to its worker's start; handover: a preempted worker had to leave first."
+        text = (
+            "Time from opening a window to the start of its worker; handover=yes: a preempted worker had to stop first."
+        )
         self._starts = self.histogram("tranche_window_start_seconds", text, ("handover",), START_BUCKETS, ("yes", "no"))
         text = (
-            "Workers that ran and were stopped before their end. planned: for another job or a changed specification; "
-            "preempted: by others, such as a drain; lost: their node or pod went away."
+            "Workers stopped before they completed. planned: by the planner, for another job or a new specification; "
+            "preempted: by others, such as a drain; lost: the node or pod disappeared."
         )
         reasons = ("planned", "preempted", "lost")
         self._preemptions = self.counter("tranche_preemptions_total", text, ("reason",), reasons)
-        text = "How long workers had run that were stopped before their end; short times are thrash."
+        text = "Run time of workers that were stopped before they completed; many short times mean thrashing."
         self._stopped = self.histogram("tranche_preempted_worker_seconds", text, (), COMPLETION_BUCKETS)
-        text = "Mini-batches that were trained and lost again by preemption or failure."
+        text = "Trained mini-batches that were lost by preemption or failure."
         self._lost = self.counter("tranche_lost_batches_total", text)
-        text = "Copies of a chunk's data to another site that were begun."
+        text = "Started copies of a chunk's data to another site."
         self._uploads = self.counter("tranche_uploads_total", text, ("source", "target"))
-        text = "The same in bytes, as spec.data.chunkSize says."
+        text = "Size of the started copies, by spec.data.chunkSize."
         self._upload_bytes = self.counter("tranche_upload_bytes_total", text, ("source", "target"))
 
     def _define_jobs(self) -> None:
         labels = ("namespace",)
         self._queueing = self.histogram(
             "tranche_job_queueing_seconds",
-            "From a job's creation to the start of its first pod.",
+            "Time from a job's creation to the start of its first pod.",
             labels,
             COMPLETION_BUCKETS,
         )
         self._completion = self.histogram(
-            "tranche_job_completion_seconds", "From a job's creation to its success.", labels, COMPLETION_BUCKETS
+            "tranche_job_completion_seconds", "Time from a job's creation to its success.", labels, COMPLETION_BUCKETS
         )
         self._planned = self.histogram(
             "tranche_job_planned_completion_seconds",
-            "The same time of the same jobs as it was first planned; observed when they succeed.",
+            "First planned time from a job's creation to its completion; observed when the job succeeds.",
             labels,
             COMPLETION_BUCKETS,
         )
         self._estimate_errors = self.histogram(
             "tranche_job_estimate_error_seconds",
-            "Between the completion that was first planned and the real one.",
+            "Difference between the first planned completion and the actual one.",
             ("direction",),
             COMPLETION_BUCKETS,
             ("early", "late"),
@@ -145,36 +154,38 @@ class Metrics(ProcessMetrics):
 
     def _define_computed(self) -> None:
         self.computed("gauge", "tranche_jobs", "Jobs by phase.", ("phase",), self._phases)
-        text = "Waiting jobs by what binds them, as the planner last wrote it; Unknown until it has."
+        text = "Waiting jobs by the constraint that delays them, as last planned; Unknown before the first plan."
         self.computed("gauge", "tranche_jobs_waiting", text, ("reason",), self._reasons_of_waits)
-        text = "Waiting jobs that are planned to start within so many seconds (cumulative; +Inf: that have a plan)."
+        text = (
+            "Waiting jobs that are planned to start within this number of seconds (cumulative; +Inf: all with a plan)."
+        )
         self.computed("gauge", "tranche_jobs_planned_start", text, ("within",), self._planned_starts)
-        text = "Age of the waiting job that was created first; 0 if none waits."
+        text = "Age of the oldest waiting job; 0 if no job waits."
         self.computed("gauge", "tranche_jobs_oldest_waiting_seconds", text, (), self._oldest)
         texts = {
-            "tranche_site_gpus": "GPUs of a site's nodes.",
-            "tranche_site_used_gpus": "GPUs that pods at the site hold.",
-            "tranche_site_planned_gpus": "GPUs that plans hold for pods that are not bound yet.",
+            "tranche_site_gpus": "GPUs on the site's nodes.",
+            "tranche_site_used_gpus": "GPUs used by pods at the site.",
+            "tranche_site_planned_gpus": "GPUs reserved by plans for pods that are not bound yet.",
         }
         self.computed_together("gauge", texts, ("site",), self._site_rows)
         texts = {
-            "tranche_site_gpu_seconds_total": "GPU time that workers held, from window openings to pod ends; "
-            "a worker counts when it has ended.",
-            "tranche_site_copied_bytes_total": "Copies of chunks' data to the site that were begun, in bytes.",
-            "tranche_site_copied_in_vain_bytes_total": "Of these, what no chunk trained from.",
+            "tranche_site_gpu_seconds_total": "GPU time of ended workers, from opening the window to the end of "
+            "the pod; running workers are not counted yet.",
+            "tranche_site_copied_bytes_total": "Bytes of chunk data in started copies to the site.",
+            "tranche_site_copied_in_vain_bytes_total": "Bytes of these copies that no chunk trained from.",
         }
         self.computed_together("counter", texts, ("site", "tier"), lambda: self._site_totals())
-        text = "How long a link between sites is still busy with copies that were begun."
+        text = "Remaining time of started copies on a link between sites."
         self.computed("gauge", "tranche_link_busy_seconds", text, ("source", "target"), lambda: self._links().items())
         texts = {
-            "tranche_watch_events_total": "Changes seen.",
-            "tranche_watch_relists_total": "Complete lists read: at the start, and when a watch began anew.",
-            "tranche_watch_errors_total": "Failed requests and unreadable objects.",
+            "tranche_watch_events_total": "Object changes received by the watch.",
+            "tranche_watch_relists_total": "Complete lists read, at the start and when a watch had to be restarted.",
+            "tranche_watch_errors_total": "Failed requests, and objects that could not be read.",
         }
         self.computed_together("counter", texts, ("kind",), self._watch_counts)
         texts = {
-            "tranche_watch_objects": "Objects in the local copy.",
-            "tranche_watch_age_seconds": "Since the API server last said anything.",
+            "tranche_watch_objects": "Objects in the local cache of the watch.",
+            "tranche_watch_age_seconds": "Time since the last data from the API server.",
         }
         self.computed_together("gauge", texts, ("kind",), self._watch_states)
 

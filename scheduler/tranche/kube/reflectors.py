@@ -189,7 +189,7 @@ class Reflector(Generic[T]):
         except Exception as error:
             self.stats.errors += 1
             self._version = ""
-            log.exception("%s: the watch failed and starts again from a list", self._path)
+            log.exception("%s: the watch failed; restarting it with a list", self._path)
             return error
         return None
 
@@ -269,7 +269,7 @@ class Reflector(Generic[T]):
             new = self._decode(raw)
         except Exception as error:  # whatever a decoder raises, the others must go on
             self.stats.errors += 1
-            log.error("%s: %s cannot be read and is left out: %s", self._path, key, error)
+            log.error("%s: %s cannot be read and is ignored: %s", self._path, key, error)
             return key
         old = self.store.get(key)
         self.store[key] = new
@@ -293,7 +293,7 @@ class Reflector(Generic[T]):
             callback(key, old, new)
         except Exception:
             self.stats.errors += 1
-            log.exception("%s: a subscriber failed on %s", self._path, key)
+            log.exception("%s: a subscriber failed for %s", self._path, key)
 
     async def _breathe(self, since: float) -> float:
         """Let others run when we have worked long enough since the given time; returns when the work began."""

@@ -55,11 +55,11 @@ class ProcessMetrics:
         build.labels(__version__, platform.python_version()).set(1)
         self._api_requests = self.counter(
             "tranche_api_requests_total",
-            "Requests to the API server, by the status of the answer (0: none came); a watch counts when it opens.",
+            "Requests to the API server, by HTTP status of the response (0: none); a watch counts when it opens.",
             ("method", "code"),
         )
         self._api_seconds = self.histogram(
-            "tranche_api_request_seconds", "Until the API server began to answer.", ("method",), API_BUCKETS
+            "tranche_api_request_seconds", "Time until the response of the API server began.", ("method",), API_BUCKETS
         )
         ProcessCollector(registry=self.registry)
 

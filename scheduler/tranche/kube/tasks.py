@@ -21,4 +21,4 @@ async def run_until_first_exit(**works: Coroutine[Any, Any, None]) -> None:
         tasks = [group.create_task(work, name=name) for name, work in works.items()]
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         names = sorted(task.get_name() for task in ended)
-        raise RuntimeError(f"what should run for ever has ended: {', '.join(names)}")
+        raise RuntimeError(f"a task that should not end has ended: {', '.join(names)}")

@@ -54,7 +54,7 @@ class PodAbsenceChecker:
             try:
                 absent = await self._ask(*question)
             except ApiError as error:
-                logger.warning("pod %s/%s: not known whether it exists: %s", *question[:2], error)
+                logger.warning("pod %s/%s: cannot check whether it exists: %s", *question[:2], error)
                 absent = False
             self._asked.remove(question)
             if absent:

@@ -116,7 +116,7 @@ class Controller:
             DeposedError: when a newer planner has taken over.
         """
         await self.watches.synced()
-        logger.info("ready; waiting for the lease")
+        logger.info("all watches are synced; waiting for the Lease")
         self.term = await leadership.take(self._largest_term)
         try:
             self.restore(read_memory(leadership.annotations))
@@ -173,7 +173,7 @@ class Controller:
             self._publish(event.job.key)
         self.reports.leading = True
         self._measurements.lead()
-        logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
+        logger.info("term %d: restored %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
     def _adopt(self, found: Sequence[JobSubmitted], events: Iterator[Event]) -> None:
         with self.metrics.time_plan():

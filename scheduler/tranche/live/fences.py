@@ -16,7 +16,7 @@ def wrote_late(old: TrainingJob | None, new: TrainingJob | None, term: int) -> b
     """
     after = _stamp(new)
     if after[0] > term:
-        raise DeposedError(f"{new.key if new else ''} has a plan of term {after[0]}, and ours is {term}")
+        raise DeposedError(f"{new.key if new else ''} has a plan of term {after[0]}, but this planner has term {term}")
     return old is not None and 0 < after[0] < term and after != _stamp(old)
 
 

@@ -50,5 +50,5 @@ def read_journal(path: Path) -> list[Fact]:
         try:
             facts.append(decode(line))
         except msgspec.DecodeError as error:
-            raise JournalError(f"{path}, line {number}: not a fact of a journal: {error}") from error
+            raise JournalError(f"{path}, line {number}: not a journal entry: {error}") from error
     return facts

@@ -27,5 +27,5 @@ def read_memory(annotations: Mapping[str, Any]) -> Memory:
     try:
         return msgspec.json.decode(text, type=Memory) if text else Memory()
     except (msgspec.DecodeError, TypeError) as error:
-        logger.warning("what an earlier scheduler has learnt cannot be read: %s", error)
+        logger.warning("the memory annotation of an earlier scheduler cannot be read: %s", error)
         return Memory()

@@ -162,7 +162,7 @@ class StatusWriter:
         since = time.monotonic()
         while not self._leads():
             if time.monotonic() - since > LAPSE_SECONDS:
-                raise DeposedError(f"the Lease has not been renewed for {LAPSE_SECONDS:g} s")
+                raise DeposedError(f"Lease was not renewed for {LAPSE_SECONDS:g} s")
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     def _again(self, path: str, error: ApiError) -> bool:
@@ -174,8 +174,8 @@ class StatusWriter:
             return False
         if error.status in (400, 422):
             self._count("refused")
-            logger.error("%s: the API server refuses the status: %s", path, error)
+            logger.error("%s: the API server rejected the status: %s", path, error)
             return False
         self._count("retried")
-        logger.warning("%s: status not written, trying again: %s", path, error)
+        logger.warning("%s: status write failed, retrying: %s", path, error)
         return True

@@ -77,7 +77,7 @@ def replay(
     """
     ended = {key: past for key, past in export.pasts.items() if past.end != "Running"}
     if not ended:
-        raise ReplayError("no job of this history has ended, so there is nothing to compare with")
+        raise ReplayError("no job of this history has ended: nothing to compare")
     jobs = tuple(_as_replayed(job, export.pasts.get(job.key), settings) for job in export.jobs)
     results: list[tuple[str, bool, SimulationResult]] = []
     cells = [(policy, told) for policy in settings.policies for told in (True, False)]
@@ -92,7 +92,7 @@ def replay(
     rows = [_row(ACTUAL, "", [_actual(ended[key]) for key in sorted(completed)], True, results[0][2].capacity_gpus)]
     for policy, told, result in results:
         kept = [job for job in result.jobs if job.key in completed]
-        label = policy if told else f"{policy}, no durations told"
+        label = policy if told else f"{policy}, no durations given"
         row = _row(label, policy, kept, told, result.capacity_gpus)
         if told or row.summary != rows[-1].summary:
             rows.append(row)

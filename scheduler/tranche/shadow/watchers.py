@@ -108,21 +108,21 @@ class Shadow:
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.comparison: dict[str, Any] = {}
         """As ``tranche replay --format json`` prints it; empty until there is something to compare."""
-        self.problem = "nothing was compared yet"
+        self.problem = "no comparison has been made yet"
         """Why there is no comparison."""
         self._completion = Gauge(
             "tranche_shadow_completion_seconds",
-            "Job completion times as they were and as they would have been, over the same jobs.",
+            "Actual and replayed job completion times, over the same jobs.",
             ["fate", "statistic"],
             registry=registry,
         )
-        self._jobs = Gauge("tranche_shadow_jobs", "Jobs that the last comparison counts.", registry=registry)
+        self._jobs = Gauge("tranche_shadow_jobs", "Jobs counted in the last comparison.", registry=registry)
         watches.pods.subscribe(self._memory.note)
 
     async def run(self) -> None:
         """Decide and compare at their intervals, on paper."""
         await self._watches.synced()
-        logger.info("shadow mode: this process writes nothing to the cluster")
+        logger.info("shadow mode: this process does not write to the cluster")
         decided = compared = float("-inf")
         while True:
             now = time.monotonic()

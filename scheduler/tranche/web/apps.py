@@ -216,7 +216,7 @@ def data_response(value: Any, request: Request) -> Response:
 
 
 def _absent(namespace: str, name: str) -> Response:
-    return JSONResponse({"error": f"there is no TrainingJob {namespace}/{name}"}, 404)
+    return JSONResponse({"error": f"TrainingJob {namespace}/{name} does not exist"}, 404)
 
 
 async def _refused(request: Request, refusal: Exception) -> Response:

@@ -13,7 +13,7 @@ Listing = Generator[None, None, tuple[ChunkWindow, ...]]
 """Works the windows out; between two pieces others have their turn."""
 ChunkWindows = Callable[[str], Listing | None]
 """By a job's key; None if the planner of this process does not know the job, or does not plan."""
-NOT_PLANNING = "the scheduler that answers does not plan this job: another replica leads, or it was just created"
+NOT_PLANNING = "this replica does not plan this job: another replica is the leader, or the job was just created"
 
 
 def no_windows(key: str) -> None:

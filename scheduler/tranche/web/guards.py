@@ -51,7 +51,7 @@ class Visitor:
             return ""
         where = f" in namespace {namespace}" if namespace else ""
         what = resource[1:] if resource.startswith("/") else f"{resource}.tranche.dev"
-        return f"{self.user.username} may not {verb} {what}{where}, says the cluster's RBAC"
+        return f"{self.user.username} is not allowed to {verb} {what}{where} (RBAC)"
 
     async def require(self, verb: str, resource: str, namespace: str = "", name: str = "") -> None:
         """Raise Refusal 403 if he may not."""
@@ -74,10 +74,10 @@ class Guard:
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         token = request.headers.get(HEADER, "") or (bearer if scheme.lower() == "bearer" else "")
         if not token.strip():
-            raise Refusal(401, f"a token is needed, as Authorization: Bearer … or as {HEADER}: …")
+            raise Refusal(401, f"a token is required: set the header Authorization: Bearer TOKEN or {HEADER}: TOKEN")
         user = await answered(lambda: self._doorkeeper.identify(token.strip()))
         if user is None:
-            raise Refusal(401, "the API server does not know this token: it may have expired")
+            raise Refusal(401, "the API server rejected this token: it may have expired")
         return Visitor(user, self._doorkeeper)
 
 
@@ -86,6 +86,6 @@ async def answered(question: Callable[[], Awaitable[T]]) -> T:
     try:
         return await question()
     except BusyError:
-        raise Refusal(503, "too many questions to the API server are under way") from None
+        raise Refusal(503, "too many token and access reviews are pending") from None
     except ApiError as error:
-        raise Refusal(503, f"the API server cannot be asked now: {error.reason or error.status}") from error
+        raise Refusal(503, f"the API server is not available: {error.reason or error.status}") from error

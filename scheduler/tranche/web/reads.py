@@ -14,7 +14,7 @@ Progress = Callable[[str], Any]
 """From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""
 
 
-NOT_PLANNED = "not planned yet: tranche's scheduler has not seen it, or does not run"
+NOT_PLANNED = "not planned yet: the scheduler of tranche has not read the job yet, or is not running"
 
 
 def not_planning(key: str) -> None:

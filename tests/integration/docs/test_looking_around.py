@@ -31,7 +31,7 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
     jobs, metrics, logs = list(said.values())[-3:]
     assert json.loads(jobs)["jobs"][0]["phase"] == "Succeeded"
     assert "tranche_leader" in metrics
-    assert "took over" in logs
+    assert "restored" in logs
 
 
 def typed(lines: list[str], home: Path) -> dict[str, str]:

@@ -52,7 +52,7 @@ def test_q_has_a_column_where_there_is_one() -> None:
 
 def test_a_job_without_chunks_in_the_plan_says_where_to_look() -> None:
     assert chunks_text(ChunkPlan("default", "cats", "chunk", [])) == (
-        "nothing is planned for the chunks of TrainingJob cats: kubectl tranche why cats\n"
+        "no chunks of TrainingJob cats are planned; for the reason, run: kubectl tranche why cats\n"
     )
 
 

@@ -32,7 +32,7 @@ def test_the_use_of_sites_is_a_row_for_each() -> None:
     ]
     assert sites_text(used).splitlines() == [
         "",
-        "SITE     GPU-HOURS   CHUNKS   COPIED GB   IN VAIN GB",
+        "SITE     GPU-HOURS   CHUNKS   COPIED GB   UNUSED GB",
         "cloud    1.50        3        4.50        1.50",
         "edge-a   0.03        1        0.00        0.00",
     ]

@@ -114,14 +114,14 @@ def test_a_token_of_another_audience_is_401() -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        ("ns/cats-ps-0-7/other", "is not known"),
-        ("ns/cats-ps-0-6/u6", "is not known"),
+        ("ns/cats-ps-0-7/other", "is unknown or has ended"),
+        ("ns/cats-ps-0-6/u6", "is unknown or has ended"),
         ("ns/web/u1", "belongs to no TrainingJob"),
         ("ns/dogs-worker-0-1/u9", "belongs to TrainingJob ns/dogs"),
         ("ns/cats-worker-0-8/u8", "parameter server 0 reports"),
         ("ns/cats-ps-1-9/u10", "parameter server 0 reports"),
         ("ns/liar/u11", "belongs to no TrainingJob"),
-        ("ns/cats-ps-0-5/u5", "is over"),
+        ("ns/cats-ps-0-5/u5", "is unknown or has ended"),
     ],
 )
 def test_a_pod_that_does_not_report_for_the_job_is_403(token: str, reason: str) -> None:
@@ -157,14 +157,14 @@ def test_rank_0_reports_for_a_gang_and_each_worker_for_a_job_without_servers() -
 def test_a_job_that_is_gone_is_404() -> None:
     app = Running()
     app.stores.jobs.put("ns/cats", None)
-    assert app.post() == (404, "there is no TrainingJob ns/cats")
+    assert app.post() == (404, "TrainingJob ns/cats does not exist")
 
 
 def test_a_stale_attempt_is_409() -> None:
     app = Running()
     assert app.post({**BODY, "attempt": 6})[0] == 409
     app.sink.over = True
-    assert app.post() == (409, "attempt 7 is over: exit")
+    assert app.post() == (409, "attempt 7 has ended: exit")
 
 
 def test_too_large_a_body_is_413_whether_or_not_it_says_its_length() -> None:
@@ -189,7 +189,7 @@ def test_too_large_a_body_is_413_whether_or_not_it_says_its_length() -> None:
 def test_a_body_that_makes_no_sense_is_422(body: Any) -> None:
     app = Running()
     status, error = app.post(body)
-    assert (status, error.startswith("the body: ")) == (422, True)
+    assert (status, error.startswith("request body: ")) == (422, True)
     assert app.sink.taken == []
 
 
@@ -270,7 +270,7 @@ def test_who_may_not_ask_or_asks_too_late_is_refused_as_with_reports() -> None:
     assert ask(app, {**ASKS, "durable": {"x": 1}})[0] == 422
     assert app.sink.asked == []
     app.sink.given = None
-    assert ask(app) == (409, {"error": "attempt 7 is over: exit"})
+    assert ask(app) == (409, {"error": "attempt 7 has ended: exit"})
     app.sink.slow = True
     assert ask(app)[0] == 503
     app.sink.leading = False

@@ -29,7 +29,7 @@ def test_a_task_that_ends_without_an_error_stops_the_others_and_is_named(
 ) -> None:
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(asyncio.wait_for(run_until_first_exit(lease=ends(), writer=_rest()), 5.0))
-    assert [str(error) for error in raised.value.exceptions] == ["what should run for ever has ended: lease"]
+    assert [str(error) for error in raised.value.exceptions] == ["a task that should not end has ended: lease"]
 
 
 def test_an_error_of_one_stops_the_others_and_is_all_that_is_raised() -> None:
