@@ -1,7 +1,7 @@
-"""A cluster's history as jobs for the simulator: what ``kubectl tranche export`` or ``kubectl get … -o json`` prints.
+"""History of a cluster as jobs for the simulator, from ``kubectl tranche export`` or ``kubectl get … -o json``.
 
-TrainingJobs tell of themselves; other training is put together from its pods (`tranche.kube.histories`); nodes and
-Sites say what it all ran on.
+TrainingJobs are read directly; jobs of other schedulers are reconstructed from their pods
+(`tranche.kube.histories`); nodes and Sites describe the cluster that they ran on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,40 +25,40 @@ from tranche.kube.structs import Metadata
 from tranche.model import Job, Node, Resources, Site
 
 MAX_BYTES = 2**30
-"""Largest export that is read, unlike a log at once: some 200,000 jobs."""
+"""Maximum size of an export, which is read into memory as a whole: about 200,000 jobs."""
 _KIND = "TrainingJob"
 _COMMAND = "kubectl get trainingjobs -A -o json"
 _WHOLE = "kubectl get pods,nodes,jobs -A -o json"
 ANNOTATION_EXPORTED = "tranche.dev/exported-at"
-"""Of a List: when it was made; what runs has run until then."""
+"""Annotation of a List: creation time of the export. Running jobs count as running until then."""
 
 
 class ExportError(ValueError):
-    """An export cannot be read; the text is one line that names the file, and the item if it is about one."""
+    """An export cannot be read. The message is one line that names the file and, if applicable, the item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What an export holds."""
+    """Contents of an export."""
 
     jobs: tuple[Job, ...]
-    """By submission, then by key; `Job.submitted` counts seconds from the earliest of them."""
+    """Jobs by submission time and key; `Job.submitted` is in seconds from the first submission."""
     problems: tuple[str, ...]
-    """Items that are no job for the simulator: one line each with file, item and reason."""
+    """Items that cannot be simulated: one line each, with file, item and reason."""
     pasts: Mapping[str, PastRun] = field(default_factory=lambda: MappingProxyType({}))
-    """How those that have begun fared, by key, on the same clock."""
+    """Recorded runs of the jobs that have started, by key, on the same clock."""
     nodes: tuple[Node, ...] = ()
-    """Empty: the export says nothing of them. All are taken for healthy and free of other pods."""
+    """Nodes, assumed to be ready and free of other pods; empty if the export contains none."""
     sites: tuple[Site, ...] = ()
     waiting: int = 0
-    """Jobs of other schedulers that have not begun; they are left out."""
+    """Number of jobs of other schedulers that have not started; they are not in `jobs`."""
 
 
 def read_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> list[Job]:
-    """Read an export of which every item must be a job for the simulator; `scan_export` says what becomes of each.
+    """Read an export in which every item must be a job for the simulator; see `scan_export`.
 
     Raises:
-        ExportError: one line about the file, or about the first item that is a problem.
+        ExportError: the file cannot be read, or one of its items is a problem.
     """
     export = scan_export(path, gpu_resource=gpu_resource)
     if export.problems:
@@ -70,22 +70,22 @@ def read_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> list[Job]:
 def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
     """Read an export; items that cannot be simulated become problems.
 
-    A job that succeeded gets its measured time instead of what its author believed: `step_seconds` is the GPU-seconds
-    that its workers ran (``status.progress.attainedSeconds``), less those of batches that were lost and trained again,
-    over GPUs of a worker × mini-batches. Lost batches are counted by the planner at the believed speed, so if that was
-    too low the result lies between the belief and the truth. The measured time holds the communication of the places
-    where the job ran and the speed of their GPUs: `gradient_bits` becomes 0, lest communication be counted twice.
+    A job that succeeded gets its measured time instead of the declared one: `step_seconds` is the GPU-seconds that its
+    workers ran (``status.progress.attainedSeconds``), less those of batches that were lost and trained again, over GPUs
+    of a worker × mini-batches. The planner counts lost batches at the estimated speed, so if that was too low, the
+    result lies between the estimate and the true value. The measured time holds the communication of the places where
+    the job ran and the speed of their GPUs: `gradient_bits` becomes 0, so that communication is not counted twice.
 
-    A job that waits, runs, is suspended or failed keeps its prior (model.stepTime or estimatedDuration): what it would
-    have taken is not known. Without a prior it is a problem: an hour, which the live planner assumes until a chunk has
-    been timed, would be an invention here.
+    A job that waits, runs, is suspended or failed keeps its prior (model.stepTime or estimatedDuration), because its
+    true duration is unknown. Without a prior it is a problem: the hour that the live planner assumes until a chunk has
+    been timed would be arbitrary here.
 
     Args:
         path: A List of TrainingJobs, pods, nodes, Sites and workloads of other kinds, or one TrainingJob.
         gpu_resource: Name of the GPUs' resource.
 
     Raises:
-        ExportError: one line, if the file as a whole cannot be read or no item is a job for the simulator.
+        ExportError: the file cannot be read, or no item is a job for the simulator.
     """
     name = str(path) if str(path).isprintable() else ascii(str(path))
     builder = _ExportBuilder(name, gpu_resource)
@@ -98,7 +98,7 @@ def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
 def export_of(
     pods: list[Pod], nodes: list[NodeObject], sites: dict[str, SiteObject], at: float, gpu_resource: str = GPU_RESOURCE
 ) -> Export | None:
-    """The same of objects that are at hand, at that time (seconds since the epoch); None if no pod has run."""
+    """Build an export from objects in memory at a time in seconds since the epoch; None if no pod has run."""
     builder = _ExportBuilder("the cluster", gpu_resource)
     builder.pods, builder.nodes, builder.sites = pods, nodes, sites
     try:
@@ -108,7 +108,7 @@ def export_of(
 
 
 class _ExportBuilder:
-    """Items of an export, sorted by kind."""
+    """Builder of an export from single items."""
 
     def __init__(self, name: str, gpu_resource: str) -> None:
         self.name = name
@@ -122,7 +122,7 @@ class _ExportBuilder:
         self.submissions: dict[str, float] = {}
 
     def sort(self, item: object, index: int) -> None:
-        """Take one item in; what cannot be used becomes a problem."""
+        """Add one item; an item that cannot be used becomes a problem."""
         try:
             self._take(item)
         except ValueError as error:
@@ -152,10 +152,10 @@ class _ExportBuilder:
                 self.pasts[job.key] = past
 
     def export(self, exported_at: float | None) -> Export:
-        """Everything put together.
+        """Build the export from all items.
 
         Raises:
-            ExportError: there is no job.
+            ExportError: there are no jobs.
         """
         ended = latest(self.pods, (past.completed for past in self.pasts.values()))
         others, waiting = histories(
@@ -196,13 +196,13 @@ class _ExportBuilder:
 
 
 class _Workload(msgspec.Struct):
-    """An object that had pods."""
+    """A workload object, such as a batch/v1 Job, whose pods trained."""
 
     metadata: Metadata
 
 
 def _exported_at(document: Any) -> float | None:
-    """When the export was made, if it says so."""
+    """Creation time of the export; None if it is not recorded."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     text = annotations.get(ANNOTATION_EXPORTED) if isinstance(annotations, dict) else None
@@ -238,14 +238,14 @@ def _document(path: Path, name: str) -> Any:
 
 
 def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
-    """One item as a job, and how it fared if it is over; a ValueError says why it is none."""
+    """Convert one item to a job, with its recorded run if it has ended; a ValueError names the problem."""
     if not isinstance(item, Mapping) or item.get("kind", _KIND) != _KIND:
         kind = item.get("kind") if isinstance(item, Mapping) else type(item).__name__
         raise ValueError(f"is a {str(kind)[:40]}, not a {_KIND}: create the export with {_COMMAND}")
     resource = TrainingJob.model_validate(item)
     if resource.metadata.creation_timestamp is None:
         raise ValueError("has no metadata.creationTimestamp, so its submission time is unknown")
-    job = replace(to_job(resource, gpu_resource), staged=False)  # nothing simulates its staging pods
+    job = replace(to_job(resource, gpu_resource), staged=False)  # staging pods are not simulated
     measured = _measured_step_seconds(resource, job)
     if measured is not None:
         return replace(job, step_seconds=measured, gradient_bits=0.0, suspended=False), _past(resource, job)
@@ -262,7 +262,7 @@ def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
 
 
 def _past(resource: TrainingJob, job: Job) -> PastRun | None:
-    """How a TrainingJob that has succeeded fared; None if it does not say when."""
+    """The recorded run of a succeeded TrainingJob; None if its times are missing."""
     status = resource.status
     if status.start_time is None or status.completion_time is None or status.progress is None:
         return None
@@ -278,7 +278,7 @@ def _past(resource: TrainingJob, job: Job) -> PastRun | None:
 
 
 def _measured_step_seconds(resource: TrainingJob, job: Job) -> float | None:
-    """Seconds of one mini-batch as they were; None if the job has not succeeded or its time was not recorded."""
+    """Measured seconds per mini-batch; None if the job has not succeeded or its time was not recorded."""
     progress = resource.status.progress
     if resource.status.phase != "Succeeded" or progress is None:
         return None
@@ -292,7 +292,7 @@ def _measured_step_seconds(resource: TrainingJob, job: Job) -> float | None:
 
 
 def _title(item: object, index: int) -> str:
-    """How a person finds the item: namespace and name, or its number."""
+    """Name of the item in messages: namespace and name, or its number."""
     metadata = item.get("metadata") if isinstance(item, Mapping) else None
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(metadata, Mapping) or not isinstance(name, str):

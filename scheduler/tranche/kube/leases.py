@@ -1,7 +1,7 @@
-"""Leader election by a Lease, after client-go: one holder at a time, and each a larger term than all before it.
+"""Leader election with a Lease, as in client-go: one leader at a time, and a larger term for each new leader.
 
-Nobody compares clocks: who waits takes over when the Lease has not changed for as long as its holder promised, by the
-waiter's own clock; the holder counts from before it sent its last renewal, so it stops first.
+Clocks of different machines are never compared. A candidate takes the Lease when it has not changed for the lease
+duration by the candidate's own clock. The leader counts from before it sent its last renewal, so it stops first.
 """
 
 import asyncio
@@ -23,28 +23,29 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 class DeposedError(Exception):
-    """Another planner leads, or may do so by now; this one must stop."""
+    """Another process is the leader, or may be; this one must stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """Times are in seconds."""
+    """Name and times of the leader election; times in seconds."""
 
     name: str = LEASE
     duration: int = 8
-    """Nobody takes the Lease over before it has not been renewed for so long. A crash costs this and a restore."""
+    """Lease duration. Another replica may take the Lease after this time without a renewal. A crash costs this time and
+    a restore."""
     takeover: int = 60
-    """Instead, until it is renewed first: a new leader reads all jobs before, and hears of nothing else."""
+    """Lease duration until the first renewal: a new leader first reads all jobs and does nothing else meanwhile."""
     renewal: float = 2.0
-    """Between two renewals: three may fail before the Lease is lost."""
+    """Time between two renewals; three may fail before the Lease is lost."""
     retry: float = 1.0
-    """Between two looks of those who wait; a Lease that is released is taken so soon."""
+    """Poll interval of candidates, and therefore the time until a released Lease is taken."""
     forbidden: float = 30.0
-    """How long a 403 is borne: an API server that has just started refuses everybody until it has read the roles."""
+    """Grace period for 403 responses: a new API server rejects all requests until it has loaded the RBAC roles."""
 
 
 class Leadership:
-    """One candidate."""
+    """One candidate of the leader election."""
 
     def __init__(
         self,
@@ -57,16 +58,16 @@ class Leadership:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Nothing is asked for yet.
+        """Create a candidate that has not requested the Lease yet.
 
         Args:
-            client: Of the API server.
-            namespace: Of the Lease.
-            identity: Who we are: the pod's name. A process that finds itself as the holder is its own successor.
+            client: Client of the API server.
+            namespace: Namespace of the Lease.
+            identity: Name of this candidate. If it is already the holder, it may take the Lease again at once.
             settings: Name and times.
-            annotations: To be set on the Lease with every write; others on it are left.
-            clock: Monotonic seconds; goes on while the process is stopped.
-            sleep: Waits by that clock.
+            annotations: Returns annotations to set with every write; other annotations of the Lease are kept.
+            clock: Monotonic seconds that also advance while the process is stopped.
+            sleep: Waits for a number of seconds of that clock.
         """
         self._client = client
         self._collection = _LEASES.format(namespace)
@@ -81,22 +82,22 @@ class Leadership:
 
     @property
     def held(self) -> bool:
-        """Whether nobody else can hold the Lease now."""
+        """Whether this process holds the Lease and no other process can hold it."""
         return self._clock() < self._until
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Of the Lease as it was last written or read, those of earlier holders included."""
+        """Annotations of the Lease as last written or read, including those of earlier holders."""
         return self._lease.get("metadata", {}).get("annotations") or {}
 
     async def take(self, largest_term: Callable[[], int]) -> int:
-        """Wait until the Lease is free, take it, and return our term: how often it has changed hands.
+        """Wait until the Lease is free, take it, and return the new term (the number of transitions).
 
         Args:
-            largest_term: The largest term in any plan; ours is larger even if the Lease was deleted in between.
+            largest_term: Returns the largest term in any plan; the new term is larger even if the Lease was deleted.
 
         Raises:
-            ApiError: if the API server refuses for good.
+            ApiError: the API server rejects the requests permanently.
         """
         seen: tuple[object, ...] = ()
         since = began = self._clock()
@@ -124,10 +125,10 @@ class Leadership:
             await self._sleep(min(wait, self._settings.retry))
 
     async def keep(self) -> None:
-        """Renew the Lease at once, so that it need not last for a takeover any more, and for ever.
+        """Renew the Lease forever; the first renewal, at once, replaces the long duration of the takeover.
 
         Raises:
-            DeposedError: when another one holds it, or it could not be renewed in time.
+            DeposedError: another process holds the Lease, or it could not be renewed in time.
         """
         while True:
             try:
@@ -139,14 +140,14 @@ class Leadership:
             await self._sleep(self._settings.renewal)
 
     async def release(self) -> None:
-        """Let another one take over at once, if we hold the Lease; a failure only makes it wait."""
+        """Release the Lease if this process holds it, so that another one can take it at once. Errors are ignored."""
         if self.held:
             with contextlib.suppress(ApiError):
                 await self._write(self._lease, holder="")
             self._until = float("-inf")
 
     async def _look(self) -> None:
-        """The Lease was changed by somebody: by whom?"""
+        """Read the Lease after another process changed it, and check the holder."""
         lease = await self._read()
         holder, term = lease.get("spec", {}).get("holderIdentity"), lease.get("spec", {}).get("leaseTransitions")
         if holder != self._identity or term != self._lease["spec"]["leaseTransitions"]:
@@ -167,7 +168,10 @@ class Leadership:
     async def _write(
         self, lease: dict[str, Any], holder: str | None = None, seconds: int | None = None, **changes: object
     ) -> bool:
-        """Hold the Lease for some time from now on (or have `holder` do so); False if it is not as it was read."""
+        """Write the Lease, held for `seconds` from now by this process or `holder`.
+
+        False if it changed since it was read.
+        """
         began, name, seconds = self._clock(), self._settings.name, seconds or self._settings.duration
         spec = {
             **lease["spec"],
@@ -197,5 +201,5 @@ def _micro_now() -> str:
 
 
 def _passes(error: ApiError) -> bool:
-    """Whether trying again may help."""
+    """Whether a retry may succeed."""
     return error.status in (0, 409, 429) or error.status >= 500

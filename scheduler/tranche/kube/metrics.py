@@ -1,4 +1,4 @@
-"""What Prometheus reads of a scheduler process. Labels are bounded: never a job's name."""
+"""Prometheus metrics of a scheduler process. Label values are bounded and never contain a job name."""
 
 from collections import Counter as Tally
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -14,53 +14,53 @@ from tranche.kube.resources import TrainingJob
 PHASES = ("Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed")
 OVER = frozenset({"Succeeded", "Failed"})
 COMPLETION_BUCKETS = tuple(float(2**power) for power in range(20))
-"""Seconds: 1 s to about six days."""
+"""Upper bounds in seconds: 1 s to about six days."""
 START_BUCKETS = tuple(0.05 * 2**power for power in range(14))
-"""Seconds: 50 ms to about seven minutes."""
+"""Upper bounds in seconds: 50 ms to about seven minutes."""
 REQUEST_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 PLAN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 HORIZONS = (60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
-"""Seconds within which waiting jobs are planned to start."""
+"""Horizons for planned starts of waiting jobs, in seconds."""
 
 
 class Watched(Protocol):
-    """The part of a reflector that is reported."""
+    """The part of a reflector that the metrics read."""
 
     @property
     def store(self) -> Collection[str]:
-        """Objects, by key."""
+        """Objects by key."""
 
     @property
     def stats(self) -> Stats:
-        """Counters."""
+        """Counters of the watch."""
 
     @property
     def age(self) -> float:
-        """Seconds since the server last said anything."""
+        """Seconds since the last data from the API server."""
 
 
 class SiteUse(Protocol):
-    """What is reported of a site."""
+    """Usage of one site."""
 
     @property
     def name(self) -> str:
-        """Of the site."""
+        """Name of the site."""
 
     @property
     def gpus(self) -> int:
-        """That its nodes have."""
+        """GPUs on its nodes."""
 
     @property
     def used_gpus(self) -> int:
-        """That pods hold."""
+        """GPUs used by pods."""
 
     @property
     def reserved_gpus(self) -> int:
-        """That plans hold for pods that are not bound yet."""
+        """GPUs reserved by plans for pods that are not bound yet."""
 
 
 class Metrics(ProcessMetrics):
-    """All metrics of one scheduler process, in a registry of their own."""
+    """All metrics of one scheduler process, in a separate registry."""
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class Metrics(ProcessMetrics):
     # ---- the extender's
 
     def observe_request(self, verb: str, seconds: float, passed: int, rejected: int) -> None:
-        """One answer to kube-scheduler."""
+        """Record one request of kube-scheduler: duration in seconds, and numbers of passed and rejected nodes."""
         self._requests.labels(verb).observe(seconds)
         if passed:
             self._nodes.labels(verb, "passed").inc(passed)
@@ -200,31 +200,31 @@ class Metrics(ProcessMetrics):
             self._nodes.labels(verb, "rejected").inc(rejected)
 
     def add_watch(self, kind: str, watched: Watched) -> None:
-        """Report a reflector under this kind from now on."""
+        """Export metrics of a reflector under this kind."""
         self._watches[kind] = watched
 
     def count_request(self, result: str) -> None:
-        """A worker that asked was given chunks, or told to exit, or refused with this status."""
+        """Count a chunk request by result: ``continued``, ``exit``, or the HTTP status of the refusal."""
         self._chunk_requests.labels(result).inc()
 
     def count_report(self, result: str) -> None:
-        """A progress report was accepted, or refused with this status."""
+        """Count a progress report by result: ``accepted``, or the HTTP status of the refusal."""
         self._reports.labels(result).inc()
 
     def count_error(self, kind: str) -> None:
-        """An object or a request could not be understood."""
+        """Count an API object (``object``) or extender request (``request``) that could not be read."""
         self._errors.labels(kind).inc()
 
     def set_jobs(self, jobs: JobCounts) -> None:
-        """Tell what it has counted whenever the metrics are read."""
+        """Set the job counts that are exported."""
         self._jobs = jobs
 
     def set_sites(self, sites: Callable[[], Awaitable[Sequence[SiteUse]]]) -> None:
-        """Ask this of the sites whenever the metrics are read."""
+        """Set the function that returns the usage of all sites; it is called when the metrics are read."""
         self._sites = sites
 
     async def read(self) -> bytes:
-        """The text format, made in portions; raises nothing."""
+        """Render the metrics in the Prometheus text format, yielding to the event loop in between."""
         if self._sites is not None:
             self._known_sites = await self._sites()
         return await super().read()
@@ -232,71 +232,74 @@ class Metrics(ProcessMetrics):
     # ---- the planner's
 
     def set_leading(self, *, leads: bool) -> None:
-        """Whether this process plans."""
+        """Set whether this process is the leader."""
         self._leads.set(leads)
 
     def time_plan(self) -> AbstractContextManager[Any]:
-        """Measure what is done inside as one event of the planner."""
+        """Measure the enclosed block as the handling of one planner event."""
         return self._plans.time()
 
     def observe_forecast(self, seconds: float) -> None:
-        """The plan was played forward."""
+        """Record the duration of a forecast, in seconds."""
         self._forecasts.observe(seconds)
 
     def count_status_write(self, result: str) -> None:
-        """One status write: written, retried, refused or gone."""
+        """Count a status write by result: ``written``, ``retried``, ``refused`` or ``gone``."""
         self._writes.labels(result).inc()
 
     def count_preemption(self, reason: str, seconds: float) -> None:
-        """A worker was stopped before its end after it had run so long; the reason is one of a few words."""
+        """Count a worker that was stopped before it completed, by reason, with its run time in seconds."""
         self._preemptions.labels(reason).inc()
         self._stopped.observe(max(0.0, seconds))
 
     def count_lost(self, batches: float) -> None:
-        """So many mini-batches were trained in vain."""
+        """Count lost mini-batches."""
         self._lost.inc(max(0.0, batches))
 
     def add_link(self, source: str, target: str) -> None:
-        """A link is declared: its series begin at zero."""
+        """Create the series of a declared link, so that they start at zero."""
         self._uploads.labels(source, target)
         self._upload_bytes.labels(source, target)
 
     def count_uploads(self, source: str, target: str, chunks: int, size_bytes: float) -> None:
-        """Copies of so many chunks were begun, all of them so large together."""
+        """Count started copies of chunks, with their total size in bytes."""
         self._uploads.labels(source, target).inc(chunks)
         self._upload_bytes.labels(source, target).inc(size_bytes)
 
     def observe_window_start(self, seconds: float, *, handover: bool) -> None:
-        """A window's worker has started to train, so long after the window was opened."""
+        """Record the time from opening a window to the start of its worker, in seconds."""
         self._starts.labels("yes" if handover else "no").observe(max(0.0, seconds))
 
     def set_links(self, links: Callable[[], Mapping[tuple[str, str], float]]) -> None:
-        """Ask this for the seconds that links, from one site to another, are still busy."""
+        """Set the function that returns the remaining busy seconds of links, by (source, target)."""
         self._links = links
 
     def set_site_totals(self, totals: Callable[[], Rows]) -> None:
-        """Ask this for GPU-seconds held, bytes copied and bytes copied in vain, by site and tier; they only rise."""
+        """Set the function that returns GPU-seconds, copied bytes and unused copied bytes by (site, tier).
+
+        Values never fall.
+        """
         self._site_totals = totals
 
     def set_waits(self, waits: Mapping[str, str], reasons: Iterable[str]) -> None:
-        """By key, what jobs wait for, as it is whenever the metrics are read, and everything that it can be."""
+        """Set the mapping from job key to wait reason, which is read on export, and all possible reasons."""
         self._waits, self._reasons = waits, tuple(reasons)
 
     # ---- the jobs'
 
     def add_namespace(self, namespace: str) -> None:
-        """There are jobs there: their series begin at zero, not with the first job that ends."""
+        """Create the series of a namespace, so that they start at zero and not with the first ended job."""
         for histogram in (self._queueing, self._completion, self._planned):
             histogram.labels(namespace)
 
     def observe_queueing(self, job: TrainingJob) -> None:
-        """The first pod of a job has started."""
+        """Record the queueing time of a job whose first pod has started."""
         created, started = job.metadata.creation_timestamp, job.status.start_time
         if created is not None and started is not None:
             self._queueing.labels(job.metadata.namespace).observe(_seconds(created, started))
 
     def observe_completion(self, job: TrainingJob, planned: datetime | None = None) -> None:
-        """A job has succeeded, when this was planned for it at first."""
+        """Record the completion time of a succeeded job, and the error of its first planned completion."""
         created, completed = job.metadata.creation_timestamp, job.status.completion_time
         if created is None or completed is None:
             return

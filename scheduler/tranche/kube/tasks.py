@@ -1,4 +1,4 @@
-"""Tasks that are to run for ever."""
+"""Supervision of long-running coroutines."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,16 +6,16 @@ from typing import Any
 
 
 async def run_until_first_exit(**works: Coroutine[Any, Any, None]) -> None:
-    """Run side by side what never ends; once one of them does, however that comes, all are stopped.
+    """Run long-lived coroutines concurrently until the first one ends; then cancel the rest and raise.
 
-    A task group alone does not notice that a task has returned, or was cancelled by something that it had called: the
-    others would go on, and wait for it without a word.
+    A task group alone does not react when a task returns, or is cancelled by something that it called: the other tasks
+    would continue without it, and nothing would be logged.
 
     Args:
-        works: By what the error calls them.
+        works: Coroutines, by the names that the error uses.
 
     Raises:
-        ExceptionGroup: of what they raised; of a RuntimeError if one of them ended without raising anything.
+        ExceptionGroup: with the exceptions of the coroutines, or a RuntimeError if one ended without an exception.
     """
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work, name=name) for name, work in works.items()]
