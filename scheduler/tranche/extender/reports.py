@@ -1,8 +1,8 @@
-"""The report API: ``POST /v1/jobs/{namespace}/{name}/progress``, where running jobs say how far they are.
+"""Worker API: ``POST /v1/jobs/{namespace}/{name}/progress`` receives progress reports of running jobs.
 
-``POST /v1/jobs/{namespace}/{name}/next`` is where a worker that has trained its chunks asks for more.
+``POST /v1/jobs/{namespace}/{name}/next`` grants the next chunks to a worker that has trained its chunks.
 
-It has a port of its own, since training pods reach it, and the verbs and the read API are for loopback only.
+The API has its own port, because training pods connect to it, while the extender verbs listen on loopback only.
 """
 
 import time
@@ -30,38 +30,38 @@ from tranche.kube.resources import MAX_CHUNKS, TrainingJob
 from tranche.model import Allotment, ChunkRequest, Report, Timings
 
 LARGEST_REPORT = 256 * 2**10
-"""Bytes; two vectors of 2,000 chunks have a quarter of it."""
+"""Maximum size of a request body in bytes; two vectors of 2,000 chunks take a quarter of it."""
 REPORTS_PER_SECOND, BURST = 1.0, 10
-"""Of one pod; it reports every 15–30 s."""
+"""Rate limit of progress reports per pod; a pod reports every 15 to 30 s."""
 REQUESTS_PER_SECOND = 10.0
-"""For chunks, of one pod."""
+"""Rate limit of chunk requests per pod."""
 REPORTER_NAMES = {ROLE_CHIEF: "the chief", ROLE_SERVER: "parameter server 0", ROLE_WORKER: "worker 0"}
 RETRY_SECONDS = 5
-"""After which a client that was turned away may come again."""
+"""Value of Retry-After in responses with status 429 and 503."""
 
 
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 class ReportSink(Protocol):
-    """Where reports are taken to the planner."""
+    """Receiver of progress reports."""
 
     @property
     def leading(self) -> bool:
-        """Whether this process plans."""
+        """Whether this process is the leader."""
 
     def take(self, report: Report) -> bool:
-        """Have the report counted soon; False if another attempt has taken over."""
+        """Queue a report for the planner; False if a newer attempt has superseded this one."""
 
 
 class ChunkGranter(Protocol):
-    """Where workers are given chunks."""
+    """Source of chunk grants for workers."""
 
     async def ask(self, request: ChunkRequest) -> Allotment | None:
-        """What the worker is to train next; None if its attempt is over.
+        """Return the next chunks for the worker; None if its attempt has ended.
 
         Raises:
-            TimeoutError: if that could not be written down in time.
+            TimeoutError: the plan with the grant could not be written in time.
         """
 
 
@@ -86,32 +86,32 @@ class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
 
 @dataclass(frozen=True, slots=True)
 class ReportRoute:
-    """Decides what becomes of one report or request."""
+    """Handler of progress reports and chunk requests."""
 
     pods: Mapping[str, Pod]
-    """By ``namespace/name``."""
+    """Pods by ``namespace/name``."""
     jobs: Mapping[str, TrainingJob]
     sink: ReportSink
     granter: ChunkGranter
     reviewer: TokenReviewer
     limit: RateLimit
-    """Of reports."""
+    """Rate limit of reports."""
     request_limit: RateLimit
     clock: Callable[[], float]
 
     async def receive(self, request: Request) -> None:
-        """Check one report from its head to its body, and pass it on.
+        """Authenticate, authorize and validate one report, and pass it to the sink.
 
         Raises:
-            _Refusal: with a status and one line.
-            ClientDisconnect: if the body does not arrive.
+            _Refusal: the report is rejected, with an HTTP status and a one-line reason.
+            ClientDisconnect: the body is incomplete.
         """
         who, body = await self._admit(request, _may_report, self.limit)
         if not self.sink.take(_report(body, who.job)):
             raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
 
     async def allot(self, request: Request) -> Allotment:
-        """Check one request for chunks, and answer it; raises what `receive` does."""
+        """Check one chunk request and return the grant; raises the same errors as `receive`."""
         who, body = await self._admit(request, _may_ask, self.request_limit)
         asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)
         try:
@@ -125,7 +125,7 @@ class ReportRoute:
     async def _admit(
         self, request: Request, objection: Callable[[TrainingJob, Identity], str | None], limit: RateLimit
     ) -> tuple[Identity, _Body]:
-        """Who sends it, and what."""
+        """Authenticate and validate a request; return the identity of the pod and the body."""
         if not self.sink.leading:
             raise _Refusal(503, "this replica is not the leader, or it has just started")
         who, bearer = self._identify(await self._authenticate(request))
@@ -162,7 +162,10 @@ class ReportRoute:
         return bearer
 
     def _identify(self, bearer: Bearer) -> tuple[Identity, Bearer]:
-        """Which attempt of which job the pod is. Its name must say so too: nobody else can have that name."""
+        """Return the identity of the pod.
+
+        Its name must match its labels, because only the planned pod can have that name.
+        """
         pod = self.pods.get(f"{bearer.namespace}/{bearer.pod}")
         if pod is None or pod.metadata.uid != bearer.uid or is_over(pod):
             raise _Refusal(403, f"pod {bearer.pod} is unknown or has ended")
@@ -186,16 +189,16 @@ def create_report_app(
     metrics: Metrics,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """Make the application of the report API.
+    """Create the application of the worker API.
 
     Args:
-        pods: Copies of the API server's pods …
-        jobs: … and TrainingJobs, by ``namespace/name``.
-        sink: Where reports go.
-        granter: Where workers are given chunks.
-        reviewer: Of tokens.
-        metrics: Where requests are counted.
-        clock: Seconds, of rate limits.
+        pods: Pods by ``namespace/name``.
+        jobs: TrainingJobs by ``namespace/name``.
+        sink: Receiver of reports.
+        granter: Source of chunk grants.
+        reviewer: Reviewer of pod tokens.
+        metrics: Metrics that count requests.
+        clock: Monotonic seconds, for rate limits.
     """
     limits = RateLimit(REPORTS_PER_SECOND, BURST), RateLimit(REQUESTS_PER_SECOND, BURST)
     route = ReportRoute(pods, jobs, sink, granter, reviewer, *limits, clock)
@@ -218,7 +221,7 @@ def create_report_app(
 
 
 def _answering(answer: Answer, count: Callable[[str], None]) -> Answer:
-    """Refusals as their answers."""
+    """Wrap a handler so that refusals become HTTP responses."""
 
     async def answering(request: Request) -> Response:
         try:
@@ -234,7 +237,7 @@ def _answering(answer: Answer, count: Callable[[str], None]) -> Answer:
 
 
 def _may_report(job: TrainingJob, who: Identity) -> str | None:
-    """Why the pod must not report; None if it may."""
+    """Return why the pod must not report; None if it may."""
     if may_report_progress(job, who.role, who.index):
         return None
     reporter = next(name for role, name in REPORTER_NAMES.items() if may_report_progress(job, role, 0))
