@@ -147,7 +147,7 @@ async def both(arrivals: list[tuple[int, int, int]]) -> tuple[dict[str, object],
         reported(course.controller, "jobs", job.key, job)
     course.play(course.now)
     successor = PlannerConfig("chunk").planner(validate=True)
-    memory = read_memory(course.controller.learnt())
+    memory = read_memory(course.controller.memory_annotations())
     restore_planner(successor, course.objects(), GPU_RESOURCE, course.now, memory)
     return plans(course.controller.planner, course.now), plans(successor, course.now)
 

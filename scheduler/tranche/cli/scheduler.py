@@ -222,7 +222,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
             client,
             options.lease_namespace,
             identity,
-            annotations=lambda: {**choice.annotations(), **controller.learnt()},
+            annotations=lambda: {**choice.annotations(), **controller.memory_annotations()},
         )
         logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
         async with asyncio.TaskGroup() as group:

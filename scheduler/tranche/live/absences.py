@@ -1,6 +1,6 @@
-"""Pods that no watch shows: the API server itself is asked before a window without a pod counts as ended.
+"""Confirmation by the API server that a pod is absent, before a window without a pod is treated as ended.
 
-A watch may lag behind, by seconds after etcd or the API server was away. Its pod may have trained meanwhile.
+A watch may lag by seconds after an outage of etcd or the API server, and the pod may have trained meanwhile.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ Question = tuple[str, str, str]
 
 
 class PodAbsenceChecker:
-    """Questions to the API server, and its answers."""
+    """Queue of pods to check, and the confirmed absences."""
 
     def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
-        """Nothing is asked before `run`.
+        """Send no request before `run`.
 
         Args:
-            client: Of the API server.
-            answered: Called when one more pod is known to be absent.
+            client: Client of the API server.
+            answered: Called when the absence of a pod is confirmed.
         """
         self._client = client
         self._answered = answered
@@ -34,9 +34,9 @@ class PodAbsenceChecker:
         self._absent: set[Question] = set()
 
     def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
-        """Whether the API server has said that the job has no pod of that name; it is asked if it has not.
+        """Whether the API server has confirmed that the job has no pod of that name; if not, queue a check.
 
-        An answer counts once.
+        A confirmation is returned once.
         """
         question = (namespace, name, job_uid)
         if question in self._absent:
@@ -48,7 +48,7 @@ class PodAbsenceChecker:
         return False
 
     async def run(self) -> None:
-        """Ask for ever. What cannot be answered now is left to be asked again."""
+        """Run the checks forever; a check that fails is queued again by the next call of `confirmed_absent`."""
         while True:
             question = await self._questions.get()
             try:

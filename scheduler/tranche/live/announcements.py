@@ -1,4 +1,4 @@
-"""Which estimates the API server has, so that it is not asked to write those that hardly moved."""
+"""Estimates as last written, to avoid writing estimates that have hardly moved."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,22 +8,22 @@ from tranche.planner.estimates import Estimate
 
 
 class Announcements:
-    """Planned start and completion of each job as last written."""
+    """Planned start and completion of each job, as last written."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
         self._written: dict[str, tuple[float | None, float | None]] = {}
 
     def note(self, key: str, plan: JobPlan) -> None:
-        """The plan is being written."""
+        """Record the estimates of a plan that is written now."""
         self._written[key] = (plan.estimated_start, plan.estimated_completion)
 
     def forget(self, key: str) -> None:
-        """The job is gone."""
+        """Drop a deleted job."""
         self._written.pop(key, None)
 
     def outdated(self, estimates: Mapping[str, Estimate], now: float) -> Iterator[str]:
-        """Jobs whose estimates have moved far from what was written."""
+        """Yield the jobs whose estimates differ too much from the written ones."""
         for key, estimate in estimates.items():
             start, completion = self._written.get(key, (None, None))
             if self._moved(start, estimate.start, now) or self._moved(completion, estimate.completion, now):

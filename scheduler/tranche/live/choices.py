@@ -1,4 +1,4 @@
-"""Which planner a scheduler runs, told in the Lease, so that others can ask one like it."""
+"""Planner configuration on the Lease annotation, so that a what-if can use the same planner as the scheduler."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,10 @@ ANNOTATION = "tranche.dev/planner"
 
 
 class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """What decides what a planner decides, besides the cluster; the defaults are those of the command line."""
+    """Planner configuration: everything besides the cluster that affects its decisions.
+
+    Defaults as on the command line.
+    """
 
     policy: str = "chunk"
     seed: int = 0
@@ -23,20 +26,20 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
     share_weights: dict[str, float] = {}
 
     def planner(self, note: Callable[[Fact], None] | None = None, *, validate: bool = False) -> Planner:
-        """A planner that knows nothing yet.
+        """Create a planner without state.
 
         Args:
-            note: Told what becomes of every window.
+            note: Called with every event of every window, for the journal.
             validate: Check the invariants after every event.
 
         Raises:
-            ValueError: there is no such policy here.
+            ValueError: the policy is not known to this version.
         """
         policy, settings = get_live_policy(self.policy), self.settings(validate=validate)
         return JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
 
     def settings(self, *, validate: bool = False) -> PlannerSettings:
-        """Of the planner."""
+        """Return the settings of the planner."""
         return PlannerSettings(
             seed=self.seed,
             validate=validate,
@@ -45,12 +48,12 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
         )
 
     def annotations(self) -> dict[str, str]:
-        """Of the Lease."""
+        """Return the annotation for the Lease."""
         return {ANNOTATION: msgspec.json.encode(self).decode()}
 
 
 def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
-    """What the holder of a Lease has told; None if it has told nothing that can be read."""
+    """Read the planner configuration from a Lease; None if it is absent or unreadable."""
     text = lease.get("metadata", {}).get("annotations", {}).get(ANNOTATION)
     try:
         return msgspec.json.decode(text, type=PlannerConfig) if text else None

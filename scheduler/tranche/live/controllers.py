@@ -1,4 +1,4 @@
-"""The loop around the planner: watch changes in, events to the planner, plans to the API server."""
+"""Controller loop: passes watch changes to the planner as events and writes the plans to the API server."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """Owns one planner and keeps it and the cluster in agreement."""
+    """Runs one planner against the cluster."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Controller:
         self._wake = asyncio.Event()
         self.renewals = ChunkRequestQueue(planner, watches.jobs.store, clock, self._wake.set)
         self.term = 0
-        """0 until we lead."""
+        """Term of the leader election; 0 before this process leads."""
         self._since = 0.0
         self._revision = 0
         self._translator = ClusterTranslator(
@@ -80,15 +80,15 @@ class Controller:
         )
         self._sites = SiteStatuses(watches, planner, self.writer, self._translator.nodes)
         self._changes = Backlog(self._apply, stopwatch)
-        self._untold: set[tuple[str, int]] = set()
-        """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
+        self._unpublished: set[tuple[str, int]] = set()
+        """Windows (job, attempt) that were in no written plan as open, so that their pods cannot exist."""
         self._absences = PodAbsenceChecker(client, self._look_for_timeouts)
         self._timeouts = timeouts.Timeouts(
             self.settings.missing_pod_seconds,
             self.settings.unschedulable_seconds,
             watches.pods.store,
             UnreachableNodes(watches.nodes.store, watches.sites.store),
-            self._untold,
+            self._unpublished,
             self._absences.confirmed_absent,
             startup=self._startup,
             node_start_seconds=self.settings.node_start_seconds,
@@ -107,13 +107,13 @@ class Controller:
             self._wake.set()
 
     async def run(self, leadership: Leadership) -> None:
-        """Wait until we lead, and plan for ever.
+        """Wait for leadership, restore the planner, and plan until an error.
 
         Args:
-            leadership: Taken once all watches are in step; its term fences every plan of an earlier planner.
+            leadership: Leader election, started when all watches are synced; the term fences plans of earlier planners.
 
         Raises:
-            DeposedError: when a newer planner has taken over.
+            DeposedError: another process is the leader.
         """
         await self.watches.synced()
         logger.info("all watches are synced; waiting for the Lease")
@@ -129,7 +129,7 @@ class Controller:
             await leadership.release()
 
     def _startup(self, site: str) -> float | None:
-        """How long the autoscaler of a site needs for a node, in seconds; None where nodes are there already."""
+        """Declared node start time of an unlimited site in seconds; None at other sites."""
         known = self.planner.cluster.sites.get(site)
         return known.start_seconds if known is not None and known.unlimited else None
 
@@ -138,7 +138,7 @@ class Controller:
         self._wake.set()
 
     def _largest_term(self) -> int:
-        """Of all plans that are there."""
+        """Largest term of all plans."""
         plans = (job.status.plan for job in self.watches.jobs.store.values())
         return max((plan.term for plan in plans if plan), default=0)
 
@@ -158,14 +158,14 @@ class Controller:
                 self.handle(Tick())
             self._wake.clear()
 
-    # ---- events in
+    # ---- events
 
-    def learnt(self) -> dict[str, str]:
-        """Annotations that tell the next planner what this one has learnt; none before it has taken over."""
+    def memory_annotations(self) -> dict[str, str]:
+        """Return the Lease annotations with what the planner has learnt; empty before the restore."""
         return annotations_of(memory_of(self.planner)) if self.reports.leading else {}
 
     def restore(self, memory: Memory | None = None) -> None:
-        """Build the planner's state from the API server, and from what an earlier one has learnt."""
+        """Restore the planner's state from the watch stores and from what an earlier planner learnt."""
         self._changes.clear()
         self._since = self.clock()
         found = self._translator.restore(memory or Memory(), self.handle, self._adopt)
@@ -197,7 +197,7 @@ class Controller:
 
     def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
         if fences.wrote_late(old, new, self.term):
-            self._untold.difference_update([window for window in self._untold if window[0] == key])
+            self._unpublished.difference_update([window for window in self._unpublished if window[0] == key])
             self.handle(JobRemoved(key))
             old = None
         for event in self._translator.events_of("jobs", key, old, new):
@@ -208,12 +208,12 @@ class Controller:
             self._announcements.forget(key)
 
     def step(self) -> None:
-        """Work off what the watches reported, then refresh estimates, sites and timers."""
+        """Process queued changes, reports and chunk requests, then refresh time-outs, estimates and sites."""
         self._changes.work_off()
         if reports := self.reports.drain():
             self._handle(reports)
             if self.reports.waiting:
-                self._wake.set()  # go on after others had their turn
+                self._wake.set()  # continue after other tasks have run
         for asked in self.renewals.drain():
             self.handle(asked)
             self.renewals.settle(asked.request.job)
@@ -235,7 +235,7 @@ class Controller:
         self._measurements.told(event, stopped)
 
     def _handle(self, events: Sequence[Event]) -> None:
-        """Tell the planner of what has happened at one time, and have written what comes of it."""
+        """Let the planner handle simultaneous events, and queue the status writes that follow."""
         with self.metrics.time_plan():
             instructions = self.planner.handle_all(events, self.clock())
         self._instructed(instructions)
@@ -245,25 +245,25 @@ class Controller:
         urgent.update(event.request.job for event in events if isinstance(event, ChunksRequested))
         for key in self.planner.changed:
             self._publish(key, lazy=key not in urgent and self._goes_on(key))
-        self._untold.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
+        self._unpublished.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
         if any(isinstance(instruction, CloseWindow) for instruction in instructions):
-            self._next_timeouts = 0.0  # the pod may be missing
-        if unborn := self._unborn(instructions):
-            self._handle(unborn)
+            self._next_timeouts = 0.0  # the pod of the closing window may be missing
+        if ended := self._ended_unpublished(instructions):
+            self._handle(ended)
 
-    def _unborn(self, instructions: list[Instruction]) -> list[WorkerEnded]:
-        """Windows that close before any plan has told of them: no pod will come, and nobody need wait for its end."""
+    def _ended_unpublished(self, instructions: list[Instruction]) -> list[WorkerEnded]:
+        """End events of windows that close before they were in a written plan: no pod exists that must end first."""
         closed = [(i.job, i.window.attempt) for i in instructions if isinstance(i, CloseWindow)]
-        return [WorkerEnded(*window, "Lost", self.clock()) for window in closed if window in self._untold]
+        return [WorkerEnded(*window, "Lost", self.clock()) for window in closed if window in self._unpublished]
 
     def _instructed(self, instructions: list[Instruction]) -> None:
-        self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
+        self._unpublished.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
         self._measurements.instructed(instructions)
 
-    # ---- plans out
+    # ---- plans
 
     def _goes_on(self, key: str) -> bool:
-        """Whether the job is not over: nobody waits for what a job that goes on has done so far."""
+        """Whether the job has not ended; then its progress can be written later."""
         state = self.planner.cluster.jobs.get(key)
         return state is not None and not (state.finished or state.failed)
 
@@ -274,7 +274,7 @@ class Controller:
         self.writer.put(status_path(resource), lambda: self._status(key), lazy=lazy)
 
     def _status(self, key: str) -> dict[str, Any] | None:
-        """The job's status as it is now; None if the planner or the API server does not know the job any more."""
+        """Build the current status of the job; None if the planner or the API server does not know the job any more."""
         resource = self.watches.jobs.store.get(key)
         state = self.planner.cluster.jobs.get(key)
         if resource is None or state is None or state.job.uid != resource.metadata.uid:
@@ -282,7 +282,7 @@ class Controller:
         now = self.clock()
         plan = self.planner.plan_of(key, now)
         told = (window.attempt for window in plan.windows if window.state is not WindowState.CLOSING)
-        self._untold.difference_update((key, attempt) for attempt in told)
+        self._unpublished.difference_update((key, attempt) for attempt in told)
         progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
         self._announcements.note(key, plan)

@@ -1,4 +1,4 @@
-"""When the plan is played forward: as often as its cost allows, and in pieces, since nothing else happens meanwhile."""
+"""Schedule of forecasts: as often as their cost allows, and in short steps, because they block the event loop."""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
@@ -8,11 +8,11 @@ from tranche.planner import Planner
 from tranche.planner.estimates import Estimate
 
 SHORTEST_SECONDS = 1e-6
-"""What a stopwatch may not tell from nothing."""
+"""Lower bound of measured durations, to avoid a division by zero."""
 
 
 class Forecasts:
-    """The planner's estimates, kept as fresh as the settings allow."""
+    """Forecasts of one planner, as often as the settings allow."""
 
     def __init__(
         self,
@@ -21,13 +21,13 @@ class Forecasts:
         stopwatch: Callable[[], float],
         observe: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """Nothing is played yet.
+        """Create without starting a forecast.
 
         Args:
-            planner: Whose plan it is.
-            settings: How much time it may take.
+            planner: Planner to forecast.
+            settings: Time limits.
             stopwatch: Monotonic seconds.
-            observe: Told how long each took, in seconds.
+            observe: Called with the duration of each forecast in seconds.
         """
         self._observe = observe
         self._planner = planner
@@ -35,24 +35,25 @@ class Forecasts:
         self._stopwatch = stopwatch
         self._not_before = 0.0
         self._playing: Iterator[None] | None = None
-        """What is left of the forecast that has begun; goes on at `_go_on`, began at `_begun`, has taken `_spent`."""
+        """Remaining steps of the current forecast, which started at `_begun`, has used `_spent` seconds and continues
+        at `_go_on`."""
         self._go_on = self._begun = self._spent = 0.0
         self._since: float | None = -inf
-        """When something first happened since the last one; None: nothing has."""
+        """Time of the first event since the last forecast; None if there was none."""
         self._last = -inf
-        """When something last happened."""
+        """Time of the last event."""
 
     def stir(self) -> None:
-        """Something has happened."""
+        """Record that an event has happened."""
         self._last = self._stopwatch()
         if self._since is None:
             self._since = self._last
 
     @property
     def next_due(self) -> float:
-        """When the next piece is due, by the stopwatch; infinite if none is.
+        """Time of the next step by the stopwatch; infinite if none is due.
 
-        The first one waits for a quiet moment, if there is one.
+        The first step waits for a time without events, up to `forecast_patience_seconds`.
         """
         if self._playing is not None:
             return self._go_on
@@ -63,10 +64,10 @@ class Forecasts:
         return max(calm, self._not_before)
 
     def refresh(self, now: float) -> Mapping[str, Estimate]:
-        """Play one more piece if it is time; the estimates of all jobs if they are made anew, else none.
+        """Run one step if it is due. Returns the estimates of all jobs when a forecast completes, otherwise nothing.
 
         Args:
-            now: Clock, in seconds.
+            now: Wall clock in seconds.
         """
         began = self._stopwatch()
         if began < self.next_due:
@@ -88,5 +89,5 @@ class Forecasts:
         return self._planner.estimates
 
     def _play(self, playing: Iterator[None], until: float) -> bool:
-        """Go on until that time, by the stopwatch; whether there is nothing left."""
+        """Run the forecast until that time by the stopwatch; returns whether it is complete."""
         return all(self._stopwatch() < until for _ in playing)

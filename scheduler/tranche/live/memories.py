@@ -1,6 +1,6 @@
-"""What a scheduler has learnt, on its Lease: written with every renewal, read by who takes over and by what-ifs.
+"""Learnt state of the planner on the Lease: written with every renewal, read by the next leader and by what-ifs.
 
-The Lease has one writer, and is written anyway; so remembering costs no request.
+The Lease has one writer and is renewed anyway, so this needs no additional request.
 """
 
 import logging
@@ -17,12 +17,12 @@ ANNOTATION = "tranche.dev/memory"
 
 
 def annotations_of(memory: Memory) -> dict[str, str]:
-    """Of the Lease; tens of kilobytes at most, since a memory is bounded."""
+    """Return the annotation for the Lease. The memory is bounded, so the size is tens of kilobytes at most."""
     return {ANNOTATION: msgspec.json.encode(memory).decode()}
 
 
 def read_memory(annotations: Mapping[str, Any]) -> Memory:
-    """What the annotations of a Lease tell; nothing if they tell nothing that can be read."""
+    """Read the memory from the annotations of a Lease; empty if it is absent or unreadable."""
     text = annotations.get(ANNOTATION)
     try:
         return msgspec.json.decode(text, type=Memory) if text else Memory()

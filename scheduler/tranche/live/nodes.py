@@ -1,4 +1,4 @@
-"""Which site a node belongs to and what foreign pods use of it, kept as watches report changes."""
+"""Foreign resource usage per node, and conversion of nodes to planner nodes."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from tranche.model import Node, Resources
 
 
 class NodeBook:
-    """Nodes as the planner wants them: with their site and the sum of what pods ask that it gave no node."""
+    """Sums of the requests of foreign pods per node, updated from watch changes."""
 
     def __init__(self, gpu_resource: str) -> None:
         self.gpu_resource = gpu_resource
@@ -18,7 +18,7 @@ class NodeBook:
         self._pods: dict[str, tuple[str, Resources]] = {}
 
     def note_pod(self, key: str, pod: Pod | None) -> set[str]:
-        """Enter a pod's present state (None: gone) and return the nodes whose foreign use changed by it."""
+        """Record the state of a pod (None: gone) and return the nodes whose foreign usage changed."""
         before = self._pods.pop(key, None)
         after = None
         if pod is not None and pod.spec.node_name and not _is_planned(pod) and not is_over(pod):
@@ -34,10 +34,10 @@ class NodeBook:
         return {entry[0] for entry in (before, after) if entry is not None}
 
     def node(self, observed: NodeObject, sites: Mapping[str, SiteObject]) -> Node | None:
-        """The planner's node; None if Sites are declared and the node belongs to none of them, or to an unlimited one.
+        """Convert a node; None if no declared Site selects it, or an unlimited one does.
 
-        An autoscaler makes and removes the nodes of an unlimited site, as pods ask for them: offered as places, they
-        would count twice, and windows planned for one would keep its name when it is gone.
+        The autoscaler creates and removes the nodes of an unlimited site on demand. If they were planned as nodes,
+        their capacity would count twice, and windows would refer to nodes that no longer exist.
         """
         site = site_of(observed.metadata.labels, sites)
         if site is None or (site in sites and sites[site].spec.unlimited):
@@ -46,11 +46,11 @@ class NodeBook:
         return node_of(observed, site, foreign, self.gpu_resource)
 
     def foreign(self, name: str) -> Resources:
-        """What pods that it gave no node ask for on a node."""
+        """Return the requests of foreign pods on a node."""
         return self._foreign.get(name, Resources())
 
 
 def _is_planned(pod: Pod) -> bool:
-    """Whether the planner chose the pod's node; of a staging pod it says the site only."""
+    """Whether the planner chose the pod's node; for a staging pod it chooses only the site."""
     labels = pod.metadata.labels
     return LABEL_JOB in labels and labels.get(LABEL_ROLE) != ROLE_STAGING

@@ -1,7 +1,7 @@
-"""What others use of each ResourceQuota: all that counts there, less those of our pods that the planner counts itself.
+"""Foreign usage of each ResourceQuota: the used amount, minus the pods that the planner counts itself.
 
-``status.used`` is what admission goes by. It runs ahead of the pods at their creation and behind them at their end, so
-what others use may be seen too high for a moment, never long: each change of either is looked at.
+Admission uses ``status.used``. It leads the pod watch at creation and lags behind it at the end, so the foreign usage
+may be too high for a moment, but not for long, because every change of either is processed.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from tranche.planner import QuotaChanged, QuotaRemoved
 from tranche.policies import Quotas
 
 Holds = Callable[[str, int], bool]
-"""Whether the planner counts the attempt of a job."""
+"""Function (job key, attempt) that returns whether the planner counts the attempt."""
 
 
 class QuotaBook:
-    """Quotas and our pods, by namespace, kept as watches report changes."""
+    """Quotas and pods of TrainingJobs by namespace, updated from watch changes."""
 
     def __init__(self, gpu_resource: str) -> None:
         self.gpu_resource = gpu_resource
@@ -27,7 +27,7 @@ class QuotaBook:
         self._pods: dict[str, dict[str, tuple[Identity, int, Resources]]] = {}
 
     def note_quota(self, key: str, observed: QuotaObject | None) -> None:
-        """Enter a quota's present state (None: gone)."""
+        """Record the state of a quota (None: gone)."""
         namespace, _, name = key.partition("/")
         quotas = self._quotas.setdefault(namespace, {})
         quotas.pop(name, None)
@@ -37,7 +37,7 @@ class QuotaBook:
             del self._quotas[namespace]
 
     def note_pod(self, key: str, pod: Pod | None) -> bool:
-        """Enter a pod's present state (None: gone); whether that changes what counts as ours."""
+        """Record the state of a pod (None: gone). Returns whether the usage of TrainingJobs changed."""
         namespace = key.partition("/")[0]
         pods = self._pods.setdefault(namespace, {})
         before, after = pods.pop(key, None), None
@@ -49,10 +49,10 @@ class QuotaBook:
         return before != after
 
     def quotas(self, namespace: str, holds: Holds) -> Iterator[Quota]:
-        """The namespace's quotas as the planner should know them.
+        """Yield the planner quotas of a namespace.
 
         Raises:
-            ValueError: if a quantity of a quota cannot be read.
+            ValueError: a quantity of a quota cannot be read.
         """
         for observed in self._quotas.get(namespace, {}).values():
             quota = quota_of(observed, self.gpu_resource)
@@ -60,10 +60,10 @@ class QuotaBook:
                 yield quota.with_foreign(self._foreign(observed, quota, holds))
 
     def changes(self, namespace: str, known: Quotas) -> list[QuotaChanged | QuotaRemoved]:
-        """What the planner should hear of the namespace's quotas.
+        """Return the events for quotas of a namespace that differ from the known ones.
 
         Raises:
-            ValueError: if a quantity of a quota cannot be read.
+            ValueError: a quantity of a quota cannot be read.
         """
         present = {quota.name: quota for quota in self.quotas(namespace, known.holds)}
         before = known.by_namespace.get(namespace, {})

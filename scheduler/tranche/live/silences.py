@@ -1,7 +1,7 @@
-"""Nodes that have been silent for longer than their site tolerates: what they ran is given to others.
+"""Nodes unreachable for longer than the disconnect tolerance of their site: their chunks are planned again.
 
-Until then a disconnected site keeps its chunks and its pods go on. Whatever still runs there afterwards belongs to an
-older attempt, and nothing of it counts.
+Until then, a disconnected site keeps its chunks and its pods continue. Afterwards, pods that still run there belong to
+superseded attempts, and their progress is not counted.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from tranche.model.quantities import parse_duration
 
 
 class UnreachableNodes:
-    """A view on the stores of nodes and sites."""
+    """Check of nodes against the disconnect tolerance of their site."""
 
     def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:
         self._nodes = nodes
         self._sites = sites
 
     def lost(self, name: str, now: float) -> bool:
-        """Whether nothing that the node runs is waited for any more.
+        """Whether the node has been unreachable for longer than its site tolerates.
 
         Args:
-            name: Of the node; one that is not known is not judged: its pods are removed with it.
+            name: Name of the node; False for an unknown node, because its pods are deleted with it.
             now: Seconds since the epoch.
         """
         node = self._nodes.get(name)
@@ -40,5 +40,5 @@ class UnreachableNodes:
             return UNDECLARED_TOLERANCE_SECONDS
         try:
             return parse_duration(site.spec.disconnect_tolerance)
-        except ValueError:  # told when the site was read
+        except ValueError:  # reported when the site was read
             return UNDECLARED_TOLERANCE_SECONDS

@@ -1,4 +1,4 @@
-"""Statuses of Sites: nodes, GPUs, and how many of them are allocated."""
+"""Status of Sites: numbers of nodes, GPUs and allocated GPUs."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from tranche.live.writers import StatusWriter
 from tranche.planner import Planner
 
 PAUSE_SECONDS = 1.0
-"""Shortest time between two looks."""
+"""Minimum time between two updates, in seconds."""
 
 
 class SiteStatuses:
-    """Writes what changed of the Sites' statuses, at most once a second."""
+    """Writes changed statuses of Sites, at most once a second."""
 
     def __init__(self, watches: Informers, planner: Planner, writer: StatusWriter, book: NodeBook) -> None:
         self._watches = watches
@@ -26,7 +26,7 @@ class SiteStatuses:
         self._next = 0.0
 
     def refresh(self, now: float) -> None:
-        """Write the statuses that differ from the last ones."""
+        """Queue writes of the statuses that differ from the last ones. `now` is in seconds."""
         if now < self._next:
             return
         self._next = now + PAUSE_SECONDS
@@ -54,7 +54,10 @@ class SiteStatuses:
         return statuses
 
     def _count_on_demand(self, statuses: dict[str, dict[str, Any]]) -> None:
-        """Enter the nodes of unlimited sites, which the planner does not know; such a site may well have none."""
+        """Add the nodes of unlimited sites, which are not in the planner.
+
+        Such a site is connected even without nodes.
+        """
         sites = self._watches.sites.store
         unlimited = {name for name, site in sites.items() if site.spec.unlimited}
         if not unlimited:

@@ -1,4 +1,4 @@
-"""What does not happen in time: pods that find no node or were never created, nodes that do not come back."""
+"""Time-outs of pods: without a node, never created, or on nodes that stay unreachable."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from math import inf
@@ -15,13 +15,13 @@ from tranche.policies import JobState, Run, Server
 
 
 class _Wait(NamedTuple):
-    """What has to be told unless it changes in time."""
+    """A condition that becomes an event if it lasts too long."""
 
     limit: float
-    """Seconds."""
+    """Maximum duration in seconds."""
     event: Event
     missing: str = ""
-    """Name of the pod that must surely be absent by then."""
+    """Name of the pod whose absence must be confirmed first; empty if none."""
 
 
 def _at_once(site: str) -> float | None:
@@ -33,51 +33,52 @@ def _always(namespace: str, name: str, job_uid: str) -> bool:
 
 
 class Timeouts:
-    """Remembers since when a window has been waiting for something."""
+    """Times of the conditions of windows and parameter servers."""
 
     def __init__(
         self,
         missing_seconds: float,
         unschedulable_seconds: float,
         pods: Mapping[str, Pod],
-        silences: UnreachableNodes,
-        untold: Container[tuple[str, int]] = (),
-        surely_absent: Callable[[str, str, str], bool] = _always,
+        unreachable: UnreachableNodes,
+        unpublished: Container[tuple[str, int]] = (),
+        confirmed_absent: Callable[[str, str, str], bool] = _always,
         *,
         startup: Callable[[str], float | None] = _at_once,
         node_start_seconds: float = 900.0,
     ) -> None:
-        """Look at nothing yet.
+        """Create without reading anything.
 
         Args:
-            missing_seconds: So long a pod that is to stop may be missing.
-            unschedulable_seconds: So long a pod may find no node.
-            pods: As the watch shows them, by key.
-            silences: Of nodes.
-            untold: Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for.
-            surely_absent: Whether a job (its UID last) has no pod of that namespace and name, whatever the watch shows.
-            startup: How long a site is said to need for a node that a pod waits for; None where nodes exist already.
-            node_start_seconds: So long a pod may find no node at such a site, or twice what it is said to need.
+            missing_seconds: Time that the pod of a closing window may be missing.
+            unschedulable_seconds: Time that a pod may have no node.
+            pods: Pods of the watch, by key.
+            unreachable: Nodes beyond their disconnect tolerance.
+            unpublished: Windows (job, attempt) that are in no written plan: when they close, no pod can exist.
+            confirmed_absent: Whether the API server confirms that a job (UID last) has no pod of that namespace and
+                name.
+            startup: Declared node start time of a site in seconds; None where nodes exist already.
+            node_start_seconds: Time that a pod may have no node at such a site; at least twice the declared time.
         """
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
         self._pods = pods
-        self._silences = silences
-        self._untold = untold
-        self._surely_absent = surely_absent
+        self._unreachable = unreachable
+        self._unpublished = unpublished
+        self._confirmed_absent = confirmed_absent
         self._startup = startup
         self._node_start_seconds = node_start_seconds
         self._since: dict[tuple[str, int], float] = {}
         self.next_due = 0.0
-        """When something will be due if nothing changes, by the clock that is never set; infinite if nothing waits."""
+        """Time of the next check by the monotonic clock; infinite if nothing waits."""
 
     def due(self, states: Iterable[JobState], now: float, elapsed: float) -> list[Event]:
-        """Events for windows whose time is over.
+        """Return the events of conditions that have lasted too long.
 
         Args:
-            states: The jobs with their windows.
+            states: Jobs with their windows.
             now: Wall clock, for the events.
-            elapsed: A clock that is never set, by which they wait: a step of the other one must not end what waits.
+            elapsed: Monotonic seconds, for the durations: a step of the wall clock must not end them.
         """
         waiting: dict[tuple[str, int], float] = {}
         events: list[Event] = []
@@ -93,7 +94,7 @@ class Timeouts:
                 waiting[key] = self._since.get(key, elapsed)
                 if elapsed - waiting[key] < wait.limit:
                     self.next_due = min(self.next_due, waiting[key] + wait.limit)
-                elif not wait.missing or self._surely_absent(state.job.namespace, wait.missing, state.job.uid):
+                elif not wait.missing or self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid):
                     events.append(wait.event)
                     del waiting[key]
         self._since = waiting
@@ -107,9 +108,9 @@ class Timeouts:
             return None
         if pod is None:
             lost = WorkerEnded(state.job.key, window.attempt, "Lost", now)
-            untold = (state.job.key, window.attempt) in self._untold
-            return _Wait(0.0, lost) if untold else _Wait(self._missing_seconds, lost, name)
-        if self._silences.lost(pod.spec.node_name, now):
+            unpublished = (state.job.key, window.attempt) in self._unpublished
+            return _Wait(0.0, lost) if unpublished else _Wait(self._missing_seconds, lost, name)
+        if self._unreachable.lost(pod.spec.node_name, now):
             return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now))
         if run.closing or pod.spec.node_name:
             return None
@@ -122,7 +123,7 @@ class Timeouts:
         lost = end_of(state.job.key, planned)
         if pod is None:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
-        if self._silences.lost(pod.spec.node_name, now):
+        if self._unreachable.lost(pod.spec.node_name, now):
             return _Wait(0.0, lost)
         if server.closing or pod.spec.node_name:
             return None
@@ -137,19 +138,19 @@ class Timeouts:
         return _Wait(limit, WorkerUnschedulable(state.job.key, planned.attempt, unschedulable_message(pod)))
 
     def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
-        """Staging pods on nodes that do not come back."""
+        """Staging pods on nodes that are unreachable for too long."""
         for staging in state.stagings.values():
             pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
-            if pod is not None and self._silences.lost(pod.spec.node_name, now):
+            if pod is not None and self._unreachable.lost(pod.spec.node_name, now):
                 yield StagingEnded(state.job.key, staging.attempt, "Lost")
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
-        """The job's pod of that name, not that of a deleted job that had its name."""
+        """The job's pod of that name; not a pod of a deleted job with the same name."""
         pod = self._pods.get(f"{state.job.key.partition('/')[0]}/{name}")
         return pod if pod is not None and owner_uid(pod.metadata) == state.job.uid else None
 
     def _longest_grace(self, node: str | None) -> float:
-        """Of pods that are leaving the node: the window's pod waits for them."""
+        """Longest grace period, in seconds, of pods terminating on the node, which the window's pod waits for."""
         return max(self._graces(node), default=0.0)
 
     def _graces(self, node: str | None) -> Iterator[float]:
@@ -163,6 +164,6 @@ def _name(state: JobState) -> str:
 
 
 def unschedulable_message(pod: Pod) -> str:
-    """What kube-scheduler says of a pod that it cannot place."""
+    """Return the message of kube-scheduler for a pod that it cannot place."""
     conditions = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
     return next((c.message or c.reason or "" for c in conditions), "")

@@ -1,4 +1,4 @@
-"""The watches that planner and extender share."""
+"""Watches that planner and extender share."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ class Informers:
         )
 
     def by_kind(self, kind: str) -> Reflector[Any]:
-        """The reflector of that name: pods, nodes, jobs, sites or quotas."""
+        """Return the reflector of a kind: pods, nodes, jobs, sites or quotas."""
         return dict(self)[kind]
 
     def __iter__(self) -> Iterator[tuple[str, Reflector[Any]]]:
@@ -59,18 +59,18 @@ class Informers:
         return ClusterObjects(self.pods.store, self.nodes.store, self.jobs.store, self.sites.store, self.quotas.store)
 
     def unsynced(self) -> list[str]:
-        """Which watches are not in step yet."""
+        """Return the names of the watches that are not synced yet."""
         return [kind for kind, reflector in self if not reflector.has_synced]
 
     async def synced(self) -> None:
-        """Return when all are in step."""
+        """Wait until all watches are synced."""
         await asyncio.gather(*(reflector.synced() for _, reflector in self))
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Run all watches forever."""
         await run_until_first_exit(**{kind: reflector.run() for kind, reflector in self})
 
 
 def status_path(resource: TrainingJob) -> str:
-    """Where the status of a job is written."""
+    """Return the API path of the status of a job."""
     return f"{API}/namespaces/{resource.metadata.namespace}/trainingjobs/{resource.metadata.name}/status"

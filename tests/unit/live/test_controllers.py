@@ -67,12 +67,12 @@ def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
     controller.step()
     assert first.window.attempt in state.runs  # its pod may be on its way: it is waited for
 
-    controller._untold.add(("default/long", second.window.attempt))
+    controller._unpublished.add(("default/long", second.window.attempt))
     controller.planner.close(state, second)
     controller._next_timeouts = 0.0
     controller.step()
     assert second.window.attempt not in state.runs
-    assert ("default/long", second.window.attempt) not in controller._untold
+    assert ("default/long", second.window.attempt) not in controller._unpublished
 
 
 def test_nobody_waits_for_pods_of_windows_that_close_before_any_plan_told_of_them() -> None:
@@ -83,7 +83,7 @@ def test_nobody_waits_for_pods_of_windows_that_close_before_any_plan_told_of_the
     runs = {name: controller.planner.cluster.jobs[f"default/{name}"].runs for name in ("long", "short")}
     assert not runs["long"]
     assert [run.handover for run in runs["short"].values()] == [True, True]
-    assert controller._untold == {("default/short", attempt) for attempt in runs["short"]}
+    assert controller._unpublished == {("default/short", attempt) for attempt in runs["short"]}
 
 
 def test_after_half_a_second_the_api_server_is_asked_for_the_pods_of_closing_windows_that_no_watch_shows() -> None:
@@ -112,9 +112,9 @@ def test_after_half_a_second_the_api_server_is_asked_for_the_pods_of_closing_win
 def test_windows_count_as_told_of_once_a_plan_with_them_is_written() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     opened = {("default/long", attempt) for attempt in controller.planner.cluster.jobs["default/long"].runs}
-    assert controller._untold == opened
+    assert controller._unpublished == opened
     written(controller, "long")
-    assert controller._untold == set()
+    assert controller._unpublished == set()
 
 
 def quota(hard: int, used: int, name: str = "gpus") -> QuotaObject:
