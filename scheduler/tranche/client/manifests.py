@@ -1,4 +1,4 @@
-"""What users hand in: one TrainingJob, as a file, as YAML or as an object."""
+"""Manifests of TrainingJobs: files, YAML text or objects."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,18 +10,18 @@ from tranche.client.errors import ManifestError
 from tranche.kube.resources import API_VERSION
 
 Manifest = Mapping[str, Any] | str | Path
-"""An object, YAML or JSON text (of several lines), or the path of a file with it."""
+"""Object, YAML or JSON text (several lines), or path of a file."""
 
 
 def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
-    """The object, which says that it is a TrainingJob; the API server looks at the rest.
+    """Read a manifest and check that it is a TrainingJob; the API server validates the rest.
 
     Args:
-        manifest: An object, text, or the path of a file.
-        source: What errors call it; default: the path.
+        manifest: Object, text, or path of a file.
+        source: Name in error messages; default: the path.
 
     Raises:
-        ManifestError: it is not one TrainingJob.
+        ManifestError: it is not exactly one TrainingJob.
     """
     if isinstance(manifest, Mapping):
         return _checked([dict(manifest)], source or "the manifest")

@@ -1,4 +1,4 @@
-"""What ``tranche simulate`` and ``tranche replay`` need of a cluster, and no more: no environment, no messages."""
+"""Cluster snapshot for ``tranche simulate`` and ``tranche replay``, without environment variables or messages."""
 
 import time
 from typing import Any
@@ -18,15 +18,15 @@ _FORGOTTEN = ("managedFields", "annotations", "finalizers")
 
 
 async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple[dict[str, Any], list[str]]:
-    """A List of TrainingJobs, Sites, nodes, and pods that train under other schedulers.
+    """Read TrainingJobs, Sites, nodes, and training pods of other schedulers as a List.
 
     Args:
-        session: Of the cluster.
-        namespace: Of jobs and pods; empty: all.
-        gpu_resource: Name of the GPUs' resource.
+        session: Session with the cluster.
+        namespace: Namespace of jobs and pods; empty: all namespaces.
+        gpu_resource: Resource name of the GPUs.
 
     Returns:
-        The List, and a line for everything that may not be read and is left out.
+        The List, and one line for each kind that cannot be read and is omitted.
 
     Raises:
         ClusterError: neither jobs nor pods can be read.
@@ -55,7 +55,7 @@ async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple
 
 
 def _item(raw: bytes, what: str, gpu_resource: str) -> dict[str, Any] | None:
-    """One object without what the simulator does not look at; None if it looks at nothing of it."""
+    """Reduce an object to the fields that the simulator reads; None if it does not use the object."""
     if what == "pods":
         pod = msgspec.json.decode(raw, type=Pod)
         return _pod(pod) if is_foreign(pod, gpu_resource) else None
@@ -84,7 +84,7 @@ def _metadata(whole: Metadata) -> Metadata:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """As the API server writes it, but for absent fields."""
+    """Convert a struct to plain values as in the API, without absent fields."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return plain
 

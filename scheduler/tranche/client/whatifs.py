@@ -1,9 +1,9 @@
-"""What would become of a job that was submitted now, as the production planner sees it, on paper.
+"""What-if: the plan that a job would get if it were submitted now, from the production planner in this process.
 
-The planner of this process takes over the cluster as one that is started after a crash does, from the API server alone;
-hears of the job; and plays its plan forward. Nothing is created and the running scheduler is not asked, so its loop
-loses no time. It takes the right to create TrainingJobs in the namespace (the API server is asked, dry-run), and to
-list jobs, sites, pods, nodes and quotas of the whole cluster.
+The planner is restored from the API server alone, as after a restart; then the job is submitted to it and a forecast
+runs. Nothing is created, and the running scheduler receives no request, so it is not slowed down. A what-if requires
+permission to create TrainingJobs in the namespace (for a dry-run request) and to list jobs, sites, pods, nodes and
+quotas of the whole cluster.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ SYSTEM_NAMESPACE = "tranche-system"
 
 
 class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
-    """What would be planned."""
+    """Result of a what-if."""
 
     namespace: str
     name: str
     planned_start: datetime | None
     planned_completion: datetime | None
-    """None: it would never run; `explanation` says why."""
+    """Planned completion; None if the job would never run (`explanation` has the reason)."""
     explanation: str
-    """The sentence that its status would have."""
+    """Explanation, as in the job status."""
     workers: int
-    """That would start at once."""
+    """Number of workers that would start immediately."""
     policy: str
     note: str = ""
-    """What was assumed."""
+    """What was assumed because it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class PlanningInputs:
 
 
 async def what_if(session: Session, namespace: str, manifest: dict[str, Any], system_namespace: str) -> WhatIf:
-    """Plan a job on paper.
+    """Read the cluster and plan a job without creating it.
 
     Args:
-        session: Of the cluster.
-        namespace: Of the job.
+        session: Session with the cluster.
+        namespace: Namespace of the job.
         manifest: A TrainingJob.
-        system_namespace: Where the scheduler's Lease is.
+        system_namespace: Namespace of the scheduler's Lease.
 
     Raises:
-        ManifestError: the API server does not take the job, or the planner cannot read it.
-        ClusterError: a right is missing, or the API server cannot be reached.
+        ManifestError: the API server rejects the job, or the planner cannot read it.
+        ClusterError: a permission is missing, or the API server cannot be reached.
     """
     asked = await session.create(namespace, manifest, dry_run=True)
     inputs = await read_cluster(session, system_namespace, "a what-if")
