@@ -1,4 +1,4 @@
-"""What tranche would do now, if it took over: a planner on paper for jobs that wait under any scheduler."""
+"""Decisions that tranche would make now for waiting jobs of any scheduler, from a planner that writes nothing."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,17 +20,17 @@ from tranche.planner import JobSubmitted
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """What would be done with one waiting job."""
+    """Decision for one waiting job."""
 
     at: datetime
     job: str
     """``namespace/name``."""
     decision: Literal["start", "wait"]
     nodes: list[str]
-    """Where its workers would start."""
+    """Nodes where its workers would start."""
     planned_start: datetime | None
     planned_completion: datetime | None
-    """If it took an hour, unless it is a TrainingJob that says more."""
+    """Planned completion. Jobs of other schedulers count as one hour long."""
     explanation: str
 
 
@@ -72,7 +72,7 @@ def _without(objects: ClusterObjects, groups: Mapping[str, list[Pod]]) -> Cluste
 
 
 def _submission(key: str, pods: list[Pod], sites: Mapping[str, str | None], gpu_resource: str) -> JobSubmitted:
-    """A gang of another scheduler, with windows where its pods are; nobody knows how long it takes."""
+    """Convert a job of another scheduler to a gang with windows on the nodes of its pods; its duration is unknown."""
     created = [pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp]
     largest = max(pods, key=lambda pod: pod_requests(pod, gpu_resource).gpus)
     job = Job(

@@ -1,4 +1,4 @@
-"""The scheduler that only watches: it records what trains, what it would do, and what would have been."""
+"""Shadow mode: records training under other schedulers, decisions of the planner, and replays under its policy."""
 
 import asyncio
 import logging
@@ -31,19 +31,19 @@ MOST_DECISIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:
-    """What can be set."""
+    """Settings of shadow mode."""
 
     decide_seconds: float = 60.0
-    """Between two looks at what waits."""
+    """Time between two decisions."""
     replay_seconds: float = 3600.0
-    """Between two comparisons."""
+    """Time between two comparisons."""
     baseline: str = "fifo"
     directory: Path | None = None
-    """Of the records; None: they end with the process."""
+    """Directory of the records; None: memory only."""
 
 
 class ShadowInformers(Informers):
-    """All that a planner sees, with pods of other schedulers in full; without our kinds where they are not served."""
+    """Watches with all fields of foreign pods; without TrainingJobs and Sites if their CRDs are not installed."""
 
     def __init__(self, client: ApiClient, *, served: bool) -> None:
         super().__init__(client, decode_watched_pod)
@@ -54,16 +54,16 @@ class ShadowInformers(Informers):
         yield from ((kind, reflector) for kind, reflector in super().__iter__() if kind not in ours)
 
     def by_kind(self, kind: str) -> Reflector[Any]:
-        """The reflector of that name, whether it runs or not."""
+        """Return the reflector of a kind, whether it runs or not."""
         found: Reflector[Any] = getattr(self, kind)
         return found
 
 
 async def serves_our_kinds(client: ApiClient) -> bool:
-    """Whether the CRDs are installed.
+    """Return whether the CRDs are installed.
 
     Raises:
-        ApiError: the API server does not answer.
+        ApiError: the API server does not respond.
     """
     try:
         await client.get(API)
@@ -88,14 +88,14 @@ class Shadow:
         """Read the records of an earlier process.
 
         Args:
-            watches: Of the cluster; to be run by the caller.
-            choice: The planner that would have decided.
-            settings: How often, and where records are kept.
-            registry: Of the process's metrics.
+            watches: Watches of the cluster, run by the caller.
+            choice: Planner configuration for decisions and replays.
+            settings: Intervals and directory.
+            registry: Metrics registry of the process.
             clock: Seconds since the epoch.
 
         Raises:
-            RecordError: they cannot be read.
+            RecordError: the records cannot be read.
         """
         self._watches = watches
         self._choice = choice
@@ -107,9 +107,9 @@ class Shadow:
         self.decisions = Records(Decision, MOST_DECISIONS, path)
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.comparison: dict[str, Any] = {}
-        """As ``tranche replay --format json`` prints it; empty until there is something to compare."""
+        """Last comparison, as from ``tranche replay --format json``; empty before the first one."""
         self.problem = "no comparison has been made yet"
-        """Why there is no comparison."""
+        """Reason if there is no comparison."""
         self._completion = Gauge(
             "tranche_shadow_completion_seconds",
             "Actual and replayed job completion times, over the same jobs.",
@@ -120,7 +120,7 @@ class Shadow:
         watches.pods.subscribe(self._memory.note)
 
     async def run(self) -> None:
-        """Decide and compare at their intervals, on paper."""
+        """Decide and compare periodically, forever."""
         await self._watches.synced()
         logger.info("shadow mode: this process does not write to the cluster")
         decided = compared = float("-inf")
@@ -136,7 +136,7 @@ class Shadow:
             await asyncio.sleep(max(0.05, due - time.monotonic()))
 
     def decide(self) -> None:
-        """Note what would be done with each waiting job, where that differs from what was noted last."""
+        """Record the decision for each waiting job if it differs from the last recorded one."""
         decisions = decide(self._watches.objects, self._choice, self._clock())
         for one in decisions:
             essence = (one.decision, tuple(one.nodes))
@@ -145,7 +145,7 @@ class Shadow:
         self._last = {one.job: (one.decision, tuple(one.nodes)) for one in decisions}
 
     def export(self) -> Export | None:
-        """Everything that is remembered and present; None if nothing has trained."""
+        """Export the archived and current pods; None if nothing has trained."""
         gpu_resource = self._choice.gpu_resource
         present = [
             pod
@@ -161,7 +161,7 @@ class Shadow:
         )
 
     def compare(self, export: Export | None) -> None:
-        """Replay it under the baseline and our policy; runs beside the event loop."""
+        """Replay an export under the baseline and the configured policy; runs in a thread."""
         if export is None:
             self.problem = "no pod with GPUs has run yet"
             return

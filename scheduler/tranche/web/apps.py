@@ -1,4 +1,4 @@
-"""The web application for people: the page, and the read-only API behind it. Everything with data asks who looks."""
+"""Web application for users: the page and its read-only API. Every route with data requires authentication."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ from tranche.web.users import AccessReviewer
 LARGEST_PAGE = 1000
 MOST_LANES = 100
 SHOWN = 50
-"""Jobs of a group, if the page does not ask for more."""
+"""Default number of jobs per group."""
 
 _encode = msgspec.json.Encoder().encode
 Name = Annotated[str, Query(max_length=63)]
@@ -36,19 +36,19 @@ PathName = Annotated[str, Path(max_length=253)]
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """What only the planner of this process knows."""
+    """Access to state that only the planner of this process has."""
 
     progress: reads.Progress = reads.not_planning
-    """How far a job is."""
+    """Progress of a job."""
     expected: Expected = nothing_expected
-    """Where and when a job that waits will start."""
+    """Expected node and start time of a waiting job."""
     chunk_windows: ChunkWindows = no_windows
-    """Where and when each chunk of a job trains."""
+    """Node and time window of each chunk of a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebContext:
-    """What answers are made of."""
+    """State that the routes share."""
 
     view: View
     board: Board
@@ -64,14 +64,14 @@ def create_page_app(
     planning: Planning | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """Make the application; it shares the event loop of watches and verbs, so no answer takes long.
+    """Create the application. It shares the event loop with watches and extender, so handlers yield often.
 
     Args:
-        view: What the verbs look at.
-        watches: What it was made of.
-        client: For reviews of tokens and rights, and for events.
-        planning: What the planner knows, if there is one.
-        clock: Seconds, of everything that is remembered for a while.
+        view: View of the extender verbs.
+        watches: Watches of the view.
+        client: Client for token and access reviews, and for events.
+        planning: State of the planner, if this process has one.
+        clock: Monotonic seconds, for caches.
     """
     planning = planning or Planning()
     board = Board(view, watches, planning.expected)
@@ -98,14 +98,14 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         find: Find = "",
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = SHOWN,
     ) -> Response:
-        """What the page shows first: who looks, which namespaces he may see, sites, and jobs by group."""
+        """Overview page: user, visible namespaces, sites, and jobs by group."""
         seen = await visitor.scope(board.namespaces)
         scope = await visitor.scope((), namespace) if namespace else seen
         whole = await visitor.may("list", "sites")
         groups = {}
         for group in GROUPS:
             groups[group] = await board.jobs(group, scope, find, limit)
-            await asyncio.sleep(0)  # kube-scheduler's calls come between
+            await asyncio.sleep(0)  # let requests of kube-scheduler run in between
         answer = {
             "user": visitor.user.username,
             "namespaces": [name for name in board.namespaces if name in seen],
@@ -123,7 +123,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         after: Annotated[str, Query(max_length=253)] = "",
         limit: Annotated[int, Query(ge=1, le=MOST_LANES)] = 16,
     ) -> Response:
-        """Nodes of a site with their windows, a page at a time; `next` is the next page's `after`, if there is one."""
+        """Nodes of a site with their windows, paginated; `next` is the `after` of the next page."""
         whole = await visitor.may("list", "sites")
         scope = await visitor.scope(board.namespaces, namespace)
         return data_response(await context.timelines.timeline(site, scope, whole, after, limit), request)
@@ -137,7 +137,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         after: Annotated[str, Query(max_length=127)] = "",
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
     ) -> Response:
-        """Jobs by namespace and name, a page at a time; `next` is the next page's `after`, if there is one."""
+        """Jobs by namespace and name, paginated; `next` is the `after` of the next page."""
         scope = await visitor.scope(board.namespaces, namespace)
         jobs = await board.list_jobs(scope, phase, after, limit)
         last = f"{jobs[-1].namespace}/{jobs[-1].name}" if len(jobs) == limit else None
@@ -145,7 +145,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
 
     @router.get("/sites")
     async def list_sites(request: Request, visitor: Annotated[Visitor, Depends(guard)]) -> Response:
-        """All sites with what they have, use and hold for plans."""
+        """All sites with capacity, usage and reservations."""
         await visitor.require("list", "sites")
         return data_response({"sites": await context.timelines.sites()}, request)
 
@@ -159,7 +159,7 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
     async def read_job(
         request: Request, visitor: Annotated[Visitor, Depends(guard)], namespace: PathName, name: PathName
     ) -> Response:
-        """One job with its plan."""
+        """One job with its plan and progress."""
         await visitor.require("get", "trainingjobs", namespace, name)
         job = reads.read_job(context.view, namespace, name, context.planning.progress)
         if job is None:
@@ -177,7 +177,7 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         after: Annotated[int, Query(ge=-1, le=LARGEST)] = -1,
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
     ) -> Response:
-        """Place and time window of each chunk, or member of a gang, a page at a time; `next` is the next `after`."""
+        """Node and time window of each chunk or gang member, paginated; `next` is the `after` of the next page."""
         await visitor.require("get", "trainingjobs", namespace, name)
         key = f"{namespace}/{name}"
         if key not in context.view.jobs:
@@ -188,7 +188,7 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
     async def read_events(
         request: Request, visitor: Annotated[Visitor, Depends(guard)], namespace: PathName, name: PathName
     ) -> Response:
-        """What Kubernetes has noted of the job lately; `refused` says who may not see that."""
+        """Recent Kubernetes events of the job; `refused` has the reason if the user may not list events."""
         await visitor.require("get", "trainingjobs", namespace, name)
         if refused := await visitor.objection("list", "/events", namespace):
             return data_response({"events": [], "refused": refused}, request)
@@ -200,14 +200,14 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
 
     @router.get("/openapi.json", dependencies=[Depends(guard)], include_in_schema=False)
     async def describe(request: Request) -> Response:
-        """This API, described."""
+        """OpenAPI description of this API."""
         return data_response(request.app.openapi(), request)
 
     return router
 
 
 def data_response(value: Any, request: Request) -> Response:
-    """An answer of structs and plain values, or 304 if the visitor has it already."""
+    """Encode a response as JSON, or return 304 if the client has the same version."""
     body = _encode(value)
     headers = {"ETag": etag(body), "Cache-Control": "no-cache, private", "Vary": "Authorization, Tranche-Token"}
     if request.headers.get("If-None-Match") == headers["ETag"]:
