@@ -1,4 +1,4 @@
-"""``tranche compare``: several policies on the same jobs, over loads and seeds, on all cores."""
+"""``tranche compare``: comparison of policies on the same jobs over loads and seeds, in parallel."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -126,7 +126,7 @@ def _facts(
     result: "StudyResult",
     command: str,
 ) -> dict[str, Any]:
-    """The keys of the JSON output."""
+    """Return the values of the JSON output."""
     return {
         "baseline": baseline,
         "trace": chosen.trace,

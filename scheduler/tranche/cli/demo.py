@@ -1,4 +1,4 @@
-"""``tranche demo``: see it work on this machine."""
+"""``tranche demo``: a demonstration on this machine."""
 
 from pathlib import Path
 

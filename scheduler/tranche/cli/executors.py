@@ -1,4 +1,4 @@
-"""Where a study runs: this process, processes of this machine, or a Dask cluster."""
+"""Executors of a study: this process, processes on this machine, or a Dask cluster."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from tranche.simulation.pools import Pool
 
 DASK_SECONDS = 5.0
-"""A scheduler that has not answered by then is not there."""
+"""Connection time-out of the Dask scheduler, in seconds."""
 
 
 @contextmanager
 def opened_pool(processes: int | None, dask: str | None) -> "Iterator[Pool]":
-    """The pool that the options name.
+    """Open the pool that the options select.
 
     Raises:
-        InputError: there is no such Dask cluster, or it has no worker.
+        InputError: the Dask cluster cannot be reached, or it has no workers.
     """
     from tranche.simulation.pools import ProcessPool, SerialPool
 

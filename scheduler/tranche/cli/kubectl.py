@@ -1,6 +1,6 @@
-"""``kubectl tranche``: what is planned, why a job waits, and what it went through, from the API server alone.
+"""``kubectl tranche``: plans, explanations and history of TrainingJobs, read from the API server.
 
-kubectl finds a plugin by its name: the console script ``kubectl-tranche`` on the PATH.
+kubectl finds the plugin by name: the console script ``kubectl-tranche`` must be on the PATH.
 """
 
 import sys
@@ -32,7 +32,7 @@ Exit status:
 
 
 class NoSuchJobError(click.ClickException):
-    """There is no TrainingJob of that name."""
+    """The TrainingJob does not exist."""
 
     exit_code = 3
 
@@ -52,7 +52,7 @@ _CLUSTER_OPTIONS = (
 
 
 def cluster_options(command: Command) -> Command:
-    """Add kubectl's flags to a command."""
+    """Add the cluster options of kubectl to a command."""
     for option in reversed(_CLUSTER_OPTIONS):
         command = option(command)
     return command
@@ -60,10 +60,10 @@ def cluster_options(command: Command) -> Command:
 
 @contextmanager
 def opened(values: dict[str, Any]) -> "Iterator[Client]":
-    """A client by the flags; what goes wrong with it ends the command with one line.
+    """Open a client from the options; client errors end the command with one line.
 
     Raises:
-        click.ClickException: with the exit status that is documented.
+        click.ClickException: with the documented exit status.
     """
     from tranche.client import Client, ClientError, ManifestError, NoSuchJob
 
@@ -77,7 +77,7 @@ def opened(values: dict[str, Any]) -> "Iterator[Client]":
 
 
 def answer(values: dict[str, Any], value: Any, text: str) -> None:
-    """Print the value as it is asked for: `text`, or the whole value as JSON."""
+    """Print `text`, or the whole value as JSON, by the option ``--output``."""
     if values["output"] == "json":
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(text.rstrip("\n"))

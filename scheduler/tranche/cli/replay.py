@@ -1,4 +1,4 @@
-"""``tranche replay``: what would have become of a cluster's last weeks under other policies."""
+"""``tranche replay``: replay of a cluster's recorded history under other policies."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -90,10 +90,10 @@ def replay(
 
 
 def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | None) -> "ClusterSpec":
-    """The cluster that is asked for, else the export's own.
+    """Return the cluster from the options, else that of the export.
 
     Raises:
-        InputError: both are asked for, or the export says nothing of nodes.
+        InputError: both options are given, or the export contains no nodes.
     """
     from tranche.simulation.clusters import ClusterSpec, pool, read_cluster
 
@@ -110,7 +110,7 @@ def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | 
 
 
 def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[str]:
-    """What the figures do not say, and between which bounds the truth is."""
+    """Return notes on the assumptions and limits of the comparison."""
     told = [
         "jobs take as long as recorded, on any node; jobs whose pods were deleted are missing",
         "a policy with exact durations does at best as in its first row; without durations, as in its second",

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The command line."""
+    """Values of the command line options."""
 
     kubeconfig: str | None
     host: str
@@ -67,14 +67,14 @@ class Options:
     shadow_replay_seconds: float
 
     def choice(self) -> PlannerConfig:
-        """Which planner is asked for."""
+        """Return the planner configuration."""
         return PlannerConfig(
             self.policy, self.seed, self.gpu_resource, self.server_idle_seconds, dict(self.share_weights)
         )
 
 
 def _weights(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
-    """Weights by namespace."""
+    """Parse share weights by namespace."""
     weights: dict[str, float] = {}
     for value in values:
         namespace, _, number = value.partition("=")
@@ -185,7 +185,7 @@ def scheduler(log_level: str, **options: object) -> None:
 
 
 def _cause(fault: BaseException) -> BaseException:
-    """The first of a group's faults; groups of tasks within tasks are groups of groups."""
+    """Return the first exception of a group; task groups can be nested."""
     while isinstance(fault, BaseExceptionGroup):
         fault = fault.exceptions[0]
     return fault
@@ -260,7 +260,7 @@ async def _shadow(client: ApiClient, options: Options) -> None:
 
 
 async def _first(stopping: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:
-    """Return when asked to stop or when a task has ended."""
+    """Wait for a stop signal or the end of a task."""
     waiter = asyncio.ensure_future(stopping.wait())
     await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
     waiter.cancel()

@@ -1,4 +1,4 @@
-"""``tranche scheduler --shadow``: watches, plans on paper, and writes nothing to the cluster."""
+"""``tranche scheduler --shadow``: shadow mode, which writes nothing to the cluster."""
 
 import asyncio
 from pathlib import Path
@@ -19,16 +19,16 @@ async def run_shadow(
     intervals: tuple[float, float],
     probed: tuple[str, int | None],
 ) -> None:
-    """Serve and watch for ever.
+    """Run shadow mode and its HTTP API forever.
 
     Args:
-        client: Of the cluster; it need only read.
-        choice: The planner that would decide.
-        host: Address of the read API.
-        port: Of the read API.
-        directory: Of the records, if they are to outlive the process.
-        intervals: Seconds between decisions, and between comparisons.
-        probed: Address and port of probes and metrics alone, if there is one.
+        client: Client of the cluster; read permission is sufficient.
+        choice: Planner configuration.
+        host: Listen address of the read API.
+        port: Port of the read API.
+        directory: Directory of the records; None: memory only.
+        intervals: Seconds between decisions and between comparisons.
+        probed: Listen address and port of probes and metrics; no port: not served separately.
 
     Raises:
         RecordError: the records cannot be read or written.

@@ -1,4 +1,4 @@
-"""``tranche simulate``: when would these jobs complete on this cluster under this policy."""
+"""``tranche simulate``: simulation of jobs on a cluster under one policy."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -96,10 +96,10 @@ def _run(
 
 
 def refuse_oversized(scenario: "Scenario", cluster: str) -> None:
-    """Stop before the work if a job asks for more GPUs than there are.
+    """Raise before the simulation if a job requests more GPUs than the cluster has.
 
     Raises:
-        InputError: naming the jobs.
+        InputError: a job is too large; the message names the jobs.
     """
     from tranche.simulation.fits import oversized
     from tranche.simulation.studies import job_name
@@ -110,10 +110,10 @@ def refuse_oversized(scenario: "Scenario", cluster: str) -> None:
 
 
 def refuse(outcome: "Outcome", strict: bool) -> None:
-    """Stop if nothing ran, or if something did not and that was asked for.
+    """Raise if no job ran or, with `strict`, if any job did not run.
 
     Raises:
-        InputError: naming jobs and the planner's reason.
+        InputError: jobs did not run; the message names them with the planner's reason.
     """
     if outcome.unfinished and (strict or not outcome.summary.jobs):
         raise InputError(f"policy {outcome.policy}: {never_ran(outcome.reasons, outcome.unfinished)}")
@@ -126,7 +126,7 @@ def _facts(
     result: "SimulationResult",
     command: str,
 ) -> dict[str, Any]:
-    """The keys of the JSON output."""
+    """Return the values of the JSON output."""
     from tranche.simulation.studies import job_name
 
     return {
@@ -166,7 +166,7 @@ def _notes(chosen: Setting, outcome: "Outcome") -> list[str]:
 
 
 def setting_notes(chosen: Setting) -> list[str]:
-    """What the reader did not take."""
+    """Return a note on skipped rows."""
     if not chosen.skipped:
         return []
     were = "row was" if len(chosen.skipped) == 1 else "rows were"
@@ -174,7 +174,7 @@ def setting_notes(chosen: Setting) -> list[str]:
 
 
 def setting_caption(facts: dict[str, Any]) -> str:
-    """What every figure depends on, in a line."""
+    """Describe the setting in one line."""
     period = facts["period_seconds"]
     parts = [
         facts["cluster"] + (f" ({facts['options']})" if facts["options"] else ""),
@@ -200,7 +200,7 @@ def _print_table(chosen: Setting, facts: dict[str, Any], outcome: "Outcome") -> 
 
 
 def _print_sites(result: "SimulationResult") -> None:
-    """Only where there are several sites."""
+    """Print the usage by site if there are several sites."""
     from tranche.reports.sites import SITE_KEY, format_sites
 
     if len(result.sites) > 1:

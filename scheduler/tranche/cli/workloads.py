@@ -1,4 +1,4 @@
-"""Options that say what is simulated, and the recipe that they make: shared by ``simulate`` and ``compare``."""
+"""Workload and cluster options of ``simulate`` and ``compare``, and the recipe that they define."""
 
 import stat
 from collections.abc import Callable
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 DRAWN_LOAD = 0.9
-"""Of drawn jobs whose load was not given."""
+"""Default load of drawn jobs."""
 DRAWN_JOBS = 400
-"""How many are drawn if the log has as many arrivals and nothing else was asked for."""
+"""Default number of drawn jobs, if the log has that many arrivals."""
 MOST_JOBS, MOST_CHUNKS = 1_000_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOptions:
-    """The options, by the names of the command line."""
+    """Values of the options, by their names on the command line."""
 
     trace: Path | None
     gpus: int | None
@@ -76,11 +76,11 @@ class WorkloadOptions:
     speed_factor: float
 
     def given(self) -> tuple[str, ...]:
-        """Names of the options of the presets after JSAC'22 that were given."""
+        """Return the given options of the JSAC presets by name."""
         return tuple(name for name in _SETTING_OPTIONS if getattr(self, name) is not None)
 
     def drawn(self) -> JsacOptions:
-        """What they say, together."""
+        """Combine the options of drawn jobs."""
         both = 1.0 if self.delay_scale is None else self.delay_scale
         said = {name: getattr(self, name) for name in self.given() if name != "delay_scale"}
         for name in ("edge_delay_scale", "cloud_delay_scale"):
@@ -90,30 +90,30 @@ class WorkloadOptions:
 
     @classmethod
     def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
-        """Take them out of what click passes to a command."""
+        """Remove the options from the values that click passes to a command."""
         return cls(**{field.name: values.pop(field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the options mean."""
+    """Setting that the options define."""
 
     recipe: "Recipe"
     trace: str
-    """The file that jobs or arrivals come from."""
+    """File with the jobs or arrivals."""
     cluster: str
     mode: str
-    """gang, elastic, or recorded: as each job of a cluster's history is."""
+    """Mode of the jobs: gang, elastic, or recorded (each job of a cluster's history as it ran)."""
     load: float | None
-    """If none is given."""
+    """Default load; None: arrivals as logged."""
     options: str
-    """Those of a preset and of drawn jobs, in words; empty if nothing is drawn."""
+    """Description of the options of a preset and of drawn jobs; empty if nothing is drawn."""
     skipped: tuple[str, ...]
-    """What could not be read, with line numbers."""
+    """Rows that could not be read, with line numbers."""
 
 
 def workload_options(command: Command) -> Command:
-    """Add the options to a command."""
+    """Add the workload options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -170,7 +170,7 @@ _SETTING_OPTIONS = (
     "bandwidth_scale",
     "gradient_scale",
 )
-"""Names of the options that make a `JsacOptions`."""
+"""Names of the options that define a `JsacOptions`."""
 
 _OPTIONS = (
     click.argument("trace", required=False, type=FILE),
@@ -250,10 +250,10 @@ _OPTIONS = (
 
 
 def setting(options: WorkloadOptions) -> Setting:
-    """Read what the options name.
+    """Build the setting from the options.
 
     Raises:
-        InputError: they contradict each other, or a file cannot be used.
+        InputError: options are mutually exclusive, or a file cannot be used.
     """
     from tranche.simulation.recipes import Recipe
 
@@ -278,7 +278,7 @@ def setting(options: WorkloadOptions) -> Setting:
 
 
 def _text(options: WorkloadOptions) -> str:
-    """What was drawn how: the choices that change figures most in any case, and the others if they were made."""
+    """Describe how jobs are drawn: the options with the largest effect always, the others if given."""
     if options.arrivals is None:
         said = {name: getattr(options, name) for name in options.given()}
     else:
@@ -294,7 +294,7 @@ def _shown(value: object) -> str:
 
 
 def _export(options: WorkloadOptions) -> "Export | None":
-    """The history of a cluster, if that is what is given."""
+    """Read the input as the export of a cluster; None if it is a job log."""
     from tranche.kube.exports import scan_export
 
     if options.trace is None or options.layout != "auto" or not _is_json(options.trace):
@@ -307,7 +307,7 @@ def _export(options: WorkloadOptions) -> "Export | None":
 
 
 def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
-    """One sentence for the first thing that does not go together."""
+    """Raise for the first combination of options that is not allowed."""
     clusters = [f"--{name}" for name in ("gpus", "cluster", "preset") if getattr(options, name) is not None]
     drawn = [f"--{name.replace('_', '-')}" for name in ("jobs", "chunk_scale") if getattr(options, name) is not None]
     jsac = (options.preset or "").startswith("jsac")
@@ -360,7 +360,7 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
 
 
 def _flags(options: WorkloadOptions, *, of_cluster: bool) -> str:
-    """The start of a sentence: the options of presets that were given and concern the cluster, or drawn jobs."""
+    """Begin the error message for given preset options that apply to the cluster, or to drawn jobs."""
     alone = CLUSTER_OPTIONS - {"ps_hosts"}
     named = [name for name in options.given() if (name in alone) == of_cluster or (name == "ps_hosts" and of_cluster)]
     flags = " and ".join(f"--{name.replace('_', '-')}" for name in named)
@@ -390,7 +390,7 @@ def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluste
 def _workload(
     options: WorkloadOptions, export: "Export | None"
 ) -> "tuple[Workload, tuple[str, ...], str, float | None]":
-    """The jobs, what could not be read, the mode and the load if none is given."""
+    """Build the workload; returns it with unreadable rows, mode and default load."""
     from tranche.simulation.recipes import DrawnJobs, LoggedJobs
 
     if options.arrivals is not None:
@@ -416,7 +416,7 @@ def _workload(
 
 
 def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
-    """The history of a cluster."""
+    """Build the workload from the export of a cluster."""
     from tranche.simulation.recipes import GivenJobs
 
     for name in ("mode", "chunks_per_gpu", "resample"):
@@ -450,7 +450,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _is_json(path: Path) -> bool:
-    """Whether the content begins as JSON does; a pipe is not looked into."""
+    """Whether the content starts as JSON; a pipe is not read for this check."""
     if not _is_regular(path):
         return False
     with path.open("rb") as file:

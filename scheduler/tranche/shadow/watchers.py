@@ -75,7 +75,7 @@ async def serves_our_kinds(client: ApiClient) -> bool:
 
 
 class Shadow:
-    """Informers for ever, and writes nothing to the cluster."""
+    """Shadow scheduler: it only watches, and writes nothing to the cluster."""
 
     def __init__(
         self,
