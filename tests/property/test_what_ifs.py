@@ -20,7 +20,7 @@ PRIMES = (61, 127, 251, 509, 1021, 2039, 4093)
 JOBS = st.lists(
     st.tuples(st.integers(1, 4), st.sampled_from(PRIMES)), min_size=1, max_size=6, unique_by=lambda job: job[1]
 )
-CHOICE = PlannerConfig("chunk")
+CONFIG = PlannerConfig("chunk")
 
 
 def job(number: int, chunks: int, seconds: int) -> TrainingJob:
@@ -35,7 +35,7 @@ def as_written(controller: Controller) -> PlanningInputs:
         status = written(controller, known.metadata.name)
         body = {**known.model_dump(mode="json", by_alias=True, exclude_none=True), "status": status}
         jobs[key] = TrainingJob.model_validate(body)
-    return PlanningInputs(replace(objects, jobs=jobs), CHOICE)
+    return PlanningInputs(replace(objects, jobs=jobs), CONFIG)
 
 
 async def both(present: list[tuple[int, int]], asked: tuple[int, int]) -> tuple[WhatIf, JobPlan]:

@@ -66,7 +66,7 @@ class Options:
     shadow_decide_seconds: float
     shadow_replay_seconds: float
 
-    def choice(self) -> PlannerConfig:
+    def config(self) -> PlannerConfig:
         """Return the planner configuration."""
         return PlannerConfig(
             self.policy, self.seed, self.gpu_resource, self.server_idle_seconds, dict(self.share_weights)
@@ -206,8 +206,8 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
         watches = Informers(client)
         metrics = Metrics()
         client.observe = metrics.observe_api_request
-        choice = options.choice()
-        planner = choice.planner(note, validate=options.validate)
+        config = options.config()
+        planner = config.planner(note, validate=options.validate)
         controller = Controller(
             client, watches, planner, metrics, ControllerSettings(options.gpu_resource, options.estimate_seconds)
         )
@@ -222,7 +222,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
             client,
             options.lease_namespace,
             identity,
-            annotations=lambda: {**choice.annotations(), **controller.memory_annotations()},
+            annotations=lambda: {**config.annotations(), **controller.memory_annotations()},
         )
         logger.info("policy %s, extender on http://%s:%d", options.policy, options.host, options.port)
         async with asyncio.TaskGroup() as group:
@@ -256,7 +256,7 @@ async def _main(options: Options, note: Callable[[Fact], None] | None) -> None:
 async def _shadow(client: ApiClient, options: Options) -> None:
     intervals = options.shadow_decide_seconds, options.shadow_replay_seconds
     probed = options.metrics_host, options.metrics_port
-    await run_shadow(client, options.choice(), options.host, options.port, options.shadow_dir, intervals, probed)
+    await run_shadow(client, options.config(), options.host, options.port, options.shadow_dir, intervals, probed)
 
 
 async def _first(stopping: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:

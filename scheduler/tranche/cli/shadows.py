@@ -12,7 +12,7 @@ from tranche.live.choices import PlannerConfig
 
 async def run_shadow(
     client: ApiClient,
-    choice: PlannerConfig,
+    config: PlannerConfig,
     host: str,
     port: int,
     directory: Path | None,
@@ -23,7 +23,7 @@ async def run_shadow(
 
     Args:
         client: Client of the cluster; read permission is sufficient.
-        choice: Planner configuration.
+        config: Planner configuration.
         host: Listen address of the read API.
         port: Port of the read API.
         directory: Directory of the records; None: memory only.
@@ -38,8 +38,8 @@ async def run_shadow(
 
     watches = ShadowInformers(client, served=await serves_our_kinds(client))
     metrics = Metrics()
-    shadow = Shadow(watches, choice, ShadowSettings(*intervals, directory=directory), metrics.registry)
-    app = create_app(watches, metrics, watches.unsynced, choice.gpu_resource)
+    shadow = Shadow(watches, config, ShadowSettings(*intervals, directory=directory), metrics.registry)
+    app = create_app(watches, metrics, watches.unsynced, config.gpu_resource)
     app.include_router(shadow_routes(shadow))
     async with asyncio.TaskGroup() as group:
         group.create_task(watches.run())

@@ -29,7 +29,7 @@ class ChunkPlan(msgspec.Struct, frozen=True, rename="camel"):
     chunks: list[Chunk]
     """One entry per chunk or gang member."""
     note: str = ""
-    """What was assumed or recomputed."""
+    """Notes on assumed or recomputed values."""
 
 
 async def chunk_plan(session: Session, namespace: str, name: str, system_namespace: str) -> ChunkPlan:
@@ -67,4 +67,4 @@ def listed(inputs: PlanningInputs, key: str, now: float) -> ChunkPlan:
     notes = [inputs.note] if inputs.note else []
     notes += [ANEW] if planner.queue is None else []
     namespace, _, name = key.partition("/")
-    return ChunkPlan(namespace, name, inputs.choice.policy, chunks, "; ".join(notes))
+    return ChunkPlan(namespace, name, inputs.config.policy, chunks, "; ".join(notes))

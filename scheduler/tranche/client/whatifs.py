@@ -45,19 +45,19 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
     """Number of workers that would start immediately."""
     policy: str
     note: str = ""
-    """What was assumed because it could not be read."""
+    """Assumptions for what could not be read; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningInputs:
-    """What a planner that writes nothing is restored from."""
+    """Input to restore a planner that writes nothing."""
 
     objects: ClusterObjects
-    choice: PlannerConfig
+    config: PlannerConfig
     memory: Memory = field(default_factory=Memory)
-    """What the scheduler has learnt about the cluster."""
+    """Learnt state of the scheduler's planner."""
     note: str = ""
-    """What was assumed because it could not be read; empty if nothing was."""
+    """Assumptions for what could not be read; empty if none."""
 
 
 async def what_if(session: Session, namespace: str, manifest: dict[str, Any], system_namespace: str) -> WhatIf:
@@ -89,11 +89,11 @@ async def read_cluster(session: Session, system_namespace: str, purpose: str) ->
     Raises:
         ClusterError: a permission is missing, or the API server cannot be reached.
     """
-    choice, memory, note = await _read_lease(session, system_namespace)
+    config, memory, note = await _read_lease(session, system_namespace)
     watches = Informers(session.api)
     with refusals(f"read the whole cluster, which {purpose} requires"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
-    return PlanningInputs(watches.objects, choice, memory, note)
+    return PlanningInputs(watches.objects, config, memory, note)
 
 
 def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
@@ -110,7 +110,7 @@ def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
     """
     planner = restored_planner(inputs, now)
     try:
-        planner.handle(submission(asked, inputs.choice.gpu_resource), now)
+        planner.handle(submission(asked, inputs.config.gpu_resource), now)
     except ValueError as error:
         raise ManifestError(f"{asked.metadata.name}: {' '.join(str(error).split())}") from None
     planner.forecast(now)
@@ -122,7 +122,7 @@ def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
         planned_completion=whole_second(plan.estimated_completion),
         explanation=plan.explanation,
         workers=len(plan.windows),
-        policy=inputs.choice.policy,
+        policy=inputs.config.policy,
         note=inputs.note,
     )
 
@@ -133,12 +133,12 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
     Raises:
         ClusterError: the scheduler's policy is not known in this version.
     """
-    choice = inputs.choice
+    config = inputs.config
     try:
-        planner = choice.planner()
+        planner = config.planner()
     except ValueError as error:
-        raise ClusterError(f"the scheduler's policy {choice.policy} is not known to this version: {error}") from None
-    restore_planner(planner, inputs.objects, choice.gpu_resource, now, inputs.memory)
+        raise ClusterError(f"the scheduler's policy {config.policy} is not known to this version: {error}") from None
+    restore_planner(planner, inputs.objects, config.gpu_resource, now, inputs.memory)
     return planner
 
 

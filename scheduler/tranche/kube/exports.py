@@ -253,7 +253,7 @@ def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
     if not (spec.estimated_duration or (spec.model and spec.model.step_time)):
         phase = resource.status.phase or "not planned yet"
         raise ValueError(
-            f"is {phase} and says neither model.stepTime nor estimatedDuration, so nobody knows how long it takes: "
+            f"is {phase} and has neither model.stepTime nor estimatedDuration, so its duration is unknown: "
             "add one of them to the export"
         )
     if not 0 < job.step_seconds < inf:

@@ -77,7 +77,7 @@ class Stats:
     """Complete lists, including the first one."""
     errors: int = 0
     """Failed requests, objects that could not be read, callbacks that raised."""
-    heard: float = 0.0
+    last_data: float = 0.0
     """Time of the last data from the server, bookmarks included, by the reflector's clock."""
 
 
@@ -137,7 +137,7 @@ class Reflector(Generic[T]):
     @property
     def age(self) -> float:
         """Seconds since the last data from the server; infinite before the first list."""
-        return self._clock() - self.stats.heard if self.has_synced else float("inf")
+        return self._clock() - self.stats.last_data if self.has_synced else float("inf")
 
     async def synced(self) -> None:
         """Wait until the first list is complete."""
@@ -156,9 +156,9 @@ class Reflector(Generic[T]):
         """Follow the API server forever; errors cause a retry."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            began, heard = self._clock(), self.stats.heard
+            began, before = self._clock(), self.stats.last_data
             failed = await self._round()
-            if self.stats.heard > heard:
+            if self.stats.last_data > before:
                 pause = FIRST_PAUSE_SECONDS
             if failed is None and self._clock() - began >= LEAST_WATCH_SECONDS:
                 continue
@@ -221,7 +221,7 @@ class Reflector(Generic[T]):
         self._paged = True
         self._version = page.metadata.resource_version
         self.stats.relists += 1
-        self.stats.heard = self._clock()
+        self.stats.last_data = self._clock()
         self._synced.set()
 
     async def _watch(self) -> None:
@@ -250,7 +250,7 @@ class Reflector(Generic[T]):
 
     def _apply(self, line: bytes) -> None:
         event = _EVENT.decode(line)
-        self.stats.heard = self._clock()
+        self.stats.last_data = self._clock()
         raw = bytes(event.object)
         if event.type == "ERROR":
             failure = _FAILURE.decode(raw)

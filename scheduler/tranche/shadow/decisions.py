@@ -34,20 +34,20 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     explanation: str
 
 
-def decide(objects: ClusterObjects, choice: PlannerConfig, now: float) -> list[Decision]:
+def decide(objects: ClusterObjects, config: PlannerConfig, now: float) -> list[Decision]:
     """Plan all waiting jobs, those of other schedulers included, from the present state of the cluster.
 
     Args:
         objects: The objects of the cluster; pods of other schedulers with all their fields.
-        choice: Which planner.
+        config: Planner configuration.
         now: Seconds since the epoch.
     """
     nodes = objects.nodes.items()
     sites = {name: site_of(node.metadata.labels, objects.sites) for name, node in nodes}
-    groups = _groups(objects, choice.gpu_resource)
-    others = [_submission(key, pods, sites, choice.gpu_resource) for key, pods in sorted(groups.items())]
-    planner = choice.planner()
-    restore_planner(planner, _without(objects, groups), choice.gpu_resource, now, foreign=others)
+    groups = _groups(objects, config.gpu_resource)
+    others = [_submission(key, pods, sites, config.gpu_resource) for key, pods in sorted(groups.items())]
+    planner = config.planner()
+    restore_planner(planner, _without(objects, groups), config.gpu_resource, now, foreign=others)
     running = {event.job.key for event in others if event.plan is not None}
     planner.forecast(now)
     states = planner.cluster.jobs.items()

@@ -80,7 +80,7 @@ class Shadow:
     def __init__(
         self,
         watches: ShadowInformers,
-        choice: PlannerConfig,
+        config: PlannerConfig,
         settings: ShadowSettings,
         registry: CollectorRegistry,
         clock: Callable[[], float] = time.time,
@@ -89,7 +89,7 @@ class Shadow:
 
         Args:
             watches: Watches of the cluster, run by the caller.
-            choice: Planner configuration for decisions and replays.
+            config: Planner configuration for decisions and replays.
             settings: Intervals and directory.
             registry: Metrics registry of the process.
             clock: Seconds since the epoch.
@@ -98,11 +98,11 @@ class Shadow:
             RecordError: the records cannot be read.
         """
         self._watches = watches
-        self._choice = choice
+        self._config = config
         self._settings = settings
         self._clock = clock
         folder = settings.directory
-        self._memory = PodMemory(choice.gpu_resource, clock, folder / "pods.jsonl" if folder else None)
+        self._memory = PodMemory(config.gpu_resource, clock, folder / "pods.jsonl" if folder else None)
         path = folder / "decisions.jsonl" if folder else None
         self.decisions = Records(Decision, MOST_DECISIONS, path)
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -137,7 +137,7 @@ class Shadow:
 
     def decide(self) -> None:
         """Record the decision for each waiting job if it differs from the last recorded one."""
-        decisions = decide(self._watches.objects, self._choice, self._clock())
+        decisions = decide(self._watches.objects, self._config, self._clock())
         for one in decisions:
             essence = (one.decision, tuple(one.nodes))
             if self._last.get(one.job) != essence:
@@ -146,7 +146,7 @@ class Shadow:
 
     def export(self) -> Export | None:
         """Export the archived and current pods; None if nothing has trained."""
-        gpu_resource = self._choice.gpu_resource
+        gpu_resource = self._config.gpu_resource
         present = [
             pod
             for pod in self._watches.pods.store.values()
@@ -166,7 +166,7 @@ class Shadow:
             self.problem = "no pod with GPUs has run yet"
             return
         cluster = ClusterSpec("the nodes of the cluster", export.nodes, export.sites)
-        settings = ReplaySettings((self._settings.baseline, self._choice.policy))
+        settings = ReplaySettings((self._settings.baseline, self._config.policy))
         try:
             result = replay(export, cluster, settings)
         except ReplayError as error:

@@ -77,7 +77,7 @@ def test_a_job_without_any_estimate_is_reported_unless_it_was_measured() -> None
     export = scan_export(RECORDED)
     assert "team-b/unestimated" in {job.key for job in export.jobs}
     (problem,) = export.problems
-    assert problem.startswith(f"{RECORDED}: team-b/smallest: is Waiting and says neither model.stepTime nor ")
+    assert problem.startswith(f"{RECORDED}: team-b/smallest: is Waiting and has neither model.stepTime nor ")
     assert complaint(RECORDED).startswith("team-b/smallest: is Waiting")
 
 
@@ -123,7 +123,7 @@ def test_a_job_that_succeeded_without_recorded_time_keeps_its_prior(path: Path, 
     item["status"]["progress"]["attainedSeconds"] = attained
     assert read_export(written(path, item))[0].step_seconds == 0.030103
     del item["spec"]["model"]
-    assert "is Succeeded and says neither" in complaint(written(path, item))
+    assert "is Succeeded and has neither" in complaint(written(path, item))
 
 
 def test_only_a_job_that_is_not_over_stays_suspended(path: Path) -> None:

@@ -18,7 +18,7 @@ from tranche.planner import NodeChanged, NodeRemoved, Planner
 from tranche.planner.memories import Memory
 from tranche.shadow.decisions import decide
 
-CHOICE = PlannerConfig("chunk")
+CONFIG = PlannerConfig("chunk")
 
 
 def node(name: str, gpus: str = "2") -> NodeObject:
@@ -48,35 +48,35 @@ def cluster(*pods: Pod, gpus: str = "2") -> ClusterObjects:
 class TestRestorePlanner:
     def test_jobs_are_planned_on_the_nodes_of_the_snapshot(self) -> None:
         job = resource("long")
-        planner = CHOICE.planner(validate=True)
+        planner = CONFIG.planner(validate=True)
         restore_planner(planner, replace(cluster(), jobs={job.key: job}), GPU_RESOURCE, NOW)
         assert [run.window.node for run in planner.cluster.jobs[job.key].runs.values()] == ["n1", "n1"]
 
     def test_foreign_pods_occupy_their_node(self) -> None:
-        planner = CHOICE.planner(validate=True)
+        planner = CONFIG.planner(validate=True)
         restore_planner(planner, cluster(foreign_pod("other", "n1")), GPU_RESOURCE, NOW)
         assert planner.cluster.nodes["n1"].node.foreign.gpus == 1
 
 
 class TestDecide:
     def test_waiting_foreign_job_starts_on_a_free_gpu(self) -> None:
-        (decision,) = decide(cluster(foreign_pod("runs", "n1"), foreign_pod("waits", None)), CHOICE, NOW)
+        (decision,) = decide(cluster(foreign_pod("runs", "n1"), foreign_pod("waits", None)), CONFIG, NOW)
         assert (decision.decision, decision.nodes) == ("start", ["n1"])
 
     def test_waiting_foreign_job_waits_for_a_running_one(self) -> None:
-        (decision,) = decide(cluster(foreign_pod("runs", "n1"), foreign_pod("waits", None), gpus="1"), CHOICE, NOW)
+        (decision,) = decide(cluster(foreign_pod("runs", "n1"), foreign_pod("waits", None), gpus="1"), CONFIG, NOW)
         assert (decision.decision, decision.nodes) == ("wait", [])
         assert decision.planned_start is not None
 
     def test_objects_are_unchanged(self) -> None:
         objects = cluster(foreign_pod("waits", None))
-        decide(objects, CHOICE, NOW)
+        decide(objects, CONFIG, NOW)
         assert list(objects.pods) == ["default/waits"]
 
 
 class TestClusterTranslator:
     def translator(self, objects: ClusterObjects) -> tuple[ClusterTranslator, Planner, list[tuple[str, Any]]]:
-        planner = CHOICE.planner(validate=True)
+        planner = CONFIG.planner(validate=True)
         rejected: list[tuple[str, Any]] = []
 
         def reject(description: str, observed: Any, error: ValueError) -> None:
