@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     type=SECONDS,
     help="ρ: restart cost in seconds, added at every pod start.",
 )
-@click.option("--never-preempt", is_flag=True, help="Assume that no job can resume after it is stopped.")
+@click.option(
+    "--never-preempt", is_flag=True, help="Never preempt jobs of other schedulers, as if they could not resume."
+)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of a policy's random choices.")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
 @click.option("--quiet", is_flag=True, help="No progress bar, no notes.")
@@ -120,9 +122,7 @@ def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[st
             "a stopped job resumes where it was, so its code must save checkpoints (--never-preempt: never stopped)"
         )
     if result.running or export.waiting:
-        told.append(
-            f"not counted: {result.running:,} jobs that have not ended, {export.waiting:,} that have not started"
-        )
+        told.append(f"not counted: {result.running:,} not ended, {export.waiting:,} not started")
     if result.unfit:
         told.append(f"not counted, because they would never run here: {named(result.unfit)}")
     if export.problems:

@@ -93,7 +93,7 @@ def test_what_still_runs_takes_room_and_is_not_counted(path: Path) -> None:
     facts = json.loads(result.stdout)
     assert (facts["counted"], facts["running"]) == (3, 1)
     text = replayed(path, items)
-    assert "not counted: 1 jobs that have not ended, 0 that have not started" in text.stderr
+    assert "not counted: 1 not ended, 0 not started" in text.stderr
     assert "3 jobs over 20 min on 1 GPUs on 1 nodes" in text.stdout
 
 
