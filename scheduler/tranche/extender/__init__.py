@@ -1,1 +1,1 @@
-"""The FastAPI application beside kube-scheduler: extender verbs, probes, metrics and the read-only API."""
+"""Extender of kube-scheduler, worker API for training pods, and the HTTP utilities that both share."""

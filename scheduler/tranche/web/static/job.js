@@ -6,9 +6,9 @@ import { duration, moment } from "./times.js";
 const windows = [
   { name: "Worker", cell: (w) => String(w.index) },
   { name: "Attempt", cell: (w) => String(w.attempt) },
-  { name: "State", cell: (w) => ({ Open: "open", Closing: "is to stop" }[w.state] ?? w.state) },
+  { name: "State", cell: (w) => ({ Open: "open", Closing: "closing" }[w.state] ?? w.state) },
   { name: "Site", cell: (w) => w.site },
-  { name: "Node", cell: (w) => w.node ?? "not placed yet" },
+  { name: "Node", cell: (w) => w.node ?? "no node yet" },
   { name: "Chunks", cell: (w) => ranges(w.chunks ?? []) || "–" },
   { name: "From", style: "time", cell: (w) => moment(w.start) },
   { name: "To", style: "time", cell: (w) => moment(w.end) },
@@ -27,15 +27,15 @@ const SHOWN_CHUNKS = 200;
 const servers = [
   { name: "Role", cell: (s) => s.role },
   { name: "Attempt", cell: (s) => String(s.attempt) },
-  { name: "State", cell: (s) => ({ Open: "open", Closing: "is to stop" }[s.state] ?? s.state) },
+  { name: "State", cell: (s) => ({ Open: "open", Closing: "closing" }[s.state] ?? s.state) },
   { name: "Site", cell: (s) => s.site },
-  { name: "Node", cell: (s) => s.node ?? "not placed yet" },
+  { name: "Node", cell: (s) => s.node ?? "no node yet" },
 ];
 const attempts = [
   { name: "Attempt", cell: (a) => String(a.attempt) },
   { name: "Worker", cell: (a) => String(a.index) },
   { name: "Node", cell: (a) => a.node },
-  { name: "How it ended", cell: (a) => a.reason },
+  { name: "Outcome", cell: (a) => a.reason },
   { name: "Exit code", cell: (a) => (a.exitCode === undefined ? "–" : String(a.exitCode)) },
 ];
 const sites = [
@@ -43,7 +43,7 @@ const sites = [
   { name: "GPU-hours", cell: (s) => round((s.gpuSeconds ?? 0) / 3600) },
   { name: "Chunks completed", cell: (s) => String(s.chunks ?? 0) },
   { name: "Copied, GB", cell: (s) => round((s.copiedBytes ?? 0) / 1e9) },
-  { name: "Copied in vain, GB", cell: (s) => round((s.inVainBytes ?? 0) / 1e9) },
+  { name: "Copied, unused, GB", cell: (s) => round((s.inVainBytes ?? 0) / 1e9) },
 ];
 const conditions = [
   { name: "Condition", cell: (c) => c.type },
@@ -108,7 +108,7 @@ export class Job {
     ended.draw([...job.attempts].reverse(), (a) => `${a.index}/${a.attempt}`, "none yet");
     used.draw(job.sites ?? [], (s) => s.site);
     states.draw(job.conditions, (c) => c.type);
-    noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none lately");
+    noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none recently");
   }
 
   drawProgress(job) {
@@ -128,13 +128,13 @@ export class Job {
       ["Created", moment(job.created)],
       ["Started", moment(job.started, "not yet")],
       ...(job.completed ? [["Completed", moment(job.completed)]] : [["Planned start", moment(job.plannedStart)], ["Planned completion", moment(job.plannedCompletion)]]),
-      ...(where ? [["Expected at", where]] : []),
+      ...(where ? [["Expected node", where]] : []),
       ["Preemptions", `${job.preemptions}${lost}`],
       ["Failures", String(job.failures)],
       ["Priority", job.priority],
       ["Plan", job.plan || "none"],
       ...Object.entries(job.homes).map(([site, chunks]) => [`Data at ${site}`, `chunks ${chunks}`]),
-      ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `given up after ${one.failures} failures` : `chunks ${one.chunks || one.wanted || "–"}`]),
+      ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `stopped after ${one.failures} failures` : `chunks ${one.chunks || one.wanted || "–"}`]),
     ];
     if (job.started && job.completed) facts.splice(3, 0, ["Took", duration((Date.parse(job.completed) - Date.parse(job.created)) / 1000)]);
     keep(this.facts, facts, ([name]) => name, ([name]) => el("div", {}, el("dt", { text: name }), el("dd")), (pair, [, value]) => {
@@ -166,7 +166,7 @@ export class Job {
   }
 }
 
-const WORDS = { done: "done", open: "in a window", begun: "begun, none trains it now", waits: "not begun" };
+const WORDS = { done: "done", open: "assigned to a worker", begun: "started, not running now", waits: "not started" };
 
 class Part {
   constructor(name, columns) {
