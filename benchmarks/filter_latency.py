@@ -30,11 +30,11 @@ from tranche.auth.pod_token import TokenReviewer
 from tranche.extender.app import create_app
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.live import Controller
-from tranche.live.informers import Watches
+from tranche.live.informers import Informers
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
-from tranche.runtime.gc_tuning import tend
+from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
 from tranche.worker_api.app import create_report_app
 
@@ -49,7 +49,7 @@ class Api:
     """The API server's part, in the same process."""
 
     def __init__(self) -> None:
-        self.watches: Watches
+        self.watches: Informers
         self.written = 0
 
     async def request(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Server:
     def __init__(self, pipe: Connection, policy: str) -> None:
         self.pipe = pipe
         self.api = Api()
-        self.watches = self.api.watches = Watches(self.api)  # type: ignore[arg-type]
+        self.watches = self.api.watches = Informers(self.api)  # type: ignore[arg-type]
         self.planner = Planner(get_policy(policy), PlannerSettings())
         self.metrics = Metrics()
         self.arrived = 0
@@ -150,9 +150,9 @@ class Server:
         self.controller.term = 2
         self.controller.restore()
         stores = self.watches.pods.store, self.watches.jobs.store
-        desk = self.controller.reports
+        inbox = self.controller.reports
         reports = create_report_app(
-            *stores, desk, self.controller.renewals, TokenReviewer(self.api), self.metrics
+            *stores, inbox, self.controller.renewals, TokenReviewer(self.api), self.metrics
         )  # fmt: skip
         app = create_app(self.watches, self.metrics, list, GPU)
         ports: list[int] = []
@@ -163,7 +163,7 @@ class Server:
                 group.create_task(serve(served, "127.0.0.1", 0, listening=ports.append))
                 while not ports or (served is reports and len(ports) < 2):
                     await asyncio.sleep(0.01)
-            group.create_task(tend(asyncio.sleep(0)))
+            group.create_task(freeze_periodically(asyncio.sleep(0)))
             group.create_task(self._arrive())
             group.create_task(self._watch_loop())
             self.pipe.send(ports)

@@ -24,7 +24,7 @@ from typing import Any
 import ranges
 from tranche.auth.pod_token import TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
-from tranche.live.report_inbox import AT_ONCE, ReportDesk
+from tranche.live.report_inbox import AT_ONCE, ReportInbox
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
@@ -52,7 +52,7 @@ class Reviews:
         return {"status": {"authenticated": True, "audiences": [REPORT_AUDIENCE], "user": user}}
 
 
-class Desk:
+class Sink:
     """Takes everything."""
 
     leading = True
@@ -77,9 +77,9 @@ def serve_reports(pipe: Connection) -> None:
         stores.add_job(f"j{number}", servers=[window(0, 1, "n")])
         made = worker(f"j{number}", 0, 1, "n", role="ps")
         stores.add_pod(worker(f"j{number}", 0, 1, "n", role="ps", uid=made.metadata.name))
-    desk, reviewer = Desk(), TokenReviewer(Reviews())
+    inbox, reviewer = Sink(), TokenReviewer(Reviews())
     app = create_report_app(
-        stores.pods.store, stores.jobs.store, desk, desk, reviewer, Metrics(), lambda: 10 * time.monotonic()
+        stores.pods.store, stores.jobs.store, inbox, inbox, reviewer, Metrics(), lambda: 10 * time.monotonic()
     )
 
     def answer(port: int) -> None:
@@ -161,7 +161,7 @@ def measure_planner(turns: int) -> list[float]:
     """CPU milliseconds of the turns that count one report of each of 1,000 jobs, so many times."""
     planner = crowd()
     now = float(JOBS + WAITING)
-    desk = ReportDesk(planner, lambda: now)
+    inbox = ReportInbox(planner, lambda: now)
     running = [(key, min(state.runs)) for key, state in planner.cluster.jobs.items() if state.runs][:JOBS]
     assert len(running) == JOBS, f"{len(running)} jobs run"
     times = []
@@ -169,8 +169,8 @@ def measure_planner(turns: int) -> list[float]:
         now += 20.0
         for key, attempt in running:
             chunk = planner.cluster.jobs[key].runs[attempt].window.chunks[0]
-            assert desk.take(Report(key, attempt, {chunk: 18.0 * turn}, {chunk: 15.0 * turn}))
-        while taken := desk.drain():
+            assert inbox.take(Report(key, attempt, {chunk: 18.0 * turn}, {chunk: 15.0 * turn}))
+        while taken := inbox.drain():
             began = time.process_time()
             planner.handle_all(taken, now)
             times.append(1000 * (time.process_time() - began))

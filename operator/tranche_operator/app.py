@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 
 from tranche.kube.client.client import ApiClient, ApiError
-from tranche.runtime.supervision import run_for_ever
+from tranche.runtime.supervision import run_until_first_exit
 from tranche_operator import api_paths
 from tranche_operator.controller import Controller
 from tranche_operator.execute.event_recorder import EventRecorder
@@ -88,7 +88,9 @@ class Operator:
 
     async def serve(self) -> None:
         """Run until cancelled; wait without limit for the API server and the CRD."""
-        await run_for_ever(queue=self._runner.serve(), deferred_actions=self._deferred.serve(), watches=self._follow())
+        await run_until_first_exit(
+            queue=self._runner.serve(), deferred_actions=self._deferred.serve(), watches=self._follow()
+        )
 
     def _look_again(self, key: str) -> None:
         self._runner.add(key, RETRY_SECONDS)
@@ -102,7 +104,7 @@ class Operator:
         while True:
             await self._wait_until_served()
             try:
-                await run_for_ever(
+                await run_until_first_exit(
                     resync=self._resync.serve(),
                     kopf=self._watches.serve(),
                     pods=self._pods.run(),

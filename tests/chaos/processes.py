@@ -10,7 +10,7 @@ from tranche_testcluster import spawn
 
 RESTART_SECONDS = 1.0
 """Pause before a process that has ended by itself is started again."""
-DEPOSED = "another scheduler has taken over"
+DEPOSED = "another scheduler is the leader now"
 """The one reason for which a process may end by itself."""
 
 

@@ -50,7 +50,7 @@ class Api:
         return b'{"items": [{"reason": "Pending", "count": 2}]}'
 
 
-class Desk:
+class Sink:
     leading = True
 
     def take(self, report: Report) -> bool:
@@ -88,7 +88,7 @@ add_bind(APP, Api(), Metrics())  # type: ignore[arg-type]
 REPORTS = create_report_app(
     STORES.pods.store,
     STORES.jobs.store,
-    Desk(),
+    Sink(),
     Questions(),
     TokenReviewer(Api()),
     Metrics(),
@@ -150,8 +150,8 @@ REPORT_BODIES = st.fixed_dictionaries(
 )
 
 
-class Notes(Desk):
-    """A desk that keeps what it takes."""
+class Notes(Sink):
+    """A sink that keeps what it takes."""
 
     def __init__(self) -> None:
         self.taken: list[Report] = []
@@ -190,14 +190,14 @@ def is_amount(value: Any) -> bool:
 @example({"attempt": 8})
 def test_a_report_that_is_taken_makes_sense(body: Any) -> None:
     """And one that makes sense is taken, from the pod that may send it."""
-    desk = Notes()
+    sink = Notes()
     stores_ = (STORES.pods.store, STORES.jobs.store)
-    app = create_report_app(*stores_, desk, Questions(), TokenReviewer(Api()), Metrics())
+    app = create_report_app(*stores_, sink, Questions(), TokenReviewer(Api()), Metrics())
     with TestClient(app) as client:
         headers = {"Authorization": "Bearer ns/cats-ps-0-7/u7"}
         answer = client.post("/v1/jobs/ns/cats/progress", content=json.dumps(body), headers=headers)
     assert answer.status_code in (204, 409, 422), answer.text
-    assert bool(desk.taken) == (answer.status_code == 204) == sensible(body)
-    for report in desk.taken:
+    assert bool(sink.taken) == (answer.status_code == 204) == sensible(body)
+    for report in sink.taken:
         assert {**report.applied, **report.durable}.keys() <= set(range(MAX_CHUNKS))
         assert all(is_amount(batches) for batches in (*report.applied.values(), *report.durable.values()))

@@ -1,6 +1,7 @@
 """Who takes over plans as the one before did: what is known outlives the process, whatever ties there are."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,13 +10,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.live_controller import NOW, reported, resource, taken_over, written
+from tranche.kube.api.names import GPU_RESOURCE
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
-from tranche.live.informers import Watches
-from tranche.live.lease_annotations import PlannerChoice, read_memory
-from tranche.metrics.scheduler import Metrics
+from tranche.live.cluster_restore import restore_planner
+from tranche.live.informers import ClusterObjects
+from tranche.live.lease_annotations import PlannerConfig, read_memory
 from tranche.model.explanation_text import without_moments
+from tranche.planner import Planner
 from tranche.state.entities import TrackedWindow
 
 ARRIVALS = st.lists(
@@ -111,11 +114,11 @@ class Course:
         status = {**written(self.controller, known.metadata.name), **more}
         return TrainingJob.model_validate({**known.model_dump(mode="json", by_alias=True), "status": status})
 
-    def objects(self) -> Watches:
-        """What the API server has once all is written."""
-        still = self.controller.watches.still()
-        still.jobs.store.update({key: self.as_written(key) for key in self.controller.planner.cluster.jobs})
-        return still
+    def objects(self) -> ClusterObjects:
+        """The cluster once the controller has written the statuses of all jobs."""
+        objects = self.controller.watches.objects
+        planned = {key: self.as_written(key) for key in self.controller.planner.cluster.jobs}
+        return replace(objects, jobs={**objects.jobs, **planned})
 
 
 def submitted(number: int, chunks: int, seconds: int, at: float) -> TrainingJob:
@@ -124,11 +127,11 @@ def submitted(number: int, chunks: int, seconds: int, at: float) -> TrainingJob:
     return job.model_copy(update={"metadata": job.metadata.model_copy(update=created)})
 
 
-def plans(controller: Controller, now: float) -> dict[str, object]:
-    controller.planner.forecast(now)
+def plans(planner: Planner, now: float) -> dict[str, object]:
+    planner.forecast(now)
     found: dict[str, object] = {}
-    for key in controller.planner.cluster.jobs:
-        plan = controller.planner.plan_of(key, now)
+    for key in planner.cluster.jobs:
+        plan = planner.plan_of(key, now)
         windows = [(one.attempt, one.node, one.chunks, one.state) for one in plan.windows]
         moments = [None if at is None else round(at) for at in (plan.estimated_start, plan.estimated_completion)]
         found[key] = (windows, moments, without_moments(plan.explanation))
@@ -142,11 +145,10 @@ async def both(arrivals: list[tuple[int, int, int]]) -> tuple[dict[str, object],
         job = submitted(number, chunks, seconds, course.now)
         reported(course.controller, "jobs", job.key, job)
     course.play(course.now)
-    nobody: Any = None  # nothing is sent
-    planner = PlannerChoice("chunk").planner(validate=True)
-    following = Controller(nobody, course.objects(), planner, Metrics(), clock=lambda: course.now)
-    following.restore(read_memory(course.controller.learnt()))
-    return plans(course.controller, course.now), plans(following, course.now)
+    successor = PlannerConfig("chunk").planner(validate=True)
+    memory = read_memory(course.controller.memory_annotations())
+    restore_planner(successor, course.objects(), GPU_RESOURCE, course.now, memory)
+    return plans(course.controller.planner, course.now), plans(successor, course.now)
 
 
 @settings(max_examples=60, deadline=None)

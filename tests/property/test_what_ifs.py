@@ -1,17 +1,17 @@
 """A what-if is what the running planner plans when the job is really submitted in that moment."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.live_controller import NOW, reported, resource, taken_over, written
-from tranche.client.what_if import WhatIf, answer
+from tranche.client.what_if import PlanningInputs, WhatIf, answer
 from tranche.kube.api.resources import TrainingJob
 from tranche.live import Controller
-from tranche.live.informers import Watches
-from tranche.live.lease_annotations import PlannerChoice
+from tranche.live.lease_annotations import PlannerConfig
 from tranche.model import JobPlan
 from tranche.model.explanation_text import without_moments
 
@@ -20,21 +20,22 @@ PRIMES = (61, 127, 251, 509, 1021, 2039, 4093)
 JOBS = st.lists(
     st.tuples(st.integers(1, 4), st.sampled_from(PRIMES)), min_size=1, max_size=6, unique_by=lambda job: job[1]
 )
-CHOICE = PlannerChoice("chunk")
+CONFIG = PlannerConfig("chunk")
 
 
 def job(number: int, chunks: int, seconds: int) -> TrainingJob:
     return resource(f"job-{number}", f"{seconds}s", data={"chunks": chunks})
 
 
-def as_written(controller: Controller) -> Watches:
-    """What the API server has of the controller's jobs once it has written them all."""
-    still = controller.watches.still()
-    for key, known in still.jobs.store.items():
+def as_written(controller: Controller) -> PlanningInputs:
+    """The cluster once the controller has written the statuses of all jobs."""
+    objects = controller.watches.objects.snapshot()
+    jobs: dict[str, TrainingJob] = {}
+    for key, known in objects.jobs.items():
         status = written(controller, known.metadata.name)
         body = {**known.model_dump(mode="json", by_alias=True, exclude_none=True), "status": status}
-        still.jobs.store[key] = TrainingJob.model_validate(body)
-    return still
+        jobs[key] = TrainingJob.model_validate(body)
+    return PlanningInputs(replace(objects, jobs=jobs), CONFIG)
 
 
 async def both(present: list[tuple[int, int]], asked: tuple[int, int]) -> tuple[WhatIf, JobPlan]:
@@ -42,9 +43,9 @@ async def both(present: list[tuple[int, int]], asked: tuple[int, int]) -> tuple[
     for number, (chunks, seconds) in enumerate(present):
         one = job(number, chunks, seconds)
         reported(controller, "jobs", one.key, one)
-    still = as_written(controller)
+    inputs = as_written(controller)
     new = job(99, *asked)
-    guess = answer(new, still, CHOICE, "", NOW)
+    guess = answer(new, inputs, NOW)
     reported(controller, "jobs", new.key, new)
     controller.planner.forecast(NOW)
     return guess, controller.planner.plan_of(new.key, NOW)
@@ -65,10 +66,10 @@ def test_a_what_if_is_the_plan_that_the_job_gets(jobs: list[tuple[int, int]]) ->
 def test_a_what_if_leaves_the_stores_as_they_are_and_the_job_unknown() -> None:
     async def asked() -> tuple[list[str], list[str]]:
         controller = await taken_over(job(1, 2, 600), policy="chunk")
-        still = as_written(controller)
-        before = sorted(still.jobs.store)
-        answer(job(99, 1, 60), still, CHOICE, "", NOW)
-        return before, sorted(still.jobs.store)
+        inputs = as_written(controller)
+        before = sorted(inputs.objects.jobs)
+        answer(job(99, 1, 60), inputs, NOW)
+        return before, sorted(inputs.objects.jobs)
 
     before, after = asyncio.run(asked())
     assert before == after == ["default/job-1"]

@@ -29,11 +29,11 @@ from support.report_server import served
 from support.worker_trial import ROOT
 from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedWindow, TrainingJob
-from tranche.kube.convert.pod_identity import reports
+from tranche.kube.convert.pod_identity import may_report_progress
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import progress_status, to_job
-from tranche.live.chunk_requests import RenewalDesk
-from tranche.live.report_inbox import ReportDesk
+from tranche.live.chunk_requests import ChunkRequestQueue
+from tranche.live.report_inbox import ReportInbox
 from tranche.model import Window
 from tranche.planner import (
     CloseWindow,
@@ -192,8 +192,8 @@ class _Run:
         self.began = time.monotonic()
         nodes = [node(f"n{i}", "cluster") for i in range(self.trial.example.members)]
         self.planner = planner_of("chunk", nodes, failure_backoff_seconds=0.5)
-        self.desk = ReportDesk(self.planner, self.now)
-        self.desk.leading = True
+        self.inbox = ReportInbox(self.planner, self.now)
+        self.inbox.leading = True
         self.draw = random.Random(self.trial.seed)
         chunks.stage(self.directory / "data", 1)
         (self.directory / "checkpoint").mkdir()
@@ -206,8 +206,8 @@ class _Run:
 
     async def play(self) -> Result:
         jobs = {key: resource(key, 1) for key in (KEY, URGENT)}
-        renewals = RenewalDesk(self.planner, jobs, self.now, lambda: None)
-        async with served(self.pods, jobs, self.desk, renewals, self.now) as self.api:
+        renewals = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
+        async with served(self.pods, jobs, self.inbox, renewals, self.now) as self.api:
             try:
                 await self._drive()
             finally:
@@ -269,7 +269,7 @@ class _Run:
         (folder / "token").write_text(f"{pod.key}/{pod.metadata.uid}")
         given = environment.worker_environment(job, entry, str(self.directory / "checkpoint"))
         variables = example.variables(job, given, entry.index, self.ports)
-        if reports(job, "worker", entry.index):
+        if may_report_progress(job, "worker", entry.index):
             variables |= environment.report_environment(self.api, reports=True, asks=False) | {
                 "TRANCHE_REPORT_SECONDS": "1.6"
             }
@@ -311,7 +311,7 @@ class _Run:
     # ---- what happens to the gang
 
     def _count_reports(self) -> None:
-        events = self.desk.drain()
+        events = self.inbox.drain()
         for event in events:
             self.reported += 1
             applied = event.report.applied[0] * self.trial.example.batches

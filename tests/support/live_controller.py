@@ -9,7 +9,7 @@ from tranche.kube.api.core_types import QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
-from tranche.live.informers import Watches
+from tranche.live.informers import Informers
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner, PlannerSettings
 from tranche.policies import get_policy
@@ -45,7 +45,7 @@ async def taken_over(
     term: int = 1,
 ) -> Controller:
     """A controller that has just read these objects; the client is never used: nothing is sent."""
-    watches = Watches(None)  # type: ignore[arg-type]
+    watches = Informers(None)  # type: ignore[arg-type]
     for job in jobs:
         watches.jobs.store[job.key] = job
     for site in sites:
@@ -80,5 +80,5 @@ def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
     old = store.pop(key, None)
     if new is not None:
         store[key] = new
-    controller._changes.append((kind, key, old, new))
-    controller._step()
+    controller.note_change(kind, key, old, new)
+    controller.step()

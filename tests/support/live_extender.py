@@ -12,7 +12,7 @@ from tranche.extender.app import create_app
 from tranche.extender.bind import add_bind
 from tranche.extender.view import View
 from tranche.kube.client.client import ApiClient
-from tranche.live.informers import Watches
+from tranche.live.informers import Informers
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.http_server import serve
 
@@ -83,7 +83,7 @@ class LiveExtender:
 
     async def _serve(self) -> None:
         async with ApiClient.connect(self._kubeconfig) as client:
-            watches = Watches(client)
+            watches = Informers(client)
             self._view = View(watches)
             app = create_app(watches, self.metrics, watches.unsynced, view=self._view)
             if self._bind:

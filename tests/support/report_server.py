@@ -9,8 +9,8 @@ from tranche.auth.pod_token import TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import Pod
-from tranche.live.chunk_requests import RenewalDesk
-from tranche.live.report_inbox import ReportDesk
+from tranche.live.chunk_requests import ChunkRequestQueue
+from tranche.live.report_inbox import ReportInbox
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.http_server import serve
 from tranche.worker_api.app import create_report_app
@@ -30,12 +30,12 @@ class Reviews:
 async def served(
     pods: Mapping[str, Pod],
     jobs: Mapping[str, TrainingJob],
-    desk: ReportDesk,
-    renewals: RenewalDesk,
+    inbox: ReportInbox,
+    renewals: ChunkRequestQueue,
     clock: Callable[[], float],
 ) -> AsyncIterator[str]:
     """Serve it; gives its address."""
-    app = create_report_app(pods, jobs, desk, renewals, TokenReviewer(Reviews()), Metrics(), clock)
+    app = create_report_app(pods, jobs, inbox, renewals, TokenReviewer(Reviews()), Metrics(), clock)
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=listening.set_result))
     try:

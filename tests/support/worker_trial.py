@@ -32,11 +32,11 @@ from support.extender_objects import worker as pod_of
 from support.report_server import served
 from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
-from tranche.kube.convert.pod_identity import asks, reports
+from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, progress_status, to_job
-from tranche.live.chunk_requests import RenewalDesk
-from tranche.live.report_inbox import ReportDesk
+from tranche.live.chunk_requests import ChunkRequestQueue
+from tranche.live.report_inbox import ReportInbox
 from tranche.model import JobProgress, Window
 from tranche.planner import (
     CloseWindow,
@@ -158,8 +158,8 @@ class _Run:
         self.began = time.monotonic()
         nodes = [node(f"n{i}", "cluster") for i in range(self.trial.workers)] + [node("ps", "cluster", gpus=0)]
         self.planner = planner_of("chunk", nodes)
-        self.desk = ReportDesk(self.planner, self.now)
-        self.desk.leading = True
+        self.inbox = ReportInbox(self.planner, self.now)
+        self.inbox.leading = True
         self.draw = random.Random(self.trial.seed)
         self.port = free_port()
         self.diary = self.directory / "diary"
@@ -189,9 +189,9 @@ class _Run:
 
     async def play(self) -> Result:
         jobs = {KEY: resource(self.trial)}
-        self.renewals = RenewalDesk(self.planner, jobs, self.now, lambda: None)
+        self.renewals = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
         self.jobs = jobs
-        async with served(self.pods, jobs, self.desk, self.renewals, self.now) as self.api:
+        async with served(self.pods, jobs, self.inbox, self.renewals, self.now) as self.api:
             try:
                 await self._drive()
             finally:
@@ -209,7 +209,7 @@ class _Run:
                 raise TimeoutError(f"{self.trial}: {self.planner.progress_of(KEY)}")
             for process in [process for process in self.processes if process.popen.poll() is not None]:
                 self._ended(process)
-            if reports := self.desk.drain():
+            if reports := self.inbox.drain():
                 self._tell(*reports)
                 self.reported.append(trained(state, self.now()).batches)
             self._tell(*self.renewals.drain())
@@ -263,7 +263,7 @@ class _Run:
         else:
             variables = environment.server_environment(job, entry, saved)
             command = ["numpy_ps.server", *self._options()]
-        does = {"reports": reports(job, role, entry.index), "asks": asks(job, role)}
+        does = {"reports": may_report_progress(job, role, entry.index), "asks": may_request_chunks(job, role)}
         variables |= environment.report_environment(self.api, **does) | {"TRANCHE_REPORT_SECONDS": "1.2"}
         variables |= {
             "TF_CONFIG": json.dumps({"cluster": {"ps": [f"127.0.0.1:{self.port}"]}}),

@@ -23,7 +23,7 @@ CATEGORY = "tranche"
 
 
 def column(name: str, path: str, kind: str = "string", priority: int = 0, description: str = "") -> dict[str, Any]:
-    """A column of ``kubectl get``; priority 1 shows it with ``-o wide`` only.
+    """Build a column of ``kubectl get``; with priority 1, it is shown only with ``-o wide``.
 
     Times are strings, since type ``date`` prints an age and shows ``<invalid>`` for the future.
     """
@@ -54,7 +54,7 @@ _SITE_COLUMNS = [
 
 
 def build_crds(openapi: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Both definitions by plural name, from the OpenAPI (v3) of the core group."""
+    """Build both definitions, by plural name, with schemas from the OpenAPI v3 document of the core group."""
     embedded = {
         "x-tranche-staging-template": staging_schema(openapi),
         "x-tranche-template": template_schema(openapi),
@@ -101,7 +101,7 @@ def _definition(
 
 
 def _root(schema: Schema) -> Schema:
-    """The object itself: its metadata are the API server's matter, its status comes later."""
+    """Schema of the object: the API server defines the metadata, and the status is optional."""
     kind_fields: Schema = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     status = {key: value for key, value in schema["properties"]["status"].items() if key != "default"}
     return {
@@ -112,10 +112,10 @@ def _root(schema: Schema) -> Schema:
 
 
 async def fetch_schemas(kubeconfig: str) -> tuple[str, dict[str, Any]]:
-    """The API server's release and the OpenAPI (v3) of its core group.
+    """Fetch the release of the API server and the OpenAPI v3 document of its core group.
 
     Raises:
-        ApiError: if it refuses, or (`Unreachable`) does not answer.
+        ApiError: the request is rejected; `Unreachable` if there is no response.
     """
     async with ApiClient.connect(kubeconfig) as client:
         version = await client.request("GET", "/version")

@@ -1,6 +1,6 @@
-"""The files that the generator writes: ``manifests/crds``, and what the chart takes over from ``manifests``.
+"""Generated files: ``manifests/crds``, and the files that the chart copies from ``manifests``.
 
-The chart must work alone, and Helm reads nothing outside its folder; so they are in ``helm/tranche/files`` too.
+Helm reads no files outside the folder of the chart; therefore copies are in ``helm/tranche/files``.
 """
 
 import argparse
@@ -13,14 +13,14 @@ from typing import Any
 import yaml
 
 CHART_FILES = ("priorityclasses.yaml", "rbac.yaml", "scheduler-config.yaml")
-"""Written by hand in ``manifests``, copied as they stand."""
+"""Hand-written files in ``manifests`` that are copied to the chart."""
 _KEEP = {"helm.sh/resource-policy": "keep"}
-"""Removing the release must not remove every job of the cluster."""
+"""Annotation that keeps the CRDs when the release is removed: otherwise all jobs would be deleted with them."""
 _DIFF_LINES = 12
 
 
 class _Dumper(yaml.SafeDumper):
-    """Plain YAML: every list indented, nothing abbreviated by anchors."""
+    """YAML dumper that indents every list and uses no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -30,12 +30,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 def generated_files(crds: Mapping[str, dict[str, Any]], version: str, root: Path) -> dict[Path, str]:
-    """What every generated file should hold.
+    """Return the expected content of every generated file.
 
     Args:
-        crds: the definitions by plural name.
-        version: release of the API server whose schemas are embedded, such as ``v1.37.1``.
-        root: the repository.
+        crds: Definitions by plural name.
+        version: Release of the API server whose schemas are embedded, such as ``v1.37.1``.
+        root: Repository.
     """
     manifests, chart = root / "manifests", root / "helm" / "tranche" / "files"
     files = {}
@@ -49,14 +49,14 @@ def generated_files(crds: Mapping[str, dict[str, Any]], version: str, root: Path
 
 
 def write_files(files: Mapping[Path, str]) -> None:
-    """Write every file, making its folder."""
+    """Write every file, and create its folder if necessary."""
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
 def differences(files: Mapping[Path, str], root: Path) -> list[str]:
-    """For each file that holds something else, a summary: its name, the lines added and removed, the first of them."""
+    """Return a summary of each file that differs: name, number of added and removed lines, and the first of them."""
     return [summary for path, text in files.items() if (summary := _difference(path, text, root))]
 
 
@@ -68,15 +68,15 @@ def write_or_compare(
     what: str,
     arguments: list[str] | None,
 ) -> int:
-    """The command line of a generator that needs no cluster: write its files or, with ``--check``, only compare.
+    """Run the command line of a generator without a cluster: write its files or, with ``--check``, compare them.
 
     Args:
-        generate: What every file should hold, in a repository.
+        generate: Returns the expected content of every file of a repository.
         repository: Default of ``--root``.
-        program: As it is called.
-        description: For ``--help``.
-        what: The files are called, such as ``page``.
-        arguments: Default: of the process.
+        program: Program name for ``--help``.
+        description: Description for ``--help``.
+        what: Kind of file in messages, such as ``page``.
+        arguments: Command line arguments; default: those of the process.
 
     Returns:
         The exit code.

@@ -1,6 +1,6 @@
-"""Kubernetes' own schemas of pod templates and volumes, as a CustomResourceDefinition can embed them.
+"""Schemas of pod templates and volumes from Kubernetes, in the form that a CustomResourceDefinition can embed.
 
-The source is the OpenAPI (v3) of a running API server. Descriptions are left out: with them one template takes 398 KB,
+The source is the OpenAPI (v3) of a running API server. Descriptions are removed: with them, one template has 398 KB,
 and client-side ``kubectl apply`` stores the whole object in an annotation of at most 256 KiB.
 """
 
@@ -21,7 +21,7 @@ _INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
 _REPLACED: dict[str, Schema] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {**_INT_OR_STRING, "pattern": _QUANTITY_PATTERN},
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _INT_OR_STRING,
-    # Of the metadata of a template, only these two reach the pod (or the volume claim).
+    # Of the template metadata, only these two fields reach the pod (or the volume claim).
     _META + "ObjectMeta": {"type": "object", "properties": {"annotations": _STRINGS, "labels": _STRINGS}},
 }
 _KEPT = {
@@ -30,7 +30,7 @@ _KEPT = {
 }  # fmt: skip
 _MAX_LABELS = 64
 _MAX_CONTAINERS = _MAX_RESOURCES = 32
-"""Of a staging pod, far above what any has; a rule that looks at all of them needs a bound."""
+"""Maximum containers of a staging pod, far above real ones; a CEL rule over all containers needs a bound."""
 _STAGING_POD = {
     "activeDeadlineSeconds", "automountServiceAccountToken", "containers", "dnsPolicy", "hostNetwork", "hostname",
     "hostnameOverride", "imagePullSecrets", "nodeName", "nodeSelector", "preemptionPolicy", "priority",
@@ -43,11 +43,11 @@ _STAGING_CONTAINER = {
 }  # fmt: skip
 _STAGING_VOLUME = {"configMap", "csi", "emptyDir", "hostPath", "name", "nfs", "persistentVolumeClaim", "secret"}
 _FORBIDDEN = ("ephemeralContainers", "schedulingGroup", "evictionResponders")
-"""Fields of a pod that cannot stand in a template of ours: refused at creation, or not in every supported release."""
+"""Pod fields that a template must not have: rejected at creation, or not in every supported release."""
 
 
 def template_schema(openapi: Mapping[str, Any]) -> Schema:
-    """PodTemplateSpec: at least one container, and an image in each."""
+    """Build the schema of a PodTemplateSpec with at least one container and an image in each container."""
     schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
     template = _resolve(schemas[_CORE + "PodTemplateSpec"], schemas)
     template["required"] = ["spec"]
@@ -66,7 +66,7 @@ def template_schema(openapi: Mapping[str, Any]) -> Schema:
 
 
 def staging_schema(openapi: Mapping[str, Any]) -> Schema:
-    """The part of a PodTemplateSpec that copying takes: a fourth whole one would leave no room for later fields."""
+    """Build the reduced PodTemplateSpec of a staging pod: a fourth full one would exceed the size limit of the CRD."""
     template = template_schema(openapi)
     pod = template["properties"]["spec"]
     _keep(pod, _STAGING_POD)
@@ -82,12 +82,12 @@ def staging_schema(openapi: Mapping[str, Any]) -> Schema:
 
 
 def _keep(schema: Schema, names: Collection[str]) -> None:
-    """Leave out all other properties."""
+    """Keep only the named properties of a schema."""
     schema["properties"] = {name: schema["properties"][name] for name in schema["properties"] if name in names}
 
 
 def volume_schema(openapi: Mapping[str, Any]) -> Schema:
-    """A volume's source: what a pod's volume holds besides its name."""
+    """Build the schema of a volume source: a volume of a pod without its name."""
     schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
     volume = _resolve(schemas[_CORE + "Volume"], schemas)
     del volume["properties"]["name"], volume["required"]
@@ -108,7 +108,7 @@ def _resolve(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
 
 
 def _with_key_defaults(items: Schema, array: Schema, schemas: Mapping[str, Schema]) -> Schema:
-    """Every key of a list-map must be required or have a default; Kubernetes' own default is taken (protocol: TCP)."""
+    """Give optional keys of a list-map the default of Kubernetes (protocol: TCP), as a CRD requires."""
     item = schemas[array["items"]["$ref"].rpartition("/")[2]]
     for key in array["x-kubernetes-list-map-keys"]:
         if key not in items.get("required", []):

@@ -1,7 +1,7 @@
-"""Pydantic's JSON schema as the structural schema that a CustomResourceDefinition wants.
+"""Conversion of a pydantic JSON schema to the structural schema of a CustomResourceDefinition.
 
-Differences: no ``$ref``, no ``anyOf`` with null (absent is absent), bounds as OpenAPI 3.0 writes them, a format for
-every number, and no default that says nothing (null, empty).
+Differences: no ``$ref``, no ``anyOf`` with null, bounds in the OpenAPI 3.0 form, a format for every number, and no
+empty defaults (null, empty object).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +15,11 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def structural_schema(model: type[BaseModel], embedded: Mapping[str, Schema]) -> Schema:
-    """The structural schema of a model.
+    """Build the structural schema of a model.
 
     Args:
-        model: what the schema describes; its fields are named by alias.
-        embedded: schemas that replace fields marked with the key, such as ``x-tranche-template``.
+        model: Model that the schema describes; fields are named by alias.
+        embedded: Schemas that replace fields marked with the key, such as ``x-tranche-template``.
     """
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
@@ -27,7 +27,7 @@ def structural_schema(model: type[BaseModel], embedded: Mapping[str, Schema]) ->
 
 
 def map_schemas(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
-    """A copy of the schema whose direct children (properties, items, values of maps, alternatives) are converted."""
+    """Return a copy of the schema with converted direct children (properties, items, map values, alternatives)."""
     result = dict(schema)
     if "properties" in schema:
         result["properties"] = {name: convert(child) for name, child in schema["properties"].items()}
@@ -52,7 +52,7 @@ def _convert(schema: Schema, definitions: Mapping[str, Schema], embedded: Mappin
 
 
 def _flatten(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Replace a reference, and a choice between something and null, by the thing itself; what stands beside it wins."""
+    """Replace a reference, or an alternative with null, by its target; keys beside it take precedence."""
     schema = dict(schema)
     while True:
         if "$ref" in schema:
@@ -75,7 +75,7 @@ def _bounds(schema: Schema) -> Schema:
 
 
 def _defaults(schema: Schema) -> Schema:
-    """A default object holds what it says, not its null fields; a default that says nothing is left out."""
+    """Remove null fields from default objects, and empty defaults."""
     default = schema.pop("default", None)
     if isinstance(default, dict):
         default = {key: value for key, value in default.items() if value is not None}

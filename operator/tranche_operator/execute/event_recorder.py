@@ -5,11 +5,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from tranche.kube.api.names import OPERATOR_MANAGER
 from tranche.kube.api.resources import API_VERSION, TrainingJob
+from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche_operator import api_paths
 from tranche_operator.reconcile.actions import EmitEvent
@@ -94,11 +95,7 @@ def _document(job: TrainingJob, event: EmitEvent, name: str, series: _Series, no
         "message": event.message[:_LONGEST_MESSAGE],
         "source": {"component": OPERATOR_MANAGER},
         "reportingComponent": OPERATOR_MANAGER,
-        "firstTimestamp": _timestamp(series.first),
-        "lastTimestamp": _timestamp(now),
+        "firstTimestamp": rfc3339(series.first),
+        "lastTimestamp": rfc3339(now),
         "count": series.count,
     }
-
-
-def _timestamp(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

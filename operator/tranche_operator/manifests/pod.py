@@ -19,7 +19,7 @@ from tranche.kube.api.resources import (
     SiteSpec,
     TrainingJob,
 )
-from tranche.kube.convert.pod_identity import asks, reports
+from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
 from tranche.model.quantity import parse_duration
 from tranche_operator.manifests import environment, node_affinity
 from tranche_operator.settings import Settings
@@ -185,7 +185,7 @@ def _spec(
 ) -> Manifest:
     volumes: list[Manifest] = []
     mounts: list[Manifest] = []
-    does = {"reports": reports(job, role, index), "asks": asks(job, role)}
+    does = {"reports": may_report_progress(job, role, index), "asks": may_request_chunks(job, role)}
     if settings.report_url and any(does.values()):
         variables = {**variables, **environment.report_environment(settings.report_url, **does)}
         volumes.append(_token_volume(settings))

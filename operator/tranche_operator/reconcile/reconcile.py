@@ -1,8 +1,9 @@
 """Reconciliation of one job: from the observed state to a list of actions. Pure: no I/O, no clock, no state.
 
-Rules (docs/explanation/architecture.md, "The path of a job"): the pods of open windows and servers
-exist; pods that are closing or not in the plan are evicted; a pod that has ended keeps the ledger finalizer until the planner has counted it, that is,
-until the plan has no entry for it. A plan for another generation of the spec creates and evicts nothing.
+Rules (docs/explanation/architecture.md, "The path of a job"): the pods of open windows and servers exist; pods that
+are closing or not in the plan are evicted; a pod that has ended keeps the ledger finalizer until the planner has
+counted it, that is, until the plan has no entry for it. A plan for another generation of the spec creates and evicts
+nothing.
 """
 
 from collections.abc import Iterable, Mapping

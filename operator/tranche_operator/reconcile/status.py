@@ -6,11 +6,12 @@ status.plan, status.progress and condition Planned belong to the planner, and se
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import Condition, TrainingJob, TrainingJobStatus
+from tranche.kube.api.timestamp import rfc3339
 from tranche.model import parse_chunks
 
 Phase = Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed"]
@@ -212,8 +213,8 @@ def _document(status: TrainingJobStatus) -> dict[str, Any]:
         "activeWorkers": status.active_workers,
         "activeParameterServers": status.active_parameter_servers,
         "sites": status.sites,
-        "startTime": _timestamp(status.start_time, "microseconds"),
-        "completionTime": _timestamp(status.completion_time, "microseconds"),
+        "startTime": _micro_time(status.start_time),
+        "completionTime": _micro_time(status.completion_time),
     }
     return {field: value for field, value in document.items() if value is not None}
 
@@ -223,12 +224,12 @@ def _condition_document(condition: Condition) -> dict[str, Any]:
         "type": condition.type,
         "status": condition.status,
         "observedGeneration": condition.observed_generation,
-        "lastTransitionTime": _timestamp(condition.last_transition_time, "seconds"),
+        "lastTransitionTime": rfc3339(condition.last_transition_time),
         "reason": condition.reason,
         "message": condition.message,
     }
     return {field: value for field, value in document.items() if value is not None}
 
 
-def _timestamp(time: datetime | None, precision: Literal["seconds", "microseconds"]) -> str | None:
-    return None if time is None else time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision) + "Z"
+def _micro_time(time: datetime | None) -> str | None:
+    return None if time is None else rfc3339(time, microseconds=True)

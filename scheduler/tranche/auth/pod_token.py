@@ -1,59 +1,42 @@
-"""Who sends a report: a pod, by its projected service-account token, as the API server reviews it.
+"""Authentication of pods by their projected service-account tokens, with TokenReview.
 
-Only tokens of our own audience count, so one that a pod was given for the API server or for anything else is worth
-nothing here, and ours is worth nothing there.
+Only tokens with the audience of tranche are accepted. A pod's tokens for other services are not valid here, and the
+tokens for tranche are not valid elsewhere.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
-from tranche.auth.review_cache import AUTHENTICATION, Bounds, Requests, Reviews, ask
+from tranche.auth.review_cache import Bounds, Requests, Reviews, User, review_token
 from tranche.kube.api.names import REPORT_AUDIENCE
 
 LONGEST_TOKEN = 16 * 2**10
-"""Bytes; service-account tokens have one or two thousand."""
+"""Maximum token size in bytes; service-account tokens have one or two thousand."""
 TRUSTED_SECONDS = 300.0
-"""How long a review is believed; whether the pod still exists is looked up each time."""
+"""Cache time of a positive review; whether the pod still exists is checked for each request."""
 REFUSED_SECONDS = 10.0
-"""How long a refusal is: a new token may be known to one API server before the other."""
+"""Cache time of a negative review, short because API servers learn of a new token at different times."""
 REMEMBERED = 50_000
-"""Reviews that are kept: 1,000 reports a second, each pod's every 15–30 s."""
+"""Cache size in reviews, for 1,000 reports a second with one report per pod every 15 to 30 s."""
 REVIEWS_AT_ONCE = 32
 LONGEST_LINE = 1000
-"""More that wait for a review are turned away."""
+"""Maximum number of pending reviews."""
 _PREFIX = "system:serviceaccount:"
 _EXTRA = "authentication.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """The pod that a token is bound to."""
+    """Pod that a token is bound to."""
 
     namespace: str
     pod: str
     uid: str
 
 
-class _User(msgspec.Struct):
-    username: str = ""
-    extra: dict[str, list[str]] = {}
-
-
-class _Status(msgspec.Struct):
-    authenticated: bool = False
-    audiences: list[str] = []
-    user: _User = msgspec.field(default_factory=_User)
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 class TokenReviewer:
-    """Asks the API server, and remembers its answers for a while."""
+    """Reviewer of pod tokens with a cache."""
 
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -61,25 +44,26 @@ class TokenReviewer:
         self._reviews: Reviews[Bearer] = Reviews(bounds, clock)
 
     async def review(self, token: str) -> Bearer | None:
-        """The pod that the token is bound to; None if it is not valid, not for us, or not bound to a pod.
+        """Return the pod that the token is bound to.
+
+        None if it is invalid, for another audience, or not bound to a pod.
 
         Raises:
-            ApiError: if the API server does not answer.
-            BusyError: if too many reviews are under way.
+            ApiError: the API server does not respond.
+            BusyError: too many reviews are pending.
         """
         if not token or len(token) > LONGEST_TOKEN:
             return None
         return await self._reviews.find(token.encode(errors="replace"), lambda: self._ask(token))
 
     async def _ask(self, token: str) -> Bearer | None:
-        spec = {"token": token, "audiences": [REPORT_AUDIENCE]}
-        status = (await ask(self._client, AUTHENTICATION, "TokenReview", spec, _Review)).status
+        status = await review_token(self._client, token, REPORT_AUDIENCE)
         if not status.authenticated or REPORT_AUDIENCE not in status.audiences:
             return None
         return _bearer(status.user)
 
 
-def _bearer(user: _User) -> Bearer | None:
+def _bearer(user: User) -> Bearer | None:
     namespace, _, account = user.username.removeprefix(_PREFIX).partition(":")
     pods, uids = user.extra.get(f"{_EXTRA}pod-name"), user.extra.get(f"{_EXTRA}pod-uid")
     if not (user.username.startswith(_PREFIX) and account and pods and uids):

@@ -1,4 +1,4 @@
-"""Questions to the API server about who somebody is and what he may do, and its answers, remembered for a while."""
+"""Token and access reviews by the API server, with a cache of their results."""
 
 import asyncio
 import time
@@ -13,32 +13,56 @@ import msgspec
 from tranche.kube.client.client import ApiError
 
 T = TypeVar("T")
+
+
+class User(msgspec.Struct, frozen=True):
+    """UserInfo of ``authentication.k8s.io/v1``: a user as the API server authenticated them."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+
+class TokenReviewStatus(msgspec.Struct):
+    """Status of a TokenReview."""
+
+    authenticated: bool = False
+    audiences: list[str] = []
+    """Those of the requested audiences that the token is valid for; empty from an authenticator without audiences."""
+    user: User = User()
+
+
+class _TokenReview(msgspec.Struct):
+    status: TokenReviewStatus = msgspec.field(default_factory=TokenReviewStatus)
+
+
 AUTHENTICATION = "authentication.k8s.io/v1"
 
 
 class BusyError(Exception):
-    """Too many questions wait for their answer."""
+    """Too many reviews are pending."""
 
 
 class Requests(Protocol):
-    """The part of an `ApiClient` that is used."""
+    """The part of `ApiClient` that reviews use."""
 
     async def request(self, method: str, path: str, *, body: object | bytes | None = None) -> dict[str, object]:
-        """Send and return the answer's object."""
+        """Send a request and return the decoded object."""
 
 
 async def ask(client: Requests, api: str, kind: str, spec: object, form: type[T]) -> T:
-    """What the API server says to a review.
+    """Create a review object and return the response of the API server.
 
     Args:
-        client: Of the API server.
+        client: Client of the API server.
         api: Group and version, such as ``authentication.k8s.io/v1``.
-        kind: Such as TokenReview.
-        spec: Of the review.
-        form: What the answer is read as.
+        kind: Kind of the review, such as TokenReview.
+        spec: Specification of the review.
+        form: Type that the response is decoded to.
 
     Raises:
-        ApiError: if it refuses, does not answer, or answers something else.
+        ApiError: the request fails, or the response has another form.
     """
     body = {"apiVersion": api, "kind": kind, "spec": spec}
     answer = await client.request("POST", f"/apis/{api}/{kind.lower()}s", body=body)
@@ -48,22 +72,38 @@ async def ask(client: Requests, api: str, kind: str, spec: object, form: type[T]
         raise ApiError(502, "Malformed", f"{kind}: {error}") from error
 
 
+async def review_token(client: Requests, token: str, audience: str | None = None) -> TokenReviewStatus:
+    """Have the API server review a bearer token.
+
+    Args:
+        client: Client of the API server.
+        token: The token.
+        audience: Audience that the token must be meant for; None: the API server's own.
+
+    Raises:
+        ApiError: the API server does not answer.
+    """
+    spec: dict[str, object] = {"token": token} if audience is None else {"token": token, "audiences": [audience]}
+    return (await ask(client, AUTHENTICATION, "TokenReview", spec, _TokenReview)).status
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long answers are believed, and how many questions there may be."""
+    """Cache times and limits of reviews."""
 
     trusted_seconds: float
-    """Of a yes."""
+    """Cache time of a positive result."""
     refused_seconds: float
-    """Of a no: a new token or right may be known to one API server before the other."""
+    """Cache time of a negative result, short because API servers learn of a new token or permission at different
+    times."""
     remembered: int
     at_once: int
     longest_line: int
-    """More that wait are turned away."""
+    """Maximum number of pending reviews; further ones raise `BusyError`."""
 
 
 class Reviews(Generic[T]):
-    """Answers by what was asked; None is a no."""
+    """Cache of review results; None is a negative result."""
 
     def __init__(self, bounds: Bounds, clock: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds
@@ -73,11 +113,11 @@ class Reviews(Generic[T]):
         self._line = 0
 
     async def find(self, question: bytes, ask: Callable[[], Awaitable[T | None]]) -> T | None:
-        """What is known, else what `ask` finds out; only a digest of the question is kept.
+        """Return the cached result, else the result of `ask`. Only a digest of the question is stored.
 
         Raises:
-            ApiError: if the API server does not answer; that is not remembered.
-            BusyError: if too many questions are under way.
+            ApiError: the API server does not respond; this is not cached.
+            BusyError: too many reviews are pending.
         """
         digest = blake2b(question, digest_size=16).digest()
         if (known := self._fresh(digest)) is not None:
@@ -87,7 +127,7 @@ class Reviews(Generic[T]):
         self._line += 1
         try:
             async with self._slots:
-                if (known := self._fresh(digest)) is not None:  # asked by another one meanwhile
+                if (known := self._fresh(digest)) is not None:  # another task has asked meanwhile
                     return known[0]
                 answer = await ask()
         finally:

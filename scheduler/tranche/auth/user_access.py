@@ -1,7 +1,7 @@
-"""Who looks: a bearer token, reviewed by the API server, and what that user may read, by SubjectAccessReview.
+"""Users of the web page: TokenReview for authentication, SubjectAccessReview for authorization.
 
-Nothing is decided here: the API server says who somebody is, and its RBAC says which namespaces' TrainingJobs he may
-read. Both answers are believed for a short while.
+The API server identifies the user, and its RBAC decides which namespaces' TrainingJobs the user may read. Both results
+are cached for a short time.
 """
 
 import asyncio
@@ -12,35 +12,16 @@ from typing import Any
 
 import msgspec
 
-from tranche.auth.review_cache import AUTHENTICATION, Bounds, Requests, Reviews, ask
+from tranche.auth.review_cache import Bounds, Requests, Reviews, User, ask, review_token
 
 AUDIENCE = "page.tranche.dev"
-"""Of tokens that are worth a look at this page and nothing else, as ``kubectl create token --audience`` makes them."""
+"""Audience of tokens that are valid for this page only; ``kubectl create token --audience`` creates them."""
 LONGEST_TOKEN = 16 * 2**10
-"""Bytes; those of some identity providers have several thousand."""
+"""Maximum token size in bytes; tokens of some identity providers have several thousand."""
 TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_once=8, longest_line=200)
 RIGHTS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=50_000, at_once=16, longest_line=20_000)
 AUTHORIZATION = "authorization.k8s.io/v1"
 GROUP = "tranche.dev"
-
-
-class User(msgspec.Struct, frozen=True):
-    """As the API server knows him."""
-
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, list[str]] = {}
-
-
-class _Authentication(msgspec.Struct):
-    authenticated: bool = False
-    audiences: list[str] = []
-    user: User = User()
-
-
-class _TokenReview(msgspec.Struct):
-    status: _Authentication = msgspec.field(default_factory=_Authentication)
 
 
 class _Decision(msgspec.Struct):
@@ -54,7 +35,7 @@ class _AccessReview(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Namespaces whose jobs somebody may list."""
+    """Namespaces whose jobs a user may list."""
 
     everything: bool = False
     namespaces: frozenset[str] = frozenset()
@@ -63,8 +44,8 @@ class Scope:
         return self.everything or namespace in self.namespaces
 
 
-class Doorkeeper:
-    """Asks the API server who comes in and what he may see."""
+class AccessReviewer:
+    """Authenticates and authorizes users through the API server."""
 
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -72,29 +53,29 @@ class Doorkeeper:
         self._rights: Reviews[bool] = Reviews(RIGHTS, clock)
 
     async def identify(self, token: str) -> User | None:
-        """Whose token it is; None if it is not valid here.
+        """Return the user of a token; None if the token is not valid here.
 
         Raises:
-            ApiError: if the API server does not answer.
-            BusyError: if too many reviews are under way.
+            ApiError: the API server does not respond.
+            BusyError: too many reviews are pending.
         """
         if not token or len(token) > LONGEST_TOKEN:
             return None
         return await self._users.find(token.encode(errors="replace"), lambda: self._review(token))
 
     async def may(self, user: User, verb: str, resource: str, namespace: str = "", name: str = "") -> bool:
-        """Whether RBAC lets the user do that.
+        """Whether RBAC allows the user an action.
 
         Args:
-            user: Who.
-            verb: Of Kubernetes, such as list.
-            resource: Of our group, such as trainingjobs; of the core group with a leading slash, such as /events.
-            namespace: Empty: all of them.
-            name: Empty: any.
+            user: The user.
+            verb: API verb, such as list.
+            resource: Resource of the group tranche.dev, such as trainingjobs; with a leading slash, of the core group.
+            namespace: Namespace; empty: all namespaces.
+            name: Object name; empty: any.
 
         Raises:
-            ApiError: if the API server does not answer.
-            BusyError: if too many reviews are under way.
+            ApiError: the API server does not respond.
+            BusyError: too many reviews are pending.
         """
         group = "" if resource.startswith("/") else GROUP
         attributes = {"verb": verb, "group": group, "resource": resource.lstrip("/"), "namespace": namespace}
@@ -105,7 +86,7 @@ class Doorkeeper:
         return bool(await self._rights.find(msgspec.json.encode(spec), lambda: self._access(spec)))
 
     async def scope(self, user: User, namespaces: Collection[str]) -> Scope:
-        """Which of these namespaces' jobs the user may list; raises what `may` does."""
+        """Return which of these namespaces' jobs the user may list; raises the same errors as `may`."""
         if await self.may(user, "list", "trainingjobs"):
             return Scope(everything=True)
         names = sorted(namespaces)
@@ -113,11 +94,11 @@ class Doorkeeper:
         return Scope(namespaces=frozenset(name for name, yes in zip(names, allowed, strict=True) if yes))
 
     async def _review(self, token: str) -> User | None:
-        """With our audience, or else with the API server's own."""
-        for spec in ({"token": token, "audiences": [AUDIENCE]}, {"token": token}):
-            status = (await ask(self._client, AUTHENTICATION, "TokenReview", spec, _TokenReview)).status
-            # An authenticator that knows no audiences names none; its token then is good for the API server only.
-            meant = AUDIENCE in status.audiences if "audiences" in spec else True
+        """Review a token with the audience of the page, then with that of the API server."""
+        for audience in (AUDIENCE, None):
+            status = await review_token(self._client, token, audience)
+            # An authenticator without audience support returns none; such a token is for the API server only.
+            meant = audience is None or audience in status.audiences
             if status.authenticated and meant and status.user.username:
                 return status.user
         return None

@@ -1,4 +1,4 @@
-"""``tranche compare``: several policies on the same jobs, over loads and seeds, on all cores."""
+"""``tranche compare``: comparison of policies on the same jobs over loads and seeds, in parallel."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,33 +34,37 @@ if TYPE_CHECKING:
 
 @click.command(cls=OneLineCommand)
 @workload_options
-@click.option("--policies", required=True, callback=several(POLICY), help="With commas between them.")
-@click.option("--baseline", type=POLICY, help="Of the ratios [default: the first policy].")
+@click.option("--policies", required=True, callback=several(POLICY), help="Policies, separated by commas.")
+@click.option("--baseline", type=POLICY, help="Policy that ratios are relative to [default: the first policy].")
 @click.option(
     "--loads",
     callback=several_numbers(LOAD),
-    help="Stretch arrivals to each of these, with commas [default: as logged].",
+    help="Loads to stretch arrivals to, separated by commas [default: as logged].",
 )
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1, 10_000), help="How many, from --seed on.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="The first one.")
 @click.option(
-    "--processes", type=click.IntRange(1, 1024), help="On this machine [default: one a core; 1: none beside]."
+    "--seeds", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Number of seeds, starting at --seed."
+)
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="First seed.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    help="Processes on this machine [default: one per core; 1: this process only].",
 )
 @click.option("--dask", metavar="ADDRESS", help="Run on this Dask cluster, such as tcp://host:8786.")
 @output_options
 @click.pass_context
 def compare(context: click.Context, /, policies: tuple[str, ...], **values: Any) -> None:
-    """Compare policies on the same jobs: figures, and ratios to the baseline within each seed and load.
+    """Compare policies on the same jobs, with ratios to the baseline for each seed and load.
 
-    With several seeds a ratio is the mean over them, with its 95 % confidence interval (Student's t). Exit status 1 if
-    a simulation failed; the others are printed all the same.
+    With several seeds, a ratio is the mean over them with its 95 % confidence interval (Student's t). Exit status 1 if
+    a simulation failed; the other results are printed.
     """
     options = WorkloadOptions.taken(values)
     baseline = values["baseline"] or policies[0]
     if baseline not in policies:
         raise InputError(f"--baseline {baseline} is not among --policies {','.join(policies)}")
     if values["dask"] and values["processes"]:
-        raise InputError("--processes and --dask contradict each other")
+        raise InputError("--processes and --dask are mutually exclusive")
     chosen = setting(options)
     output = output_of(context, loads=chosen.load)
     result = _run(chosen, policies, baseline, values, kept=output.out is not None, quiet=output.quiet)
@@ -122,7 +126,7 @@ def _facts(
     result: "StudyResult",
     command: str,
 ) -> dict[str, Any]:
-    """The keys of the JSON output."""
+    """Return the values of the JSON output."""
     return {
         "baseline": baseline,
         "trace": chosen.trace,
@@ -180,14 +184,16 @@ def _notes(chosen: Setting, baseline: str, comparisons: "Sequence[Comparison]", 
             worst[outcome.policy] = outcome
     notes += [f"{name}: {never_ran(outcome.reasons, outcome.unfinished)}" for name, outcome in worst.items()]
     for policy in dict.fromkeys(c.policy for c in comparisons if c.incomparable):
-        notes.append(f"{policy} and {baseline} did not complete the same jobs: no ratio where that is so")
+        notes.append(
+            f"{policy} and {baseline} did not complete the same jobs for every seed: those seeds have no ratio"
+        )
     if result.seedless:
         notes.append(
-            f"seeds change nothing for {', '.join(result.seedless)}: nothing is drawn, so no interval; "
-            "--resample draws other logs like this one"
+            f"{', '.join(result.seedless)}: no confidence interval, because nothing is random; "
+            "--resample draws similar logs"
         )
     if result.outcomes and all(c.bound_seconds is None for c in comparisons):
-        notes.append("no lower bound: speeds are drawn, or the baseline has no result")
+        notes.append("no lower bound: speeds are random, or the baseline has no result")
     return notes
 
 
@@ -238,7 +244,7 @@ def _write(output: Output, chosen: Setting, result: "StudyResult", facts: dict[s
     ]
     if len({outcome.seed for outcome in result.outcomes}) > 1:
         kept = min(outcome.seed for outcome in result.outcomes)
-        notes = [*notes, f"pictures, summary and jobs are of seed {kept}; simulations.csv has every seed"]
+        notes = [*notes, f"figures, summary and jobs are for seed {kept}; simulations.csv has every seed"]
     texts = {
         "simulations.csv": csv_of([_cell_facts(outcome) for outcome in result.outcomes]),
         "comparison.json": json_of(facts) + "\n",

@@ -1,4 +1,4 @@
-"""Bad input ends a command with one line on stderr and exit status 2."""
+"""Errors of the command line: one line on stderr and exit status 2 for invalid input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import click
 
 
 class InputError(click.ClickException):
-    """What the user gave cannot be used; the message says what is wrong, where, and what to do."""
+    """Invalid input; the message names the problem, its place and the remedy."""
 
     exit_code = 2
 
@@ -17,7 +17,7 @@ class InputError(click.ClickException):
 
 
 class OneLineCommand(click.Command):
-    """A command whose usage errors are one line, too."""
+    """Command with one-line usage errors."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -35,14 +35,14 @@ class OneLineCommand(click.Command):
 
 @contextmanager
 def input_errors() -> Iterator[None]:
-    """Turn what readers and builders raise about their input into an `InputError`."""
+    """Convert exceptions of readers and builders to an `InputError`."""
     try:
         yield
     except UnicodeError as error:
-        raise InputError(f"this is not text in UTF-8: {error}") from None
+        raise InputError(f"the input is not valid UTF-8 text: {error}") from None
     except (ValueError, OverflowError) as error:
         raise InputError(str(error)) from None
     except MemoryError:
-        raise InputError("this does not fit into memory; simulate fewer jobs with --limit") from None
+        raise InputError("out of memory; simulate fewer jobs with --limit") from None
     except OSError as error:
         raise InputError(f"{error.filename or 'input'}: {error.strerror or error}") from None

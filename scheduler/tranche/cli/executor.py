@@ -1,4 +1,4 @@
-"""Where a study runs: this process, processes of this machine, or a Dask cluster."""
+"""Executors of a study: this process, processes on this machine, or a Dask cluster."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from tranche.simulation.executors import Pool
 
 DASK_SECONDS = 5.0
-"""A scheduler that has not answered by then is not there."""
+"""Connection time-out of the Dask scheduler, in seconds."""
 
 
 @contextmanager
 def opened_pool(processes: int | None, dask: str | None) -> "Iterator[Pool]":
-    """The pool that the options name.
+    """Open the pool that the options select.
 
     Raises:
-        InputError: there is no such Dask cluster, or it has no worker.
+        InputError: the Dask cluster cannot be reached, or it has no workers.
     """
     from tranche.simulation.executors import ProcessPool, SerialPool
 
@@ -38,13 +38,13 @@ def _dask_pool(address: str) -> "Iterator[Pool]":
     try:
         from distributed import Client
     except ImportError:
-        raise InputError("--dask needs the package distributed: pip install 'tranche[dask]'") from None
+        raise InputError("--dask requires the package distributed: pip install 'tranche[dask]'") from None
     try:
         client = Client(address, timeout=DASK_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TypeError, ImportError) as error:
-        raise InputError(f"--dask {address}: no scheduler answers within {DASK_SECONDS:g} s ({error})") from None
+        raise InputError(f"--dask {address}: no Dask scheduler responded within {DASK_SECONDS:g} s ({error})") from None
     with client:
         threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
         if not threads:
-            raise InputError(f"--dask {address}: the cluster has no worker; start one with dask worker {address}")
+            raise InputError(f"--dask {address}: the Dask cluster has no workers; start one with dask worker {address}")
         yield LentPool(client.get_executor(), threads)  # type: ignore[no-untyped-call]

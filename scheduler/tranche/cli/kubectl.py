@@ -1,6 +1,6 @@
-"""``kubectl tranche``: what is planned, why a job waits, and what it went through, from the API server alone.
+"""``kubectl tranche``: plans, explanations and history of TrainingJobs, read from the API server.
 
-kubectl finds a plugin by its name: the console script ``kubectl-tranche`` on the PATH.
+kubectl finds the plugin by name: the console script ``kubectl-tranche`` must be on the PATH.
 """
 
 import sys
@@ -24,15 +24,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 EXIT_STATUS = """
 \b
 Exit status:
-  0  answered
-  1  the API server cannot be reached, or refuses
-  2  the command line or a file is wrong
-  3  there is no such TrainingJob
+  0  success
+  1  the API server cannot be reached, or rejects the request
+  2  the command line or a file is invalid
+  3  the TrainingJob does not exist
 """
 
 
 class NoSuchJobError(click.ClickException):
-    """There is no TrainingJob of that name."""
+    """The TrainingJob does not exist."""
 
     exit_code = 3
 
@@ -40,19 +40,19 @@ class NoSuchJobError(click.ClickException):
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)
 @click.version_option(tranche.__version__, prog_name="kubectl-tranche")
 def main() -> None:
-    """Ask tranche what it plans: kubectl tranche COMMAND."""
+    """Show what tranche plans: kubectl tranche COMMAND."""
 
 
 _CLUSTER_OPTIONS = (
-    click.option("-n", "--namespace", help="Of jobs [default: that of the context]."),
-    click.option("--context", help="Of the kubeconfig [default: its current one]."),
-    click.option("--kubeconfig", help="File [default: $KUBECONFIG, else ~/.kube/config]."),
+    click.option("-n", "--namespace", help="Namespace of the jobs [default: the namespace of the context]."),
+    click.option("--context", help="Context of the kubeconfig [default: its current context]."),
+    click.option("--kubeconfig", help="Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config]."),
     click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
 )
 
 
 def cluster_options(command: Command) -> Command:
-    """Add kubectl's flags to a command."""
+    """Add the cluster options of kubectl to a command."""
     for option in reversed(_CLUSTER_OPTIONS):
         command = option(command)
     return command
@@ -60,10 +60,10 @@ def cluster_options(command: Command) -> Command:
 
 @contextmanager
 def opened(values: dict[str, Any]) -> "Iterator[Client]":
-    """A client by the flags; what goes wrong with it ends the command with one line.
+    """Open a client from the options; client errors end the command with one line.
 
     Raises:
-        click.ClickException: with the exit status that is documented.
+        click.ClickException: with the documented exit status.
     """
     from tranche.client import Client, ClientError, ManifestError, NoSuchJob
 
@@ -77,7 +77,7 @@ def opened(values: dict[str, Any]) -> "Iterator[Client]":
 
 
 def answer(values: dict[str, Any], value: Any, text: str) -> None:
-    """Print the value as it is asked for: `text`, or the whole value as JSON."""
+    """Print `text`, or the whole value as JSON, by the option ``--output``."""
     if values["output"] == "json":
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(text.rstrip("\n"))
@@ -85,10 +85,10 @@ def answer(values: dict[str, Any], value: Any, text: str) -> None:
 
 @main.command(cls=OneLineCommand)
 @click.option("-A", "--all-namespaces", is_flag=True)
-@click.option("--over", is_flag=True, help="Also jobs that have ended.")
+@click.option("--over", is_flag=True, help="Include jobs that have ended.")
 @cluster_options
 def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
-    """Jobs that run and wait, as they are planned to complete, and why."""
+    """List running and waiting jobs by planned completion, with the reason for each wait."""
     with opened(values) as client:
         jobs = client.queue(all_namespaces=all_namespaces, over=over)
         place = "" if all_namespaces else client.namespace
@@ -99,7 +99,7 @@ def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
 @click.argument("job")
 @cluster_options
 def why(job: str, **values: Any) -> None:
-    """What JOB does or waits for, in one sentence."""
+    """Explain in one sentence what JOB does or waits for."""
     with opened(values) as client:
         sentence = client.why(job)
         told = {"namespace": client.namespace, "name": job, "explanation": sentence}
@@ -108,15 +108,15 @@ def why(job: str, **values: Any) -> None:
 
 @main.command(cls=OneLineCommand)
 @click.argument("job")
+@click.option("--chunks", is_flag=True, help="Print the node and time window of each chunk, planned by this command.")
 @click.option(
-    "--chunks", is_flag=True, help="Print the place and time window of each chunk, as planned by this command."
+    "--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler, for --chunks."
 )
-@click.option("--system-namespace", default="tranche-system", show_default=True, help="Of the scheduler, for --chunks.")
 @cluster_options
 def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
-    """Planned start, completion and windows of JOB, and how far it is.
+    """Show the planned start, completion and windows of JOB, and its progress.
 
-    With --chunks the planner of this command plans what it reads of the whole cluster.
+    With --chunks, this command reads the whole cluster and runs its own planner.
     """
     with opened(values) as client:
         if not chunks:
@@ -131,10 +131,16 @@ def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
 
 @main.command(cls=OneLineCommand)
 @click.argument("job")
-@click.option("--log-lines", default=5, show_default=True, type=click.IntRange(0, 1000), help="Of each attempt's log.")
+@click.option(
+    "--log-lines",
+    default=5,
+    show_default=True,
+    type=click.IntRange(0, 1000),
+    help="Lines to print of each attempt's log.",
+)
 @cluster_options
 def history(job: str, log_lines: int, **values: Any) -> None:
-    """Attempts of JOB: when, where, why they ended, exit codes, last log lines; and its events."""
+    """Show the attempts of JOB (time, node, outcome, exit code, last log lines) and its events."""
     with opened(values) as client:
         known = client.history(job, log_lines=log_lines)
     answer(values, known, "\n".join(part for part in (attempts_text(known), event_text(known)) if part))
@@ -142,14 +148,14 @@ def history(job: str, log_lines: int, **values: Any) -> None:
 
 @main.command(cls=OneLineCommand)
 @click.option("-A", "--all-namespaces", is_flag=True)
-@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the devices.")
-@click.option("-n", "--namespace", help="Of jobs and pods [default: that of the context].")
-@click.option("--context", help="Of the kubeconfig [default: its current one].")
-@click.option("--kubeconfig", help="File [default: $KUBECONFIG, else ~/.kube/config].")
+@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the GPUs.")
+@click.option("-n", "--namespace", help="Namespace of jobs and pods [default: the namespace of the context].")
+@click.option("--context", help="Context of the kubeconfig [default: its current context].")
+@click.option("--kubeconfig", help="Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config].")
 def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
-    """Print a snapshot that tranche simulate and tranche replay read: jobs, pods with GPUs, nodes and Sites.
+    """Print a snapshot for tranche simulate and tranche replay: jobs, pods with GPUs, nodes and Sites.
 
-    Environment variables, volumes, annotations and messages are left out.
+    The snapshot omits environment variables, volumes, annotations and messages.
     """
     from tranche.client.cluster_export import snapshot
 
@@ -162,13 +168,13 @@ def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
 
 
 @main.command(cls=OneLineCommand)
-@click.option("-f", "--filename", required=True, metavar="FILE", help="With the TrainingJob; - is stdin.")
-@click.option("--system-namespace", default="tranche-system", show_default=True, help="Of the scheduler.")
+@click.option("-f", "--filename", required=True, metavar="FILE", help="File with the TrainingJob; - for stdin.")
+@click.option("--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler.")
 @cluster_options
 def whatif(filename: str, system_namespace: str, **values: Any) -> None:
-    """When the job of FILE would start and complete if it were submitted now; nothing is created.
+    """Show when the job in FILE would start and complete if it were submitted now; nothing is created.
 
-    Planned on paper by the planner of this command, with what it reads of the whole cluster.
+    This command reads the whole cluster and runs its own planner; nothing is written.
     """
     from tranche.client.manifest import read_manifest
 

@@ -1,4 +1,4 @@
-"""Columns as kubectl prints them: plain text, as wide as need be."""
+"""Plain-text tables in the style of kubectl."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -14,11 +14,11 @@ from tranche.web.job_views import JobDetail, JobSummary
 GAP = "   "
 NONE = "-"
 MOST_NAMED = 5
-"""Pods, in one line."""
+"""Maximum number of pods named in one line."""
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with its headings; nothing is cut, and the last column is not filled up."""
+    """Format a table with headings, without truncation or trailing spaces."""
     lines = [list(heads), *([cell or NONE for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines)
@@ -26,15 +26,15 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def moment(at: datetime | str | None) -> str:
-    """In UTC, such as ``2026-11-22 14:20:00Z``; "" without one."""
+    """Format a time in UTC, such as ``2026-11-22 14:20:00Z``; "" for None."""
     known = datetime.fromisoformat(at) if isinstance(at, str) else at
     return known.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if known else ""
 
 
 def queue_text(jobs: Sequence[JobSummary], namespace: str) -> str:
-    """Of all namespaces if that one is empty."""
+    """Format the list of jobs; an empty namespace means all namespaces."""
     if not jobs:
-        return f"no TrainingJob runs or waits in {f'namespace {namespace}' if namespace else 'any namespace'}"
+        return f"no running or waiting TrainingJobs in {f'namespace {namespace}' if namespace else 'any namespace'}"
     heads = ["NAME", "PHASE", "DONE", "START", "COMPLETION", "WHY"]
     rows = [
         [job.name, job.phase, job.chunks, moment(job.planned_start), moment(job.planned_completion), job.explanation]
@@ -47,7 +47,7 @@ def queue_text(jobs: Sequence[JobSummary], namespace: str) -> str:
 
 
 def plan_text(job: JobDetail) -> str:
-    """Facts, then windows and helpers."""
+    """Format the plan of a job: facts, then windows and helpers."""
     facts = [
         ("job", f"{job.namespace}/{job.name}"),
         ("phase", job.phase),
@@ -69,7 +69,7 @@ def plan_text(job: JobDetail) -> str:
 
 
 def sites_text(sites: Sequence[dict[str, Any]]) -> str:
-    """What a job has used at each site; "" if nothing, or if nobody has counted it."""
+    """Format the site usage of a job; "" if there is none."""
     rows = [
         [
             one["site"],
@@ -80,13 +80,15 @@ def sites_text(sites: Sequence[dict[str, Any]]) -> str:
         ]
         for one in sites
     ]
-    return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "IN VAIN GB"], rows) if rows else ""
+    return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "UNUSED GB"], rows) if rows else ""
 
 
 def chunks_text(plan: ChunkPlan) -> str:
-    """A row a chunk; chunks in a row that differ in nothing else are one row, such as ``0-11``."""
+    """Format the chunks of a job; consecutive chunks with equal values share a row, such as ``0-11``."""
     if not plan.chunks:
-        return f"nothing is planned for the chunks of TrainingJob {plan.name}: kubectl tranche why {plan.name}\n"
+        return (
+            f"no chunks of TrainingJob {plan.name} are planned; for the reason, run: kubectl tranche why {plan.name}\n"
+        )
     costed = any(one.q is not None for one in plan.chunks)
     heads = ["CHUNK", "STATE", "SITE", "NODE", "SLOT", "START", "END", *(["Q"] if costed else [])]
     rows: list[tuple[list[int], list[str]]] = []
@@ -106,7 +108,7 @@ def _chunk(one: Chunk, *, costed: bool) -> list[str]:
 
 
 def whatif_text(told: WhatIf) -> str:
-    """What would be planned."""
+    """Format the result of a what-if."""
     facts = [
         ("job", f"{told.namespace}/{told.name}"),
         ("planned start", moment(told.planned_start) or "never"),
@@ -124,9 +126,9 @@ def _row(role: str, one: dict[str, Any]) -> list[str]:
 
 
 def attempts_text(history: History) -> str:
-    """Attempts, then the last lines of their logs."""
+    """Format the attempts of a job, then their last log lines."""
     if not history.attempts:
-        return f"TrainingJob {history.name} has had no pod yet\n"
+        return f"TrainingJob {history.name} has had no pods yet\n"
     heads = ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
     text = columns(heads, map(_attempt, history.attempts)) + sites_text(history.sites)
     for one in history.attempts:
@@ -150,6 +152,6 @@ def _attempt(one: Attempt) -> list[str]:
 
 
 def event_text(history: History) -> str:
-    """What was said about the job; "" if nothing was, or Kubernetes has forgotten it."""
+    """Format the events of a job; "" if there are none."""
     rows = [[moment(one.at), one.reason, str(one.count), one.message] for one in history.events]
     return columns(["SEEN", "EVENT", "COUNT", "MESSAGE"], rows) if rows else ""

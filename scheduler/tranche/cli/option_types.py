@@ -1,4 +1,4 @@
-"""Numbers of the command line: finite, and small enough that no sum of them overflows."""
+"""Option types of the command line. Numbers are finite and bounded, so that sums do not overflow."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,12 +13,12 @@ LONGEST_SECONDS = 10**9
 
 
 class Finite(click.FloatRange):
-    """A number in a range; neither NaN nor infinite."""
+    """Finite number in a range."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number."""
+        """Convert to a number."""
         number = float(super().convert(value, param, ctx))
         if number != number or number in (float("inf"), float("-inf")):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -29,7 +29,7 @@ Callback = Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...
 
 
 def several_numbers(of: Finite) -> Callback:
-    """For an option that takes numbers with commas between them, each once."""
+    """Create a callback for an option with distinct numbers, separated by commas."""
 
     def convert(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[float, ...] | None:
         if value is None:
@@ -40,7 +40,7 @@ def several_numbers(of: Finite) -> Callback:
 
 
 def several(of: click.ParamType[str]) -> Callback:
-    """For an option that takes texts with commas between them, each once."""
+    """Create a callback for an option with distinct texts, separated by commas."""
 
     def convert(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
         if value is None:
@@ -52,17 +52,17 @@ def several(of: click.ParamType[str]) -> Callback:
 
 def _once(items: tuple[Item, ...], text: str) -> tuple[Item, ...]:
     if len(set(items)) < len(items):
-        raise click.BadParameter(f"{text!r} has something twice.")
+        raise click.BadParameter(f"{text!r} contains a value twice.")
     return items
 
 
 class Size(click.ParamType[float]):
-    """A number of bytes as Kubernetes writes it."""
+    """Number of bytes as a Kubernetes quantity."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number of bytes."""
+        """Convert to a number of bytes."""
         try:
             return float(parse_bytes(value))
         except ValueError as error:
@@ -70,7 +70,7 @@ class Size(click.ParamType[float]):
 
 
 class PolicyName(click.ParamType[str]):
-    """A policy of the registry, with options if any."""
+    """Policy of the registry, optionally with options."""
 
     name = "policy"
 
@@ -78,7 +78,7 @@ class PolicyName(click.ParamType[str]):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is, if it means something."""
+        """Check the policy and return the text unchanged."""
         try:
             self._read(str(value))
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""What commands of the simulator print: the result on stdout, progress and notes on stderr."""
+"""Output of the simulator commands: results on stdout, progress and notes on stderr."""
 
 import json
 import shlex
@@ -19,9 +19,9 @@ from tranche.cli.errors import InputError
 
 OnProgress = Callable[[int, int], None]
 NAMED = 10
-"""Skipped rows and jobs that cannot run are named up to here, and counted beyond."""
+"""Maximum number of skipped rows or jobs that are named; the others are only counted."""
 WIDTH = 200
-"""Columns of a table that does not go to a terminal."""
+"""Width of tables that are not printed to a terminal, in characters."""
 
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where and how results are given."""
+    """Output options of a command."""
 
     form: Literal["table", "json", "csv"]
     out: Path | None
-    """Folder of the report."""
+    """Directory of the report."""
     quiet: bool
     command: str
-    """That repeats the run."""
+    """Command line that repeats the run."""
 
 
 def output_options(command: Command) -> Command:
-    """Add the options to a command."""
+    """Add the output options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -52,22 +52,24 @@ def output_options(command: Command) -> Command:
 _OPTIONS = (
     click.option("--strict-fit", is_flag=True, help="Stop with exit status 2 if a job can never run."),
     click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"])),
-    click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write results, pictures and a page."),
+    click.option(
+        "--out", type=click.Path(path_type=Path), metavar="DIR", help="Directory for results, figures and an HTML page."
+    ),
     click.option("--quiet", is_flag=True, help="No progress bar, no notes."),
 )
 IRRELEVANT = frozenset({"form", "out", "quiet", "processes", "dask"})
-"""Options that change no figure."""
+"""Options that do not affect results."""
 
 
 def output_of(context: click.Context, **implied: float | None) -> Output:
-    """What the options of `output_options` say.
+    """Read the options of `output_options`.
 
     Args:
-        context: Of the command.
-        implied: Values of options that were not given and that the command to repeat the run should name.
+        context: Context of the command.
+        implied: Values of options that were not given but belong in the command that repeats the run.
 
     Raises:
-        InputError: the folder cannot be written to.
+        InputError: the directory is not writable.
     """
     values = context.params
     _prepare(values["out"])
@@ -76,7 +78,7 @@ def output_of(context: click.Context, **implied: float | None) -> Output:
 
 
 def command_line(context: click.Context) -> str:
-    """The command that repeats the run: what was given, without what changes no figure."""
+    """Return the command line that repeats the run, without options that do not affect results."""
     words = ["tranche", context.info_name or ""]
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -95,13 +97,13 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Whole numbers without a point, others with all their digits."""
+    """Format a value: whole numbers without a decimal point, others with all digits."""
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 @contextmanager
 def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress | None]:
-    """A bar with the expected end on stderr; None if nobody watches."""
+    """Show a progress bar with the expected end on stderr; yields None if stderr is not a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield None
@@ -133,7 +135,7 @@ def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress | None]:
 
 
 def print_table(table: Table, caption: str) -> None:
-    """To stdout; on a terminal too narrow for it the runs are columns. No figure is ever cut."""
+    """Print a table to stdout; transposed if the terminal is too narrow. Values are never truncated."""
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
     if needed(console, table) > console.width:
         table = transposed(table)
@@ -142,12 +144,12 @@ def print_table(table: Table, caption: str) -> None:
 
 
 def needed(console: Console, table: Table) -> int:
-    """Columns that show the table without folding."""
+    """Return the width of the table without wrapping."""
     return Measurement.get(console, console.options.update(width=10_000), table).maximum
 
 
 def transposed(table: Table) -> Table:
-    """Headings at the left, a column a row."""
+    """Return the transposed table: headings at the left, one column per row."""
     other = Table(title=table.title, title_justify=table.title_justify, box=None, header_style="bold")
     rows = [[column.header, *column.cells] for column in table.columns]
     for index, heading in enumerate(rows[0]):
@@ -158,24 +160,24 @@ def transposed(table: Table) -> Table:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """To stdout."""
+    """Print a value as JSON to stdout."""
     click.echo(json_of(value))
 
 
 def json_of(value: Mapping[str, Any]) -> str:
-    """JSON with null for what is not a number."""
+    """Encode as JSON, with null for NaN and infinity."""
     from tranche.simulation_report.table import finite
 
     return json.dumps(finite(value), indent=2, ensure_ascii=False)
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """To stdout, with a header; lists are joined by spaces, undefined numbers are empty."""
+    """Print rows as CSV to stdout, with a header; list items are joined by spaces, undefined numbers are empty."""
     click.echo(csv_of(rows), nl=False)
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows with a header of all their keys."""
+    """Encode rows as CSV, with a header of all their keys."""
     from tranche.simulation_report.table import csv_text, finite
 
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -191,25 +193,25 @@ def _cell(value: object) -> object:
 
 
 def print_notes(notes: Iterable[str], *, quiet: bool) -> None:
-    """To stderr, a line each."""
+    """Print notes to stderr, one per line."""
     if not quiet:
         for note in notes:
             click.echo(note, err=True)
 
 
 def named(items: Sequence[str], *, separator: str = ", ") -> str:
-    """The first few, and how many more."""
+    """Join the first items and the number of the others."""
     more = len(items) - len(items[:NAMED])
     text = separator.join(items[:NAMED])
     return f"{text}{separator}and {more:,} more" if more > 0 else text
 
 
 def never_ran(reasons: Iterable[tuple[str, str]], count: int) -> str:
-    """So many jobs by name, behind each other where the reason is the same.
+    """Describe jobs that never ran, grouped by reason.
 
     Args:
-        reasons: Name and reason of the first few.
-        count: Of all.
+        reasons: Names and reasons of the first jobs.
+        count: Number of all such jobs.
     """
     by_reason: dict[str, list[str]] = {}
     shown = list(reasons)[:NAMED]
@@ -224,10 +226,10 @@ def never_ran(reasons: Iterable[tuple[str, str]], count: int) -> str:
 def write(
     output: Output, title: str, runs: "Sequence[ReportRun]", notes: Sequence[str], texts: Mapping[str, str] = {}
 ) -> None:
-    """Write the report of the runs, and further files by name, into the folder that was asked for.
+    """Write the report of the runs, and further files by name, to the output directory.
 
     Raises:
-        click.ClickException: it cannot be written; the result has been printed before.
+        click.ClickException: the report cannot be written; the result was already printed.
     """
     from tranche.simulation_report import ReportError, write_report
 
@@ -244,10 +246,10 @@ def write(
 
 
 def _prepare(directory: Path | None) -> None:
-    """Make the folder of a report before the work begins.
+    """Create the directory of a report before the simulations start.
 
     Raises:
-        InputError: it cannot be a folder that is written to.
+        InputError: it is not a writable directory.
     """
     if directory is None:
         return
@@ -257,6 +259,6 @@ def _prepare(directory: Path | None) -> None:
         probe.touch()
         probe.unlink()
     except (FileExistsError, NotADirectoryError):
-        raise InputError(f"--out {directory}: this is a file, a folder is needed") from None
+        raise InputError(f"--out {directory}: not a directory") from None
     except OSError as error:
         raise InputError(f"--out {directory}: {error.strerror or error}") from None

@@ -1,4 +1,4 @@
-"""``tranche policies``: what can be chosen."""
+"""``tranche policies``: list of the scheduling policies."""
 
 import click
 

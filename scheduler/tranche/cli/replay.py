@@ -1,4 +1,4 @@
-"""``tranche replay``: what would have become of a cluster's last weeks under other policies."""
+"""``tranche replay``: replay of a cluster's recorded history under other policies."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +31,28 @@ if TYPE_CHECKING:
 @click.command(cls=OneLineCommand)
 @click.argument("export", type=FILE)
 @click.option(
-    "--policies", default="fifo,chunk", show_default=True, callback=several(POLICY), help="With commas between them."
+    "--policies",
+    default="fifo,chunk",
+    show_default=True,
+    callback=several(POLICY),
+    help="Policies, separated by commas.",
 )
-@click.option("--gpus", type=click.IntRange(1), help="Replay on one pool of so many GPUs [default: its nodes].")
-@click.option("--cluster", type=FILE, help="Replay on these sites and nodes, as YAML.")
-@click.option("--restart-seconds", default=30.0, show_default=True, type=SECONDS, help="ρ: charged at every pod start.")
-@click.option("--never-preempt", is_flag=True, help="As if no job could go on where it was stopped.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(1),
+    help="Replay on one pool of this number of GPUs [default: the nodes of the export].",
+)
+@click.option("--cluster", type=FILE, help="Replay on the sites and nodes of this YAML file.")
+@click.option(
+    "--restart-seconds",
+    default=30.0,
+    show_default=True,
+    type=SECONDS,
+    help="ρ: restart cost in seconds, added at every pod start.",
+)
+@click.option(
+    "--never-preempt", is_flag=True, help="Never preempt jobs of other schedulers, as if they could not resume."
+)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of a policy's random choices.")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
 @click.option(
@@ -55,10 +71,10 @@ def replay(
     quiet: bool,
     **values: Any,
 ) -> None:
-    """Compare a cluster's history with what policies would have made of it.
+    """Compare a cluster's recorded history with simulations of other policies.
 
-    EXPORT is what kubectl tranche export -A prints, or kubectl get pods,nodes,jobs -A -o json, also of clusters that
-    have never seen tranche.
+    EXPORT is the output of kubectl tranche export -A, or of kubectl get pods,nodes,jobs -A -o json from a cluster that
+    does not run tranche.
     """
     from tranche.replay.export import scan_export
     from tranche.replay.replay import ReplaySettings, facts_of
@@ -87,37 +103,39 @@ def replay(
 
 
 def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | None) -> "ClusterSpec":
-    """The cluster that is asked for, else the export's own.
+    """Return the cluster from the options, else that of the export.
 
     Raises:
-        InputError: both are asked for, or the export says nothing of nodes.
+        InputError: both options are given, or the export contains no nodes.
     """
     from tranche.simulation.cluster_spec import ClusterSpec, pool, read_cluster
 
     if gpus is not None and file is not None:
-        raise InputError("--gpus and --cluster contradict each other: one cluster at a time")
+        raise InputError("--gpus and --cluster are mutually exclusive: give one cluster")
     if file is not None:
         return read_cluster(file)
     if gpus is not None:
         return pool(gpus)
     if not export.nodes:
-        raise InputError(f"{path} says nothing of nodes: add --gpus N or --cluster FILE, or export nodes too")
+        raise InputError(f"{path} contains no nodes: add --gpus N or --cluster FILE, or export nodes too")
     total = sum(node.allocatable.gpus for node in export.nodes)
     return ClusterSpec(f"{total} GPUs on {len(export.nodes)} nodes", export.nodes, export.sites)
 
 
 def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[str]:
-    """What the figures do not say, and between which bounds the truth is."""
+    """Return notes on the assumptions and limits of the comparison."""
     told = [
-        "jobs take as long as they did, on whichever node; those that Kubernetes has forgotten are missing",
-        "a policy that is told durations does at best as in its first row, and told none as in its second",
+        "jobs take as long as recorded, on any node; jobs whose pods were deleted are missing",
+        "a policy with exact durations does at best as in its first row; without durations, as in its second",
     ]
     if not never_preempt:
-        told.append("a job that is stopped goes on where it was: its code must save (--never-preempt: it never does)")
+        told.append(
+            "a stopped job resumes where it was, so its code must save checkpoints (--never-preempt: never stopped)"
+        )
     if result.running or export.waiting:
-        told.append(f"not counted: {result.running:,} that have not ended, {export.waiting:,} that have not begun")
+        told.append(f"not counted: {result.running:,} not ended, {export.waiting:,} not started")
     if result.unfit:
-        told.append(f"not counted, since they would never run here: {named(result.unfit)}")
+        told.append(f"not counted, because they would never run here: {named(result.unfit)}")
     if export.problems:
         told.append(f"left out: {named(export.problems, separator='; ')}")
     return told

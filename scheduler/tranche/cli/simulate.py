@@ -1,4 +1,4 @@
-"""``tranche simulate``: when would these jobs complete on this cluster under this policy."""
+"""``tranche simulate``: simulation of jobs on a cluster under one policy."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     default="srsf",
     show_default=True,
     type=POLICY,
-    help="One of: tranche policies; with options as in tiresias:order=arrival.",
+    help="Policy (tranche policies lists them), with options as in tiresias:order=arrival.",
 )
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Of everything that is drawn.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Seed of all random draws.")
 @click.option("--load", type=LOAD, help="Stretch arrivals to this load [default: as logged; 0.9 for drawn jobs].")
 @output_options
 @click.pass_context
 def simulate(
     context: click.Context, /, policy: str, seed: int, load: float | None, strict_fit: bool, **values: Any
 ) -> None:
-    """Simulate the jobs of a log under one policy, exactly, with the planner that runs live.
+    """Simulate the jobs of a log under one policy with the production planner, event by event.
 
-    TRACE is a job log (CSV; the layout is recognised by its header) or the JSON export of a cluster.
+    TRACE is a job log (CSV; the header determines the layout) or the JSON export of a cluster.
     """
     options = WorkloadOptions.taken(values)
     chosen = setting(options)
@@ -96,24 +96,24 @@ def _run(
 
 
 def refuse_oversized(scenario: "Scenario", cluster: str) -> None:
-    """Stop before the work if a job asks for more GPUs than there are.
+    """Raise before the simulation if a job requests more GPUs than the cluster has.
 
     Raises:
-        InputError: naming the jobs.
+        InputError: a job is too large; the message names the jobs.
     """
     from tranche.simulation.study import job_name
     from tranche.simulation.workload.from_log import oversized
 
     if large := oversized(scenario.jobs, scenario.nodes, scenario.sites):
         names = named([job_name(job.key) for job in large])
-        raise InputError(f"{cluster} can never hold {len(large):,} of {len(scenario.jobs):,} jobs: {names}")
+        raise InputError(f"{cluster} can never run {len(large):,} of {len(scenario.jobs):,} jobs: {names}")
 
 
 def refuse(outcome: "Outcome", strict: bool) -> None:
-    """Stop if nothing ran, or if something did not and that was asked for.
+    """Raise if no job ran or, with `strict`, if any job did not run.
 
     Raises:
-        InputError: naming jobs and the planner's reason.
+        InputError: jobs did not run; the message names them with the planner's reason.
     """
     if outcome.unfinished and (strict or not outcome.summary.jobs):
         raise InputError(f"policy {outcome.policy}: {never_ran(outcome.reasons, outcome.unfinished)}")
@@ -126,7 +126,7 @@ def _facts(
     result: "SimulationResult",
     command: str,
 ) -> dict[str, Any]:
-    """The keys of the JSON output."""
+    """Return the values of the JSON output."""
     from tranche.simulation.study import job_name
 
     return {
@@ -161,12 +161,12 @@ def _notes(chosen: Setting, outcome: "Outcome") -> list[str]:
     if outcome.unfinished:
         notes.append(never_ran(outcome.reasons, outcome.unfinished))
     if outcome.bound_seconds is None:
-        notes.append("no lower bound: speeds are drawn, so a worker may be faster than its node's kind")
+        notes.append("no lower bound: speeds are random, so a worker may be faster than its node's kind")
     return notes
 
 
 def setting_notes(chosen: Setting) -> list[str]:
-    """What the reader did not take."""
+    """Return a note on skipped rows."""
     if not chosen.skipped:
         return []
     were = "row was" if len(chosen.skipped) == 1 else "rows were"
@@ -174,7 +174,7 @@ def setting_notes(chosen: Setting) -> list[str]:
 
 
 def setting_caption(facts: dict[str, Any]) -> str:
-    """What every figure depends on, in a line."""
+    """Describe the setting in one line."""
     period = facts["period_seconds"]
     parts = [
         facts["cluster"] + (f" ({facts['options']})" if facts["options"] else ""),
@@ -184,7 +184,7 @@ def setting_caption(facts: dict[str, Any]) -> str:
     ]
     parts += [f"σ of {what}s {facts[f'{what}_sigma']:g}" for what in ("estimate", "speed") if facts[f"{what}_sigma"]]
     if facts["unsized"]:
-        parts.append(f"no duration told of {facts['unsized']:.0%} of the jobs")
+        parts.append(f"no duration given for {facts['unsized']:.0%} of the jobs")
     return ", ".join(parts)
 
 
@@ -200,7 +200,7 @@ def _print_table(chosen: Setting, facts: dict[str, Any], outcome: "Outcome") -> 
 
 
 def _print_sites(result: "SimulationResult") -> None:
-    """Only where there are several sites."""
+    """Print the usage by site if there are several sites."""
     from tranche.simulation_report.site_table import SITE_KEY, format_sites
 
     if len(result.sites) > 1:

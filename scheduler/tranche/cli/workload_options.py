@@ -1,4 +1,4 @@
-"""Options that say what is simulated, and the recipe that they make: shared by ``simulate`` and ``compare``."""
+"""Workload and cluster options of ``simulate`` and ``compare``, and the recipe that they define."""
 
 import stat
 from collections.abc import Callable
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 DRAWN_LOAD = 0.9
-"""Of drawn jobs whose load was not given."""
+"""Default load of drawn jobs."""
 DRAWN_JOBS = 400
-"""How many are drawn if the log has as many arrivals and nothing else was asked for."""
+"""Default number of drawn jobs, if the log has that many arrivals."""
 MOST_JOBS, MOST_CHUNKS = 1_000_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOptions:
-    """The options, by the names of the command line."""
+    """Values of the options, by their names on the command line."""
 
     trace: Path | None
     gpus: int | None
@@ -76,11 +76,11 @@ class WorkloadOptions:
     speed_factor: float
 
     def given(self) -> tuple[str, ...]:
-        """Names of the options of the presets after JSAC'22 that were given."""
+        """Return the given options of the JSAC presets by name."""
         return tuple(name for name in _SETTING_OPTIONS if getattr(self, name) is not None)
 
     def drawn(self) -> JsacOptions:
-        """What they say, together."""
+        """Combine the options of drawn jobs."""
         both = 1.0 if self.delay_scale is None else self.delay_scale
         said = {name: getattr(self, name) for name in self.given() if name != "delay_scale"}
         for name in ("edge_delay_scale", "cloud_delay_scale"):
@@ -90,30 +90,30 @@ class WorkloadOptions:
 
     @classmethod
     def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
-        """Take them out of what click passes to a command."""
+        """Remove the options from the values that click passes to a command."""
         return cls(**{field.name: values.pop(field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the options mean."""
+    """Setting that the options define."""
 
     recipe: "Recipe"
     trace: str
-    """The file that jobs or arrivals come from."""
+    """File with the jobs or arrivals."""
     cluster: str
     mode: str
-    """gang, elastic, or recorded: as each job of a cluster's history is."""
+    """Mode of the jobs: gang, elastic, or recorded (each job of a cluster's history as it ran)."""
     load: float | None
-    """If none is given."""
+    """Default load; None: arrivals as logged."""
     options: str
-    """Those of a preset and of drawn jobs, in words; empty if nothing is drawn."""
+    """Description of the options of a preset and of drawn jobs; empty if nothing is drawn."""
     skipped: tuple[str, ...]
-    """What could not be read, with line numbers."""
+    """Rows that could not be read, with line numbers."""
 
 
 def workload_options(command: Command) -> Command:
-    """Add the options to a command."""
+    """Add the workload options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -122,31 +122,39 @@ def workload_options(command: Command) -> Command:
 _SCALE = Finite(0, LARGEST_SCALE)
 _SETTING_CLICKS = (
     click.option(
-        "--draw", type=click.Choice(get_args(Draw)), help="Of m, q and b of drawn jobs [default: log-uniform]."
+        "--draw",
+        type=click.Choice(get_args(Draw)),
+        help="Distribution of m, q and b of drawn jobs [default: log-uniform].",
     ),
     click.option(
         "--delay",
         type=click.Choice(get_args(Delay)),
-        help="Where data of drawn jobs come from [default: outside with jsac-cloud, else home].",
+        help="Origin of the data of drawn jobs [default: outside with jsac-cloud, else home].",
     ),
-    click.option("--speeds", type=click.Choice(get_args(Speeds)), help="Of workers of a jsac preset [default: equal]."),
+    click.option(
+        "--speeds", type=click.Choice(get_args(Speeds)), help="Speeds of the workers of a jsac preset [default: equal]."
+    ),
     click.option(
         "--ps-hosts",
         type=click.IntRange(1, MOST_PS_HOSTS),
-        help="Of drawn jobs: parameter servers that an edge site of a jsac preset can host [default: no limit].",
+        help="Parameter servers of drawn jobs that an edge site of a jsac preset can host [default: no limit].",
     ),
-    click.option("--edges", type=click.IntRange(1, MOST_EDGES), help="Edge sites of a jsac preset [default: 9]."),
+    click.option(
+        "--edges", type=click.IntRange(1, MOST_EDGES), help="Number of edge sites of a jsac preset [default: 9]."
+    ),
     click.option(
         "--workers-per-edge",
         type=click.IntRange(1, MOST_WORKERS_PER_EDGE),
-        help="Of a jsac preset [default: 3 or 4, drawn].",
+        help="Workers per edge site of a jsac preset [default: 3 or 4, random].",
     ),
-    click.option("--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Of all drawn jobs [default: 20 to 60, drawn]."),
-    click.option("--delay-scale", type=_SCALE, help="Δ of drawn jobs, × the setting's, to edge sites and clouds."),
-    click.option("--edge-delay-scale", type=_SCALE, help="Likewise, to edge sites only."),
-    click.option("--cloud-delay-scale", type=_SCALE, help="Likewise, to clouds only."),
-    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="b of drawn jobs, × the setting's."),
-    click.option("--gradient-scale", type=_SCALE, help="q of drawn jobs, × the setting's."),
+    click.option(
+        "--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Epochs of all drawn jobs [default: 20 to 60, random]."
+    ),
+    click.option("--delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to edge sites and clouds."),
+    click.option("--edge-delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to edge sites only."),
+    click.option("--cloud-delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to clouds only."),
+    click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="Factor on b of drawn jobs."),
+    click.option("--gradient-scale", type=_SCALE, help="Factor on q of drawn jobs."),
 )
 _SETTING_OPTIONS = (
     "draw",
@@ -162,74 +170,90 @@ _SETTING_OPTIONS = (
     "bandwidth_scale",
     "gradient_scale",
 )
-"""Names of the options that make a `JsacOptions`."""
+"""Names of the options that define a `JsacOptions`."""
 
 _OPTIONS = (
     click.argument("trace", required=False, type=FILE),
-    click.option("--gpus", type=click.IntRange(1), help="Cluster: one pool of so many GPUs."),
-    click.option("--cluster", type=FILE, help="Cluster: sites, nodes, GPU kinds, links and failures, as YAML."),
-    click.option("--preset", metavar="NAME", help="Cluster: a named setting, such as jsac-cloud."),
+    click.option("--gpus", type=click.IntRange(1), help="Cluster: one pool of this number of GPUs."),
+    click.option("--cluster", type=FILE, help="Cluster: YAML file with sites, nodes, GPU kinds, links and failures."),
+    click.option("--preset", metavar="NAME", help="Cluster: a named preset, such as jsac-cloud."),
     click.option(
         "--arrivals",
         type=FILE,
-        help="With --preset or --cluster: draw the jobs from the seed, arriving as this log's do.",
+        help="With --preset or --cluster: draw random jobs with the arrival times of this log.",
     ),
-    click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: how many to draw [default: 400]."),
-    click.option("--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: chunks a job, × 27, 60 or 115."),
+    click.option(
+        "--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: number of jobs to draw [default: 400]."
+    ),
+    click.option(
+        "--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: factor on the chunks per job (27, 60 or 115)."
+    ),
     *_SETTING_CLICKS,
-    click.option("--mode", type=click.Choice(["gang", "elastic"]), help="Of the log's jobs [default: gang]."),
-    click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Of the log's columns."),
+    click.option("--mode", type=click.Choice(["gang", "elastic"]), help="How the log's jobs run [default: gang]."),
+    click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Layout of the log's columns."),
     click.option(
         "--on-error",
         default="stop",
         show_default=True,
         type=click.Choice(["stop", "skip"]),
-        help="What to do with a row that cannot be read; skipped rows are reported.",
+        help="Action for a row that cannot be read; skipped rows are reported.",
     ),
-    click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs."),
+    click.option("--limit", type=click.IntRange(1), help="Simulate only the first N jobs."),
     click.option(
-        "--chunks-per-gpu", type=click.IntRange(1, MOST_CHUNKS), help="Chunks of an elastic job a GPU [default: 1]."
+        "--chunks-per-gpu", type=click.IntRange(1, MOST_CHUNKS), help="Chunks per GPU of an elastic job [default: 1]."
     ),
     click.option(
         "--chunk-size",
         type=SIZE,
-        help="Of a chunk of an elastic job; its data are at one edge site, drawn from the seed.",
+        help="Bytes per chunk of an elastic job; a random edge site holds the job's data.",
     ),
     click.option(
         "--gradient-size",
         type=SIZE,
-        help="That a worker of an elastic job sends and gets at each mini-batch of a second.",
+        help="Bytes that a worker of an elastic job sends and receives for each mini-batch of one second.",
     ),
-    click.option("--resample", is_flag=True, help="Draw as many jobs from the log, in blocks of neighbours, by seed."),
     click.option(
-        "--restart-seconds", default=0.0, show_default=True, type=SECONDS, help="ρ: charged at every pod start."
+        "--resample", is_flag=True, help="Resample the log: draw the same number of jobs in blocks of neighbours."
+    ),
+    click.option(
+        "--restart-seconds",
+        default=0.0,
+        show_default=True,
+        type=SECONDS,
+        help="ρ: restart cost in seconds, added at every pod start.",
     ),
     click.option(
         "--period", default=0.0, show_default=True, type=SECONDS, help="Seconds between decisions; 0: at every event."
     ),
     click.option(
-        "--estimate-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of durations as believed."
+        "--estimate-sigma",
+        default=0.0,
+        show_default=True,
+        type=SIGMA,
+        help="Log-normal σ of the error of estimated durations.",
     ),
-    click.option("--speed-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of workers' speeds."),
-    click.option("--link-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of links' uploads."),
+    click.option("--speed-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of worker speeds."),
     click.option(
-        "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs whose duration nobody tells."
+        "--link-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of upload times on links."
+    ),
+    click.option(
+        "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs without a declared duration."
     ),
     click.option(
         "--speed-factor",
         default=1.0,
         show_default=True,
         type=FACTOR,
-        help="1 + ε: workers at all sites are so many times as fast; arrivals and uploads stay.",
+        help="1 + ε: factor on the speed of all workers; arrivals and uploads stay the same.",
     ),
 )
 
 
 def setting(options: WorkloadOptions) -> Setting:
-    """Read what the options name.
+    """Build the setting from the options.
 
     Raises:
-        InputError: they contradict each other, or a file cannot be used.
+        InputError: options are mutually exclusive, or a file cannot be used.
     """
     from tranche.simulation.recipe import Recipe
 
@@ -254,7 +278,7 @@ def setting(options: WorkloadOptions) -> Setting:
 
 
 def _text(options: WorkloadOptions) -> str:
-    """What was drawn how: the choices that change figures most in any case, and the others if they were made."""
+    """Describe how jobs are drawn: the options with the largest effect always, the others if given."""
     if options.arrivals is None:
         said = {name: getattr(options, name) for name in options.given()}
     else:
@@ -270,7 +294,7 @@ def _shown(value: object) -> str:
 
 
 def _export(options: WorkloadOptions) -> "Export | None":
-    """The history of a cluster, if that is what is given."""
+    """Read the input as the export of a cluster; None if it is a job log."""
     from tranche.replay.export import scan_export
 
     if options.trace is None or options.layout != "auto" or not _is_json(options.trace):
@@ -283,51 +307,51 @@ def _export(options: WorkloadOptions) -> "Export | None":
 
 
 def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
-    """One sentence for the first thing that does not go together."""
+    """Raise for the first combination of options that is not allowed."""
     clusters = [f"--{name}" for name in ("gpus", "cluster", "preset") if getattr(options, name) is not None]
     drawn = [f"--{name.replace('_', '-')}" for name in ("jobs", "chunk_scale") if getattr(options, name) is not None]
     jsac = (options.preset or "").startswith("jsac")
     refused = [
         (not clusters and bare, "no cluster is given: add --gpus N, --cluster FILE or --preset NAME"),
-        (len(clusters) > 1, f"{' and '.join(clusters)} contradict each other: one cluster at a time"),
+        (len(clusters) > 1, f"{' and '.join(clusters)} are mutually exclusive: give one cluster"),
         (
             options.arrivals is None and options.trace is None,
             "no job log is given: add TRACE, or --preset and --arrivals",
         ),
         (
             options.arrivals is not None and options.trace is not None,
-            "TRACE and --arrivals contradict each other: jobs are a log's or drawn",
+            "TRACE and --arrivals are mutually exclusive: jobs are from a log or drawn",
         ),
         (
             options.arrivals is not None and options.preset is None and options.cluster is None,
-            "--arrivals draws the jobs of a setting: add --preset or --cluster",
+            "--arrivals requires a cluster: add --preset or --cluster",
         ),
-        (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} concern drawn jobs: add --arrivals"),
+        (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} apply to drawn jobs: add --arrivals"),
         (
             bool(concerns_jobs := _flags(options, of_cluster=False)) and options.arrivals is None,
             f"{concerns_jobs} drawn jobs: add --preset and --arrivals",
         ),
         (
             bool(concerns_cluster := _flags(options, of_cluster=True)) and not jsac,
-            f"{concerns_cluster} the presets jsac-…: add --preset jsac-cloud or another of them",
+            f"{concerns_cluster} the jsac presets: add --preset jsac-cloud or another jsac preset",
         ),
-        (options.arrivals is not None and options.mode == "gang", "drawn jobs are elastic: leave --mode gang out"),
+        (options.arrivals is not None and options.mode == "gang", "drawn jobs are elastic: remove --mode gang"),
         (
             options.arrivals is not None and options.chunks_per_gpu is not None,
-            "--chunks-per-gpu concerns a log's jobs, not drawn ones: use --chunk-scale",
+            "--chunks-per-gpu applies to jobs of a log, not to drawn jobs: use --chunk-scale",
         ),
         (
             options.arrivals is not None and options.resample,
-            "--resample concerns a log's jobs: drawn ones are drawn anyway",
+            "--resample applies to jobs of a log; drawn jobs are random already",
         ),
-        (options.arrivals is not None and options.limit is not None, "--limit concerns a log's jobs: use --jobs"),
+        (options.arrivals is not None and options.limit is not None, "--limit applies to jobs of a log: use --jobs"),
         (
             options.chunks_per_gpu is not None and options.arrivals is None and options.mode != "elastic",
-            "--chunks-per-gpu concerns elastic jobs: add --mode elastic",
+            "--chunks-per-gpu applies to elastic jobs: add --mode elastic",
         ),
         (
             bool(options.chunk_size or options.gradient_size) and options.mode != "elastic",
-            "--chunk-size and --gradient-size concern elastic jobs of a log: add --mode elastic",
+            "--chunk-size and --gradient-size apply to elastic jobs of a log: add --mode elastic",
         ),
     ]
     for wrong, sentence in refused:
@@ -336,11 +360,11 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
 
 
 def _flags(options: WorkloadOptions, *, of_cluster: bool) -> str:
-    """The start of a sentence: the options of presets that were given and concern the cluster, or drawn jobs."""
+    """Begin the error message for given preset options that apply to the cluster, or to drawn jobs."""
     alone = CLUSTER_OPTIONS - {"ps_hosts"}
     named = [name for name in options.given() if (name in alone) == of_cluster or (name == "ps_hosts" and of_cluster)]
     flags = " and ".join(f"--{name.replace('_', '-')}" for name in named)
-    return f"{flags} concern{'' if len(named) > 1 else 's'}" if named else ""
+    return f"{flags} appl{'y' if len(named) > 1 else 'ies'} to" if named else ""
 
 
 def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluster, str]":
@@ -353,7 +377,7 @@ def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluste
         if name not in PRESETS:
             raise InputError(f"unknown preset {options.preset!r}; choose one of: {', '.join(sorted(PRESETS))}")
         if name != options.preset:
-            click.echo(f"Warning: the preset {options.preset} is now called {name}: use --preset {name}", err=True)
+            click.echo(f"Warning: preset {options.preset} is now called {name}: use --preset {name}", err=True)
         return PresetCluster(name, options.drawn()), name
     if options.cluster is not None:
         return FixedCluster(read_cluster(options.cluster)), str(options.cluster)
@@ -366,7 +390,7 @@ def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluste
 def _workload(
     options: WorkloadOptions, export: "Export | None"
 ) -> "tuple[Workload, tuple[str, ...], str, float | None]":
-    """The jobs, what could not be read, the mode and the load if none is given."""
+    """Build the workload; returns it with unreadable rows, mode and default load."""
     from tranche.simulation.recipe import DrawnJobs, LoggedJobs
 
     if options.arrivals is not None:
@@ -392,13 +416,13 @@ def _workload(
 
 
 def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tuple[str, ...], str, float | None]":
-    """The history of a cluster."""
+    """Build the workload from the export of a cluster."""
     from tranche.simulation.recipe import GivenJobs
 
     for name in ("mode", "chunks_per_gpu", "resample"):
         if getattr(options, name):
-            what = f"--{name.replace('_', '-')} concerns a log"
-            raise InputError(f"{what}; {options.trace} is a cluster's history, as it was")
+            what = f"--{name.replace('_', '-')} applies to a log"
+            raise InputError(f"{what}; {options.trace} is the recorded history of a cluster")
     return GivenJobs(export.jobs, options.limit), export.problems, "recorded", None
 
 
@@ -417,7 +441,7 @@ def _log(path: Path, options: WorkloadOptions) -> "tuple[Log, tuple[str, ...]]":
         trace = read_trace(path, layout=options.layout, on_error=options.on_error)
         log = RowsLog(trace.rows)
     if not trace.rows:
-        raise InputError(f"{path}: no row can be used" + (f"; first: {trace.problems[0]}" if trace.problems else ""))
+        raise InputError(f"{path}: no usable rows" + (f"; first: {trace.problems[0]}" if trace.problems else ""))
     return log, trace.problems
 
 
@@ -426,7 +450,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _is_json(path: Path) -> bool:
-    """Whether the content begins as JSON does; a pipe is not looked into."""
+    """Whether the content starts as JSON; a pipe is not read for this check."""
     if not _is_regular(path):
         return False
     with path.open("rb") as file:

@@ -1,6 +1,6 @@
-"""tranche from Python: submit jobs, wait for them, and ask when they complete and why they wait.
+"""Python client of tranche: submit jobs, wait for them, and read plans and explanations.
 
-`Client` is the whole of it; docs/how-to/notebooks.md shows it, and a test runs what stands there.
+`Client` is the entry point. docs/how-to/notebooks.md documents it, and a test runs its examples.
 """
 
 from tranche.client.chunk_plan import ChunkPlan

@@ -20,10 +20,14 @@ from tranche.web import job_views
 API = f"/apis/{GROUP}/{VERSION}"
 PAGE = 500
 AGAIN_SECONDS = 1.0
-"""Before a watch that has broken is opened again."""
+"""Delay before a broken watch is reopened, in seconds."""
 LOG_PODS = 20
-"""Logs are read of the last so many attempts."""
-GONE, NOT_STARTED, OLDER = "gone with its pod", "its container has not started", f"only the last {LOG_PODS} are read"
+"""Maximum number of attempts whose logs are read."""
+GONE, NOT_STARTED, OLDER = (
+    "the pod no longer exists",
+    "the container has not started",
+    f"only the last {LOG_PODS} logs are read",
+)
 OVER = ("Succeeded", "Failed")
 OnChange = Callable[[TrainingJob], None]
 
@@ -47,16 +51,16 @@ class _Change(msgspec.Struct):
 
 
 class Session:
-    """One cluster, asked by one user."""
+    """Session of one user with one cluster."""
 
     def __init__(self, api: ApiClient) -> None:
         self.api = api
 
     async def items(self, path: str, what: str) -> list[bytes]:
-        """All objects of a collection as JSON, page by page.
+        """List all objects of a collection as JSON, page by page.
 
         Raises:
-            ClusterError: the API server refuses.
+            ClusterError: the API server rejects the request.
         """
         found: list[bytes] = []
         params: dict[str, str | int] = {"limit": PAGE}
@@ -69,16 +73,16 @@ class Session:
                 params["continue"] = page.metadata.continue_
 
     async def jobs(self, namespace: str) -> list[TrainingJob]:
-        """TrainingJobs of a namespace, or of all if it is empty, as far as they can be read."""
+        """List the TrainingJobs of a namespace; of all namespaces if it is empty."""
         path = f"{API}/namespaces/{quote(namespace, '')}/trainingjobs" if namespace else f"{API}/trainingjobs"
         return [TrainingJob.model_validate_json(raw) for raw in await self.items(path, "TrainingJobs")]
 
     async def job(self, namespace: str, name: str) -> TrainingJob:
-        """One TrainingJob.
+        """Read one TrainingJob.
 
         Raises:
-            NoSuchJob: there is none.
-            ClusterError: the API server refuses.
+            NoSuchJob: the job does not exist.
+            ClusterError: the API server rejects the request.
         """
         with refusals("read TrainingJobs"):
             try:
@@ -89,16 +93,16 @@ class Session:
                 raise
 
     async def create(self, namespace: str, manifest: dict[str, Any], *, dry_run: bool = False) -> TrainingJob:
-        """Have a TrainingJob created, or only looked at by the API server, with its defaults and rules.
+        """Create a TrainingJob; with `dry_run`, only let the API server validate it and apply defaults.
 
         Raises:
-            ManifestError: it is for another namespace, or the API server does not take it.
-            ClusterError: the API server refuses for another reason.
+            ManifestError: the manifest is for another namespace, or the API server rejects it.
+            ClusterError: the request fails for another reason.
         """
         metadata = manifest["metadata"]
         named = metadata.get("name") or metadata.get("generateName") or ""
         if metadata.get("namespace", namespace) != namespace:
-            raise ManifestError(f"{named}: is for namespace {metadata['namespace']}, not {namespace}: name that one")
+            raise ManifestError(f"{named}: the manifest is for namespace {metadata['namespace']}, not {namespace}")
         path = f"{API}/namespaces/{quote(namespace, '')}/trainingjobs"
         params = {"dryRun": "All"} if dry_run else {}
         with refusals("create TrainingJobs"):
@@ -108,7 +112,7 @@ class Session:
                 text = " ".join(error.message.split())
                 if error.status == 409:
                     raise ManifestError(
-                        f"there is a TrainingJob {named} in namespace {namespace} already: take another name"
+                        f"TrainingJob {named} already exists in namespace {namespace}: choose another name"
                     ) from None
                 if error.status in (400, 422):
                     raise ManifestError(text) from None
@@ -117,26 +121,26 @@ class Session:
     async def wait(
         self, namespace: str, name: str, on_change: OnChange | None = None, timeout: float | None = None
     ) -> TrainingJob:
-        """Follow a job until it is over, through broken connections.
+        """Watch a job until it ends; broken connections are reopened.
 
         Args:
-            namespace: Of the job.
-            name: Of the job.
-            on_change: Told each of its states.
-            timeout: Seconds; None: for ever.
+            namespace: Namespace of the job.
+            name: Name of the job.
+            on_change: Called with each state of the job.
+            timeout: Time limit in seconds; None: no limit.
 
         Raises:
-            JobFailed: it has ended otherwise than with success.
-            NoSuchJob: there is none, or it was deleted meanwhile.
-            WaitedTooLong: it is not over in time.
-            ClusterError: the API server refuses.
+            JobFailed: the job ended without success.
+            NoSuchJob: the job does not exist or was deleted.
+            WaitedTooLong: the job has not ended in time.
+            ClusterError: the API server rejects the request.
         """
         try:
             async with asyncio.timeout(timeout):
                 job = await self._until_over(namespace, name, on_change or _nothing)
         except TimeoutError:
             raise WaitedTooLong(
-                f"TrainingJob {name} in namespace {namespace} is not over after {timeout:g} s; it goes on"
+                f"TrainingJob {name} in namespace {namespace} has not ended after {timeout:g} s; it continues"
             ) from None
         if job.status.phase != "Succeeded":
             raise JobFailed(f"TrainingJob {name} in namespace {namespace} has failed: {failure_of(job)}")
@@ -166,7 +170,7 @@ class Session:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _changes(self, job: TrainingJob) -> AsyncIterator[TrainingJob | None]:
-        """States of the job after this one, None when it is deleted; ends when the server ends the watch."""
+        """Yield later states of the job, None when it is deleted; ends when the server ends the watch."""
         path = f"{API}/namespaces/{quote(job.metadata.namespace, '')}/trainingjobs"
         params: dict[str, str | int] = {
             "watch": "true",
@@ -185,16 +189,16 @@ class Session:
                     return
 
     async def history(self, namespace: str, name: str, lines: int) -> History:
-        """Attempts with the last lines of their logs, and what was said about the job.
+        """Return the attempts of a job with their last log lines, and its events.
 
         Args:
-            namespace: Of the job.
-            name: Of the job.
-            lines: Of each log; 0: none.
+            namespace: Namespace of the job.
+            name: Name of the job.
+            lines: Lines of each log; 0: no logs.
 
         Raises:
-            NoSuchJob: there is none.
-            ClusterError: the API server refuses.
+            NoSuchJob: the job does not exist.
+            ClusterError: the API server rejects the request.
         """
         job = await self.job(namespace, name)
         core = f"/api/v1/namespaces/{quote(namespace, '')}"
@@ -212,7 +216,7 @@ class Session:
         return History(told.namespace, told.name, told.phase, attempts, events, told.sites)
 
     async def _with_log(self, core: str, one: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
-        """The attempt with its last lines, or why they cannot be had: its kubelet is away, or they may not be read."""
+        """Add the last log lines to an attempt, or the reason why they cannot be read."""
         if one.pod in missing:
             return msgspec.structs.replace(one, no_log=missing[one.pod])
         try:
@@ -243,23 +247,23 @@ class Session:
 
 
 def _nothing(job: TrainingJob) -> None:
-    """Nobody watches."""
+    """Ignore a state of the job."""
 
 
 def job_path(namespace: str, name: str) -> str:
-    """Of one TrainingJob."""
+    """Return the API path of one TrainingJob."""
     return f"{API}/namespaces/{quote(namespace, '')}/trainingjobs/{quote(name, '')}"
 
 
 def failure_of(job: TrainingJob) -> str:
-    """Why it failed: by its condition, else by its plan."""
+    """Return why a job failed, from its condition, else from its plan."""
     told = next((c.message for c in job.status.conditions if c.type == CONDITION_FAILED and c.status == "True"), "")
-    return told or job_views.summary(job).explanation or "nobody has said why"
+    return told or job_views.summary(job).explanation or "no reason was recorded"
 
 
 @contextmanager
 def refusals(doing: str) -> Iterator[None]:
-    """Whatever the API server refuses is a `ClusterError` that says what was tried."""
+    """Convert API errors to a `ClusterError` that names the attempted action."""
     try:
         yield
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that notebooks, which have one already, can call and wait."""
+"""Event loop in a separate thread, for callers such as notebooks that already run an event loop."""
 
 import asyncio
 import threading
@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LAST_TURNS = 3
-"""Turns of the loop in which connections that were closed let go of their sockets."""
+"""Loop iterations in which closed connections release their sockets."""
 
 
 class LoopThread:
-    """Runs coroutines for callers who are none."""
+    """Runs coroutines for synchronous callers."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -19,7 +19,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end and return what it returns; an interrupt of the caller cancels it."""
+        """Run a coroutine and return its result; an interrupt of the caller cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -28,7 +28,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """Stop the thread; harmless when done already."""
+        """Stop the thread; repeated calls have no effect."""
         if self._thread.is_alive():
             self.call(_turns(LAST_TURNS))
             self._loop.call_soon_threadsafe(self._loop.stop)

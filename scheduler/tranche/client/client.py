@@ -1,4 +1,4 @@
-"""`Client`: what a user does with TrainingJobs from Python."""
+"""`Client`, the Python API for TrainingJobs."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -24,23 +24,24 @@ T = TypeVar("T")
 
 
 class Client:
-    """A cluster with tranche on it, as its user sees it; every call waits for its answer.
+    """Synchronous client of a cluster with tranche.
 
-    It asks the API server only, with the rights of the kubeconfig's user. To be closed, or used in a ``with`` block.
+    It uses only the API server, with the permissions of the kubeconfig user. Close it, or use it in a ``with`` block.
 
-    Every method takes `namespace`; without it the one of the client is meant. Every method raises `ClusterError` when
-    the API server cannot be reached or refuses, and `NoSuchJob` for a job that is not there.
+    Every method takes `namespace`; the default is the namespace of the client. Every method raises `ClusterError` when
+    the API server cannot be reached or rejects the request, and `NoSuchJob` if the job does not exist.
     """
 
     def __init__(
         self, namespace: str | None = None, *, kubeconfig: str | None = None, context: str | None = None
     ) -> None:
-        """Read the kubeconfig; the cluster is not asked yet.
+        """Read the kubeconfig without contacting the cluster.
 
         Args:
-            namespace: Of jobs; default: that of the context.
-            kubeconfig: File; default: ``$KUBECONFIG``, else the pod's service account, else ``~/.kube/config``.
-            context: Of the kubeconfig; default: its current one.
+            namespace: Namespace of jobs; default: the namespace of the context.
+            kubeconfig: Kubeconfig file; default: ``$KUBECONFIG``, else the pod's service account, else
+                ``~/.kube/config``.
+            context: Context of the kubeconfig; default: its current context.
 
         Raises:
             ClusterError: there are no usable credentials.
@@ -65,7 +66,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; harmless when done already."""
+        """Close the connections; repeated calls have no effect."""
         if self._open:
             self._open = False
             self._loop.call(self._stack.aclose())
@@ -75,11 +76,11 @@ class Client:
         """Create a TrainingJob.
 
         Args:
-            manifest: An object, YAML text, or the path of a file.
-            namespace: Where; default: the manifest's own, else the client's.
+            manifest: Object, YAML text, or path of a file.
+            namespace: Namespace; default: that of the manifest, else that of the client.
 
         Raises:
-            ManifestError: it is not one TrainingJob, or the API server does not take it.
+            ManifestError: it is not exactly one TrainingJob, or the API server rejects it.
         """
         body = read_manifest(manifest)
         place = self.place_of(body, namespace)
@@ -88,18 +89,18 @@ class Client:
     def what_if(
         self, manifest: Manifest, namespace: str | None = None, *, system_namespace: str = SYSTEM_NAMESPACE
     ) -> WhatIf:
-        """When a job would start and complete if it were submitted now; nothing is created.
+        """Forecast when a job would start and complete if it were submitted now; nothing is created.
 
-        The planner of this process plans on paper what it reads of the cluster, so it takes the right to list jobs,
-        sites, pods, nodes and quotas everywhere.
+        A planner in this process plans the whole cluster; this requires permission to list jobs, sites, pods, nodes and
+        quotas of all namespaces.
 
         Args:
             manifest: As for `submit`.
             namespace: As for `submit`.
-            system_namespace: Of the scheduler, whose Lease says which policy it runs.
+            system_namespace: Namespace of the scheduler's Lease, which records its policy.
 
         Raises:
-            ManifestError: it is not one TrainingJob, or the API server does not take it.
+            ManifestError: it is not exactly one TrainingJob, or the API server rejects it.
         """
         body = read_manifest(manifest)
         return self.call(what_if(self.session, self.place_of(body, namespace), body, system_namespace))
@@ -107,40 +108,40 @@ class Client:
     def queue(
         self, namespace: str | None = None, *, all_namespaces: bool = False, over: bool = False
     ) -> list[JobSummary]:
-        """Jobs that run, then those that wait, as they are planned to complete.
+        """List running jobs, then waiting jobs, each by planned completion.
 
         Args:
-            namespace: Of the jobs.
-            all_namespaces: Of all namespaces instead.
-            over: Also those that have ended, last.
+            namespace: Namespace of the jobs.
+            all_namespaces: List jobs of all namespaces.
+            over: Include ended jobs, at the end.
         """
         jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
         chosen = [job_views.summary(job) for job in jobs if over or job.status.phase not in OVER]
         return sorted(chosen, key=_turn)
 
     def plan(self, name: str, namespace: str | None = None) -> JobDetail:
-        """Everything that is planned for a job, and how far it is."""
+        """Return the plan and progress of a job."""
         return job_views.detail(self._job(name, namespace))
 
     def chunks(self, name: str, namespace: str | None = None, *, system_namespace: str = SYSTEM_NAMESPACE) -> ChunkPlan:
-        """Where and when each chunk of a job trains, by the present plan.
+        """Return the node and time window of each chunk of a job, by the current plan.
 
-        The planner of this process plans on paper what it reads of the cluster, so it takes the right to list jobs,
-        sites, pods, nodes and quotas everywhere.
+        A planner in this process plans the whole cluster; this requires permission to list jobs, sites, pods, nodes and
+        quotas of all namespaces.
 
         Args:
-            name: Of the job.
-            namespace: Of the job.
-            system_namespace: Of the scheduler, whose Lease says which policy it runs.
+            name: Name of the job.
+            namespace: Namespace of the job.
+            system_namespace: Namespace of the scheduler's Lease, which records its policy.
         """
         return self.call(chunk_plan(self.session, namespace or self.namespace, name, system_namespace))
 
     def why(self, name: str, namespace: str | None = None) -> str:
-        """What a job does, or what it waits for, in one sentence."""
+        """Explain in one sentence what a job does or waits for."""
         return job_views.sentence(self._job(name, namespace))
 
     def history(self, name: str, namespace: str | None = None, *, log_lines: int = 5) -> History:
-        """A job's attempts: when, where, why they ended, exit codes, last lines of their logs; and its events."""
+        """Return the attempts of a job (times, nodes, outcomes, exit codes, last log lines) and its events."""
         return self.call(self.session.history(namespace or self.namespace, name, log_lines))
 
     def wait(
@@ -155,15 +156,15 @@ class Client:
         """Wait until a job has succeeded.
 
         Args:
-            name: Of the job.
-            namespace: Of the job.
-            timeout: Seconds; None: for ever.
-            progress: Whether to show a bar; None: on a terminal and in a notebook.
-            on_change: Told each state of the job, in another thread.
+            name: Name of the job.
+            namespace: Namespace of the job.
+            timeout: Time limit in seconds; None: no limit.
+            progress: Whether to show a progress bar; None: only on a terminal or in a notebook.
+            on_change: Called in another thread with each state of the job.
 
         Raises:
-            JobFailed: it has ended otherwise; the text says why.
-            WaitedTooLong: it is not over in time; it goes on.
+            JobFailed: the job ended without success; the message has the reason.
+            WaitedTooLong: the job has not ended in time; it continues.
         """
         with JobBar(name, shown=progress) as bar:
 
@@ -176,11 +177,11 @@ class Client:
             return job_views.detail(self.call(self.session.wait(place, name, note, timeout)))
 
     def place_of(self, body: dict[str, Any], namespace: str | None) -> str:
-        """The namespace that a manifest is for: the one asked for, else its own, else the client's."""
+        """Return the namespace for a manifest: the argument, else its own, else that of the client."""
         return namespace or body["metadata"].get("namespace") or self.namespace
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something of the session to its end."""
+        """Run a coroutine of the session and wait for its result."""
         return self._loop.call(work)
 
     def _job(self, name: str, namespace: str | None) -> TrainingJob:

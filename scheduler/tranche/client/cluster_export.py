@@ -1,6 +1,6 @@
-"""What ``tranche simulate`` and ``tranche replay`` need of a cluster, and no more: no environment, no messages."""
+"""Cluster snapshot for ``tranche simulate`` and ``tranche replay``, without environment variables or messages."""
 
-from datetime import UTC, datetime
+import time
 from typing import Any
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from tranche.client.api_session import API, Session
 from tranche.client.errors import ClusterError
 from tranche.kube.api.core_types import Metadata, NodeObject, Pod
+from tranche.kube.api.timestamp import rfc3339
 from tranche.replay.export import ANNOTATION_EXPORTED
 from tranche.replay.pod_history import is_foreign
 
@@ -17,15 +18,15 @@ _FORGOTTEN = ("managedFields", "annotations", "finalizers")
 
 
 async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple[dict[str, Any], list[str]]:
-    """A List of TrainingJobs, Sites, nodes, and pods that train under other schedulers.
+    """Read TrainingJobs, Sites, nodes, and training pods of other schedulers as a List.
 
     Args:
-        session: Of the cluster.
-        namespace: Of jobs and pods; empty: all.
-        gpu_resource: Name of the GPUs' resource.
+        session: Session with the cluster.
+        namespace: Namespace of jobs and pods; empty: all namespaces.
+        gpu_resource: Resource name of the GPUs.
 
     Returns:
-        The List, and a line for everything that may not be read and is left out.
+        The List, and one line for each kind that cannot be read and is omitted.
 
     Raises:
         ClusterError: neither jobs nor pods can be read.
@@ -49,12 +50,12 @@ async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple
         items += [item for raw in found if (item := _item(raw, what, gpu_resource)) is not None]
     if not readable:
         raise ClusterError(notes[0].removeprefix("left out: "))
-    exported = {ANNOTATION_EXPORTED: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    exported = {ANNOTATION_EXPORTED: rfc3339(time.time())}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": exported}, "items": items}, notes
 
 
 def _item(raw: bytes, what: str, gpu_resource: str) -> dict[str, Any] | None:
-    """One object without what the simulator does not look at; None if it looks at nothing of it."""
+    """Reduce an object to the fields that the simulator reads; None if it does not use the object."""
     if what == "pods":
         pod = msgspec.json.decode(raw, type=Pod)
         return _pod(pod) if is_foreign(pod, gpu_resource) else None
@@ -83,7 +84,7 @@ def _metadata(whole: Metadata) -> Metadata:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """As the API server writes it, but for absent fields."""
+    """Convert a struct to plain values as in the API, without absent fields."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return plain
 

@@ -1,4 +1,4 @@
-"""A job's attempts: what the ledger and the pods that are still there say of each."""
+"""Attempts of a job, from the ledger and from the pods that still exist."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -22,33 +22,33 @@ _REASONS = {
 
 
 class Attempt(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod of the job."""
+    """One attempt (pod) of a job."""
 
     attempt: int
     role: str
-    """worker, ps or chief."""
+    """Role: worker, ps or chief."""
     index: int
     pod: str
     node: str
-    """Empty: it has none yet."""
+    """Node; empty before the pod is bound."""
     started: datetime | None
-    """When its container started; None: it has not, or the pod is gone."""
+    """Start of the container; None before it, or if the pod no longer exists."""
     ended: datetime | None
     outcome: str
-    """Succeeded, Preempted, Failed or Lost; of one that is not over Starting, Running or Closing."""
+    """Succeeded, Preempted, Failed or Lost; for an active attempt Starting, Running or Closing."""
     why: str
-    """Why it ended, as far as anybody says."""
+    """Reason for the end, if known."""
     exit_code: int | None
     preempted_by: str = ""
     """Job that preempted it, ``namespace/name``, or a pod of no TrainingJob, ``pod/namespace/name``; empty if none."""
     log: list[str] | None = None
-    """Last lines; None: there are none to be had."""
+    """Last log lines; None if they are not available."""
     no_log: str = ""
-    """Why there are none; empty if there are, or if none were asked for."""
+    """Reason why there is no log; empty if there is one or none was requested."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """What tranche has said about the job."""
+    """Kubernetes event of tranche for the job."""
 
     at: datetime | None
     reason: str
@@ -57,7 +57,7 @@ class JobEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class History(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything that a job went through."""
+    """Attempts, events and site usage of a job."""
 
     namespace: str
     name: str
@@ -65,13 +65,13 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
     attempts: list[Attempt]
     """In order of their numbers; the ledger keeps the last 5 that ended (`KEPT_RECORDS` of the progress ledger)."""
     events: list[JobEvent]
-    """Oldest first; Kubernetes forgets them after an hour."""
+    """Events, oldest first; Kubernetes deletes them after an hour."""
     sites: list[dict[str, Any]] = []
-    """What the job has used at each: GPU-seconds, chunks, bytes copied."""
+    """Usage at each site: GPU-seconds, chunks, copied bytes."""
 
 
 def attempts_of(job: TrainingJob, pods: Iterable[Pod]) -> list[Attempt]:
-    """Attempts by number: those of the ledger, and pods of this job (not of a namesake that was deleted)."""
+    """Return the attempts by number, from the ledger and the pods with the UID of this job."""
     ledger = job.status.progress.attempts if job.status.progress else []
     closing = _preemptors(job)
     gone = {one.attempt: _of_ledger(job.metadata.name, one) for one in ledger}
@@ -147,4 +147,4 @@ def _why(pod: Pod, result: str, container: str) -> str:
         return ""
     refused = f"{pod.status.reason}: {pod.status.message}".strip(": ")
     said = container if container not in ("", "Completed", "Error") else ""
-    return refused or _REASONS.get(result) or said or "its container failed"
+    return refused or _REASONS.get(result) or said or "the container failed"

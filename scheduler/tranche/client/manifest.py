@@ -1,4 +1,4 @@
-"""What users hand in: one TrainingJob, as a file, as YAML or as an object."""
+"""Manifests of TrainingJobs: files, YAML text or objects."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,18 +10,18 @@ from tranche.client.errors import ManifestError
 from tranche.kube.api.resources import API_VERSION
 
 Manifest = Mapping[str, Any] | str | Path
-"""An object, YAML or JSON text (of several lines), or the path of a file with it."""
+"""Object, YAML or JSON text (several lines), or path of a file."""
 
 
 def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
-    """The object, which says that it is a TrainingJob; the API server looks at the rest.
+    """Read a manifest and check that it is a TrainingJob; the API server validates the rest.
 
     Args:
-        manifest: An object, text, or the path of a file.
-        source: What errors call it; default: the path.
+        manifest: Object, text, or path of a file.
+        source: Name in error messages; default: the path.
 
     Raises:
-        ManifestError: it is not one TrainingJob.
+        ManifestError: it is not exactly one TrainingJob.
     """
     if isinstance(manifest, Mapping):
         return _checked([dict(manifest)], source or "the manifest")
@@ -33,24 +33,24 @@ def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ManifestError(f"{path}: this is not text in UTF-8") from None
+        raise ManifestError(f"{path}: not valid UTF-8 text") from None
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
         found = [one for one in yaml.safe_load_all(text) if one is not None]
     except (yaml.YAMLError, RecursionError) as error:
-        raise ManifestError(f"{source}: this is not YAML: {' '.join(str(error).split())}") from None
+        raise ManifestError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
     return _checked(found, source)
 
 
 def _checked(found: list[Any], source: str) -> dict[str, Any]:
     if len(found) != 1:
-        raise ManifestError(f"{source}: holds {len(found)} objects: give one TrainingJob")
+        raise ManifestError(f"{source}: contains {len(found)} objects: provide exactly one TrainingJob")
     (one,) = found
     kind = one.get("kind") if isinstance(one, dict) else type(one).__name__
     if kind != "TrainingJob":
-        raise ManifestError(f"{source}: this is a {str(kind)[:40]}, not a TrainingJob")
+        raise ManifestError(f"{source}: is a {str(kind)[:40]}, not a TrainingJob")
     if one.get("apiVersion") != API_VERSION:
         raise ManifestError(f"{source}: apiVersion is {one.get('apiVersion')!r}, not {API_VERSION}")
     if not isinstance(one.get("metadata"), dict):

@@ -1,4 +1,4 @@
-"""A progress bar of one job, on a terminal and in a notebook."""
+"""Progress bar of one job, for terminals and notebooks."""
 
 from types import TracebackType
 from typing import Self
@@ -10,14 +10,14 @@ from tranche.kube.api.resources import TrainingJob
 
 
 class JobBar:
-    """Shows how far a job is, and when it is planned to complete."""
+    """Progress bar with the planned completion of a job."""
 
     def __init__(self, name: str, *, shown: bool | None = None) -> None:
-        """Nothing is drawn yet.
+        """Create a progress bar without drawing it.
 
         Args:
-            name: Of the job.
-            shown: Whether to draw; None: if there is a terminal or a notebook.
+            name: Name of the job.
+            shown: Whether to draw; None: only on a terminal or in a notebook.
         """
         console = Console(stderr=True)
         notebook = Console().is_jupyter
@@ -37,12 +37,12 @@ class JobBar:
         self._progress.stop()
 
     def show(self, job: TrainingJob) -> None:
-        """Draw its present state."""
+        """Draw the current state of the job."""
         self._progress.update(self._task, completed=done_share(job), state=state_of(job))
 
 
 def done_share(job: TrainingJob) -> float:
-    """How much of the job is trained, 0 … 1."""
+    """Return the trained share of the job, from 0 to 1."""
     spec, progress = job.spec, job.status.progress
     if job.status.phase == "Succeeded":
         return 1.0
@@ -54,7 +54,7 @@ def done_share(job: TrainingJob) -> float:
 
 
 def state_of(job: TrainingJob) -> str:
-    """Phase, and when it is planned to complete or, while it waits, to start; such as ``Running, done 14:20:00Z``."""
+    """Return the phase and planned completion (planned start while it waits), such as ``Running, done 14:20:00Z``."""
     phase, plan = job.status.phase or "Waiting", job.status.plan
     if phase == "Waiting" and plan is not None and plan.estimated_start is not None:
         return f"Waiting, starts {plan.estimated_start:%H:%M:%SZ}"

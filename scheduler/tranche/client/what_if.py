@@ -1,14 +1,15 @@
-"""What would become of a job that was submitted now, as the production planner sees it, on paper.
+"""What-if: the plan that a job would get if it were submitted now, from the production planner in this process.
 
-The planner of this process takes over the cluster as one that is started after a crash does, from the API server alone;
-hears of the job; and plays its plan forward. Nothing is created and the running scheduler is not asked, so its loop
-loses no time. It takes the right to create TrainingJobs in the namespace (the API server is asked, dry-run), and to
-list jobs, sites, pods, nodes and quotas of the whole cluster.
+The planner is restored from the API server alone, as after a restart; then the job is submitted to it and a forecast
+runs. Nothing is created, and the running scheduler receives no request, so it is not slowed down. A what-if requires
+permission to create TrainingJobs in the namespace (for a dry-run request) and to list jobs, sites, pods, nodes and
+quotas of the whole cluster.
 """
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -16,14 +17,13 @@ import msgspec
 from tranche.client.api_session import Session, refusals
 from tranche.client.errors import ClusterError, ManifestError
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.api.timestamp import whole_second
 from tranche.kube.client.errors import ApiError
 from tranche.kube.client.leader_election import LEASE
-from tranche.kube.convert.trainingjob import LATEST
-from tranche.live import Controller, ControllerSettings
-from tranche.live.informers import Watches
+from tranche.live.cluster_restore import restore_planner
+from tranche.live.informers import ClusterObjects, Informers
 from tranche.live.job_events import submission
-from tranche.live.lease_annotations import PlannerChoice, read_choice, read_memory
-from tranche.metrics.scheduler import Metrics
+from tranche.live.lease_annotations import PlannerConfig, read_config, read_memory
 from tranche.planner import Planner
 from tranche.planner.learned_state import Memory
 
@@ -31,72 +31,85 @@ SYSTEM_NAMESPACE = "tranche-system"
 
 
 class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
-    """What would be planned."""
+    """Result of a what-if."""
 
     namespace: str
     name: str
     planned_start: datetime | None
     planned_completion: datetime | None
-    """None: it would never run; `explanation` says why."""
+    """Planned completion; None if the job would never run (`explanation` has the reason)."""
     explanation: str
-    """The sentence that its status would have."""
+    """Explanation, as in the job status."""
     workers: int
-    """That would start at once."""
+    """Number of workers that would start immediately."""
     policy: str
     note: str = ""
-    """What was assumed."""
+    """Assumptions for what could not be read; empty if none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningInputs:
+    """Input to restore a planner that writes nothing."""
+
+    objects: ClusterObjects
+    config: PlannerConfig
+    memory: Memory = field(default_factory=Memory)
+    """Learnt state of the scheduler's planner."""
+    note: str = ""
+    """Assumptions for what could not be read; empty if none."""
 
 
 async def what_if(session: Session, namespace: str, manifest: dict[str, Any], system_namespace: str) -> WhatIf:
-    """Plan a job on paper.
+    """Read the cluster and plan a job without creating it.
 
     Args:
-        session: Of the cluster.
-        namespace: Of the job.
+        session: Session with the cluster.
+        namespace: Namespace of the job.
         manifest: A TrainingJob.
-        system_namespace: Where the scheduler's Lease is.
+        system_namespace: Namespace of the scheduler's Lease.
 
     Raises:
-        ManifestError: the API server does not take the job, or the planner cannot read it.
-        ClusterError: a right is missing, or the API server cannot be reached.
+        ManifestError: the API server rejects the job, or the planner cannot read it.
+        ClusterError: a permission is missing, or the API server cannot be reached.
     """
     asked = await session.create(namespace, manifest, dry_run=True)
-    watches, choice, memory, note = await read_cluster(session, system_namespace, "a what-if")
-    return answer(asked, watches, choice, note, time.time(), memory)
+    inputs = await read_cluster(session, system_namespace, "a what-if")
+    return answer(asked, inputs, time.time())
 
 
-async def read_cluster(
-    session: Session, system_namespace: str, what: str
-) -> tuple[Watches, PlannerChoice, Memory, str]:
-    """All that a planner on paper needs: the cluster's objects, which planner to make, what it has learnt, and a note.
+async def read_cluster(session: Session, system_namespace: str, purpose: str) -> PlanningInputs:
+    """Read the whole cluster, the scheduler's planner configuration and what the scheduler has learnt.
 
     Args:
-        session: Of the cluster.
-        system_namespace: Where the scheduler's Lease is.
-        what: Plans with it, for the message if a right is missing.
+        session: Session with the cluster.
+        system_namespace: Namespace of the scheduler's Lease.
+        purpose: What the inputs are for, for the error message if a permission is missing.
 
     Raises:
-        ClusterError: a right is missing, or the API server cannot be reached.
+        ClusterError: a permission is missing, or the API server cannot be reached.
     """
-    choice, memory, note = await _told(session, system_namespace)
-    watches = Watches(session.api)
-    with refusals(f"see the whole cluster, which {what} plans with"):
+    config, memory, note = await _read_lease(session, system_namespace)
+    watches = Informers(session.api)
+    with refusals(f"read the whole cluster, which {purpose} requires"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
-    return watches, choice, memory, note
+    return PlanningInputs(watches.objects, config, memory, note)
 
 
-def answer(
-    asked: TrainingJob, watches: Watches, choice: PlannerChoice, note: str, now: float, memory: Memory | None = None
-) -> WhatIf:
-    """Take over what the stores of the watches hold, and plan the job too.
+def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
+    """Restore a planner from the inputs, submit the job to it, and return the job's plan.
+
+    Args:
+        asked: The job as the API server would store it.
+        inputs: The cluster without the job.
+        now: Seconds since the epoch.
 
     Raises:
         ManifestError: the planner cannot read the job.
-        ClusterError: there is no such policy here.
+        ClusterError: the scheduler's policy is not known in this version.
     """
-    planner = paper_planner(watches, choice, now, memory)
+    planner = restored_planner(inputs, now)
     try:
-        planner.handle(submission(asked, choice.gpu_resource), now)
+        planner.handle(submission(asked, inputs.config.gpu_resource), now)
     except ValueError as error:
         raise ManifestError(f"{asked.metadata.name}: {' '.join(str(error).split())}") from None
     planner.forecast(now)
@@ -104,37 +117,32 @@ def answer(
     return WhatIf(
         namespace=asked.metadata.namespace,
         name=asked.metadata.name,
-        planned_start=_moment(plan.estimated_start),
-        planned_completion=_moment(plan.estimated_completion),
+        planned_start=whole_second(plan.estimated_start),
+        planned_completion=whole_second(plan.estimated_completion),
         explanation=plan.explanation,
         workers=len(plan.windows),
-        policy=choice.policy,
-        note=note,
+        policy=inputs.config.policy,
+        note=inputs.note,
     )
 
 
-def paper_planner(watches: Watches, choice: PlannerChoice, now: float, memory: Memory | None = None) -> Planner:
-    """A planner that has taken over what the stores of the watches hold, as a restarted scheduler does.
+def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
+    """Create a planner with the state that a restarted scheduler would restore.
 
     Raises:
-        ClusterError: there is no such policy here.
+        ClusterError: the scheduler's policy is not known in this version.
     """
-    planner = _planner(choice)
-    settings = ControllerSettings(choice.gpu_resource)
-    nobody: Any = None  # nothing is sent
-    Controller(nobody, watches, planner, Metrics(), settings, clock=lambda: now).restore(memory)
+    config = inputs.config
+    try:
+        planner = config.planner()
+    except ValueError as error:
+        raise ClusterError(f"the scheduler's policy {config.policy} is not known to this version: {error}") from None
+    restore_planner(planner, inputs.objects, config.gpu_resource, now, inputs.memory)
     return planner
 
 
-def _planner(choice: PlannerChoice) -> Planner:
-    try:
-        return choice.planner()
-    except ValueError as error:
-        raise ClusterError(f"the scheduler's policy {choice.policy} is not known here: {error}") from None
-
-
-async def _told(session: Session, system_namespace: str) -> tuple[PlannerChoice, Memory, str]:
-    """Which planner the scheduler runs and what that has learnt, by its Lease, and what is to be said of it."""
+async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerConfig, Memory, str]:
+    """The scheduler's planner configuration, what it has learnt, and a note if defaults are assumed."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{system_namespace}/leases/{LEASE}"
     try:
         lease = await session.api.request("GET", path)
@@ -144,12 +152,8 @@ async def _told(session: Session, system_namespace: str) -> tuple[PlannerChoice,
                 raise
         lease = {}
     memory = read_memory(lease.get("metadata", {}).get("annotations") or {})
-    told = read_choice(lease)
-    if told is not None:
-        return told, memory, ""
-    assumed = PlannerChoice()
-    return assumed, memory, f"policy {assumed.policy} is assumed: the Lease {system_namespace}/{LEASE} cannot be read"
-
-
-def _moment(at: float | None) -> datetime | None:
-    return datetime.fromtimestamp(min(at, LATEST), UTC).replace(microsecond=0) if at else None
+    published = read_config(lease)
+    if published is not None:
+        return published, memory, ""
+    assumed = PlannerConfig()
+    return assumed, memory, f"assuming policy {assumed.policy}: the Lease {system_namespace}/{LEASE} cannot be read"

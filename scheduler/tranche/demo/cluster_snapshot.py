@@ -1,4 +1,4 @@
-"""What the demo sees: TrainingJobs and Sites as the API server has them, nothing else."""
+"""Observation of the demo cluster: TrainingJobs and Sites from the API server, and busy links from metrics."""
 
 import re
 import urllib.request
@@ -22,12 +22,12 @@ API = "/apis/tranche.dev/v1alpha1"
 
 BUSY_LINK = re.compile(r'^tranche_link_busy_seconds{source="([^"]*)",target="([^"]*)"} (\S+)$', re.M)
 METRICS_SECONDS = 2.0
-"""So long the scheduler has to answer."""
+"""Time-out of a metrics request, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What a link still has to carry."""
+    """Remaining copies on a link, in seconds."""
 
     source: str
     target: str
@@ -36,21 +36,21 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All jobs and sites at one moment."""
+    """All jobs and sites at one time."""
 
     jobs: tuple[TrainingJob, ...]
     sites: tuple[SiteObject, ...]
     copies: tuple["Copy", ...] = ()
-    """Data on their way between sites."""
+    """Copies in progress between sites."""
 
     @property
     def phases(self) -> Counter[str]:
-        """Jobs by phase."""
+        """Number of jobs by phase."""
         return Counter(job.status.phase or "Waiting" for job in self.jobs)
 
     @property
     def preemptions(self) -> int:
-        """Workers that were stopped for another job, so far."""
+        """Number of preempted workers so far."""
         return sum(job.status.progress.preemptions for job in self.jobs if job.status.progress)
 
     @property
@@ -59,7 +59,7 @@ class Snapshot:
         return all(job.status.phase in ENDED for job in self.jobs)
 
     def next_completions(self, count: int) -> list[TrainingJob]:
-        """Unfinished jobs that are planned to complete first."""
+        """Return the unfinished jobs with the earliest planned completion."""
         known = [
             (plan.estimated_completion, job)
             for job in self.jobs
@@ -69,11 +69,11 @@ class Snapshot:
 
 
 def observe(cluster: Cluster, namespace: str) -> Snapshot:
-    """Read all jobs of the namespace and all sites; an answer that does not come is asked for once more.
+    """Read all jobs of the namespace and all sites; a request without a response is retried once.
 
     Raises:
-        ClusterError: if the API server refuses.
-        OSError: if it does not answer, twice.
+        ClusterError: the API server rejects the request.
+        OSError: it does not respond twice.
     """
     items = []
     for path in (f"{API}/namespaces/{namespace}/trainingjobs", f"{API}/sites"):
@@ -89,7 +89,7 @@ def observe(cluster: Cluster, namespace: str) -> Snapshot:
 
 
 def observe_copies(scheduler_url: str) -> tuple[Copy, ...]:
-    """Links that are busy with data of chunks, as the scheduler's metrics say; none if it does not answer."""
+    """Return the links that are busy with chunk data, from the scheduler's metrics; empty without a response."""
     try:
         with urllib.request.urlopen(f"{scheduler_url}/metrics", timeout=METRICS_SECONDS) as reply:  # noqa: S310
             return read_copies(reply.read().decode())
@@ -98,13 +98,13 @@ def observe_copies(scheduler_url: str) -> tuple[Copy, ...]:
 
 
 def read_copies(metrics: str) -> tuple[Copy, ...]:
-    """The links of a page of metrics that are busy, by source and target."""
+    """Parse the busy links from metrics in text format, by target and source."""
     found = (Copy(source, target, float(seconds)) for source, target, seconds in BUSY_LINK.findall(metrics))
     return tuple(sorted((one for one in found if one.seconds > 0), key=lambda one: (one.target, one.source)))
 
 
 def observe_nodes(cluster: Cluster, sites: dict[str, SiteObject]) -> Iterator[Node]:
-    """The nodes as the planner sees them."""
+    """Yield the nodes as planner nodes."""
     _, answer = cluster.request("GET", "/api/v1/nodes")
     book = NodeBook(GPU_RESOURCE)
     for item in answer["items"]:
@@ -114,5 +114,5 @@ def observe_nodes(cluster: Cluster, sites: dict[str, SiteObject]) -> Iterator[No
 
 
 def age(at: datetime | None) -> float:
-    """Seconds from now until `at`; negative for the past."""
+    """Return the seconds from now until `at`; negative if it is in the past."""
     return (at - datetime.now(UTC)).total_seconds() if at else 0.0

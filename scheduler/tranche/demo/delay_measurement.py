@@ -1,4 +1,4 @@
-"""What the control plane of this run took its time for: a few figures, the same for all jobs."""
+"""Control plane delays measured in a run; the same values for all jobs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ from tranche.simulation.engine.control_plane_delays import Delays
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Starts that are measured apart from the others."""
+    """Starts that are measured separately."""
 
     gangs: Collection[str] = ()
     """Keys of jobs whose workers start together."""
     clouds: Mapping[str, float] = field(default_factory=dict)
-    """Unlimited sites, and the seconds that a node takes there at least."""
+    """Unlimited sites with the minimum node start time in seconds."""
 
 
 def measure_delays(courses: Mapping[str, Course], save_seconds: float, kinds: Kinds = Kinds()) -> Delays:
-    """Mean delays of a run, and how they grow with the crowd: by a straight line through the starts on free slots.
+    """Measure mean delays and their growth with concurrency, by a linear fit of the starts on free slots.
 
     Args:
-        courses: Of all jobs.
-        save_seconds: What a worker takes for its checkpoint, by its specification.
-        kinds: Starts of gangs, and those at unlimited sites.
+        courses: Timelines of all jobs.
+        save_seconds: Checkpoint time of a worker, from its specification.
+        kinds: Starts of gangs and at unlimited sites.
     """
     stays = stays_of(courses)
     single = stays_of({key: course for key, course in courses.items() if key not in kinds.gangs})
@@ -44,42 +44,42 @@ def measure_delays(courses: Mapping[str, Course], save_seconds: float, kinds: Ki
 
 @dataclass(frozen=True, slots=True)
 class Turnaround:
-    """How long a GPU that somebody waited for was idle."""
+    """Idle time of a GPU while a job waited for it."""
 
     freed: float
-    """When the last of all GPUs that the start needed became free, by the planner's clock in seconds."""
+    """Time at which the last required GPU became free, in seconds of the planner's clock."""
     opened: float
-    """When the plan gave it to the one who waited; before `freed` if a worker had to leave first."""
+    """Time at which the window was opened; before `freed` if a worker had to stop first."""
     started: float
-    """When that one trained."""
+    """Time at which the worker started to train."""
     handover: bool
 
     @property
     def seconds(self) -> float:
-        """In all."""
+        """Total idle time in seconds."""
         return self.started - self.freed
 
     @property
     def planning_seconds(self) -> float:
-        """Until the plan said who is next."""
+        """Time until the window was opened."""
         return max(0.0, self.opened - self.freed)
 
     @property
     def starting_seconds(self) -> float:
-        """From then, or from when it was free if that was later, to training."""
+        """Time from the opening (or from `freed`, if later) to training."""
         return self.started - max(self.opened, self.freed)
 
 
 def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[Turnaround]:
-    """One for each worker of one GPU that started and had not found enough of them free when its job was submitted.
+    """Return the idle times before workers (of one GPU each) that did not find enough free GPUs at submission.
 
-    A worker takes the GPU of its node that is free the longest, so that what counts is since when there was room for
-    it; workers of a job whose windows opened together wait for the last of them. An end that was told after the start
-    of the next one on its GPU counts as if it had come just before.
+    A worker takes the GPU of its node that has been free for the longest time. Workers of a job whose windows opened at
+    the same time wait for the last of their GPUs. An end that is reported after the next start on the same GPU counts
+    as if it had been reported just before.
 
     Args:
-        courses: Of all jobs.
-        gpus: Of each node; workers elsewhere, at unlimited sites, wait for nobody.
+        courses: Timelines of all jobs.
+        gpus: Number of GPUs of each node; workers on other nodes (unlimited sites) are ignored.
     """
     stays = [(key, stay) for key, course in courses.items() for stay in course.stays.values()]
     trained = [(stay.started, key, stay) for key, stay in stays if stay.started is not None]
@@ -109,7 +109,7 @@ def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[
 
 
 def start_errors(courses: Mapping[str, Course], delays: Delays, kinds: Kinds = Kinds()) -> list[float]:
-    """How much longer each start on free slots took than the delays say, in seconds; negative where less."""
+    """Return the difference of each start on free slots from the measured delays, in seconds."""
     errors = []
     for key, course in courses.items():
         usual = delays.start_seconds + (delays.gang_seconds if key in kinds.gangs else 0.0)
@@ -119,7 +119,7 @@ def start_errors(courses: Mapping[str, Course], delays: Delays, kinds: Kinds = K
 
 
 def _starts(stays: Sequence[Stay], kinds: Kinds) -> list[tuple[float, float]]:
-    """(crowd, seconds) of each start on free slots of a node that was there."""
+    """(concurrency, seconds) of each start on free slots of an existing node."""
     return [
         (float(s.crowd), s.started - s.opened)
         for s in stays
@@ -128,13 +128,13 @@ def _starts(stays: Sequence[Stay], kinds: Kinds) -> list[tuple[float, float]]:
 
 
 def _node_starts(stays: Sequence[Stay], kinds: Kinds) -> list[float]:
-    """Seconds of each start that waited for a node: no other takes as long as a node does."""
+    """Seconds of each start that waited for a node, recognized by its duration."""
     times = [(s.started - s.opened, kinds.clouds[s.node]) for s in stays if s.started and s.node in kinds.clouds]
     return [seconds for seconds, node in times if seconds >= node]
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Value at 0 and slope of the line of least squares; level where it would fall or begin below 0."""
+    """Intercept and slope of a least-squares line; constant if either would be negative."""
     if len({x for x, _ in points}) > 1:
         slope, start = linear_regression(*zip(*points, strict=True))
         if slope > 0.0 and start >= 0.0:
@@ -143,7 +143,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def report_seconds(courses: Mapping[str, Course], completed: Mapping[str, float]) -> float:
-    """Mean time from the end of a job's last worker to its completion time, both on one machine's clock."""
+    """Return the mean time from the end of a job's last worker to its completion time, on the same clock."""
     return _mean([at - courses[key].ended for key, at in completed.items() if key in courses])
 
 
@@ -152,7 +152,7 @@ def _trained_before(stay: Stay, at: float) -> bool:
 
 
 def _handover(stay: Stay, stays: Sequence[Stay]) -> list[float]:
-    """From the last end of a stopped worker on the node, before the start, to the start."""
+    """Time from the last end of a stopped worker on the node to the start."""
     if stay.started is None:
         return []
     ends = [

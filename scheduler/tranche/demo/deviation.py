@@ -1,4 +1,4 @@
-"""Each job as it was measured beside itself as it was simulated, and where the difference comes from."""
+"""Comparison of measured and simulated jobs, with the sources of the difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from tranche.demo.job_timeline import Course, Phases, split
 
 WORTH_SECONDS = 0.05
-"""Smaller parts of a difference are not told."""
+"""Minimum part of a difference that is reported, in seconds."""
 WORDS = {
     "waiting": "waiting for GPUs",
     "starting": "pods starting",
@@ -18,7 +18,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One job twice."""
+    """Measured and simulated times of one job."""
 
     job: str
     measured: Phases
@@ -27,25 +27,25 @@ class Deviation:
     simulated_preemptions: int
     chunks: int
     moved_chunks: int
-    """Chunks that were finished on another node than simulated."""
+    """Chunks completed on another node than in the simulation."""
 
     @property
     def seconds(self) -> float:
-        """Measured minus simulated."""
+        """Measured minus simulated completion time, in seconds."""
         return self.measured.total - self.simulated.total
 
     @property
     def relative(self) -> float:
-        """Its size as a share of the measured completion time."""
+        """Absolute difference as a share of the measured completion time."""
         return abs(self.seconds) / self.measured.total if self.measured.total > 0 else 0.0
 
     def parts(self) -> list[tuple[str, float]]:
-        """What makes up the difference: names of `Phases` and seconds, largest first."""
+        """Return the parts of the difference: names of `Phases` and seconds, largest first."""
         found = [(name, getattr(self.measured, name) - getattr(self.simulated, name)) for name in Phases.__slots__]
         return sorted(found, key=lambda part: -abs(part[1]))
 
     def cause(self) -> str:
-        """The parts that point the same way as the difference, and what was decided otherwise."""
+        """Describe the main parts of the difference and the different decisions."""
         telling = [(n, s) for n, s in self.parts() if s * self.seconds > 0 and abs(s) >= WORTH_SECONDS]
         said = [", ".join(f"{WORDS[name]} {seconds:+.1f} s" for name, seconds in telling)] if telling else []
         if self.measured_preemptions != self.simulated_preemptions:
@@ -58,13 +58,13 @@ class Deviation:
 def compare(
     measured: Mapping[str, Course], simulated: Mapping[str, Course], completed: Mapping[str, float], reporting: float
 ) -> list[Deviation]:
-    """All jobs that completed in both, the largest relative difference first.
+    """Compare the jobs that completed in both runs, largest relative difference first.
 
     Args:
-        measured: By job key.
-        simulated: The same jobs in virtual time.
-        completed: When each job's status said that it succeeded, by job key; seconds of the planner's clock.
-        reporting: What is added to a simulated job's last end for that, in seconds.
+        measured: Measured jobs by key.
+        simulated: Simulated jobs by key.
+        completed: Time at which each job's status showed success, by job key, in seconds of the planner's clock.
+        reporting: Delay of the status added to the end of simulated jobs, in seconds.
     """
     found = [
         _deviation(key, measured[key], simulated[key], completed[key], reporting)
@@ -88,7 +88,7 @@ def _deviation(key: str, measured: Course, simulated: Course, completed: float, 
 
 
 def spread(deviations: Sequence[Deviation]) -> tuple[float, float]:
-    """Median and 95th percentile of the relative differences; zeros without jobs."""
+    """Return the median and 95th percentile of the relative differences; zeros without jobs."""
     values = [deviation.relative for deviation in deviations]
     if len(values) < 2:
         return (values[0], values[0]) if values else (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""What became of each job, window by window, as the journal of a planner says: a live one, or one in virtual time."""
+"""Timeline of each job by window, from the journal of a live or simulated planner."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,52 +8,52 @@ from tranche.planner.journal import Fact
 
 @dataclass(slots=True, eq=False)
 class Stay:
-    """One worker pod; times are seconds of the planner's clock, None while it has not happened."""
+    """Timeline of one worker pod; times in seconds of the planner's clock, None if it has not happened."""
 
     node: str
     chunks: tuple[int, ...]
     opened: float
     handover: bool = False
-    """Somebody had to leave its slots first."""
+    """Whether another worker had to free its slots first."""
     crowd: int = 0
-    """Other starts and stops that were under way at the opening."""
+    """Number of other starts and stops in progress at the opening."""
     started: float | None = None
     closing: float | None = None
     closing_crowd: int = 0
-    """The same at the closing."""
+    """Number of other starts and stops in progress at the closing."""
     ended: float | None = None
     outcome: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class Course:
-    """One job."""
+    """Timeline of one job."""
 
     submitted: float
     stays: dict[int, Stay] = field(default_factory=dict)
-    """By attempt."""
+    """Workers by attempt."""
 
     @property
     def ended(self) -> float:
-        """When the last worker that finished its chunks ended."""
+        """End of the last worker that completed its chunks."""
         return max(
             (s.ended for s in self.stays.values() if s.ended is not None and s.outcome == "Succeeded"), default=0
         )
 
     @property
     def preemptions(self) -> int:
-        """Workers that were stopped after they had begun to train."""
+        """Number of workers that were stopped after they had started to train."""
         return sum(s.started is not None and s.outcome in ("Preempted", "Lost") for s in self.stays.values())
 
     @property
     def last_nodes(self) -> dict[int, str]:
-        """Where each chunk was finished."""
+        """Node on which each chunk was completed."""
         return {c: stay.node for stay in self.stays.values() if stay.outcome == "Succeeded" for c in stay.chunks}
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """A job's completion time in four parts, seconds; they add up to it."""
+    """The four parts of a job completion time, in seconds; their sum is the total."""
 
     waiting: float
     """No window of the job was open."""
@@ -62,7 +62,7 @@ class Phases:
     training: float
     """At least one worker trained."""
     reporting: float
-    """All work was done, and the job's status did not say so yet."""
+    """All work was done, but the job status did not show it yet."""
 
     @property
     def total(self) -> float:
@@ -71,11 +71,11 @@ class Phases:
 
 
 def read_courses(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[str, Course]:
-    """All jobs of a journal, by key.
+    """Read the timelines of all jobs of a journal, by key.
 
     Args:
-        facts: The journal.
-        clouds: Unlimited sites: a window there most often waits for a node, and is no crowd for others meanwhile.
+        facts: Entries of the journal.
+        clouds: Unlimited sites. A window there mostly waits for a node, so it does not count as concurrent.
     """
     courses: dict[str, Course] = {}
     under_way: set[tuple[str, int]] = set()
@@ -94,7 +94,7 @@ def read_courses(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[st
 
 
 def _note(stay: Stay, fact: Fact, crowd: int) -> bool:
-    """Enter the fact; whether the worker is on its way out from now on."""
+    """Record an entry. Returns whether the worker is stopping from now on."""
     if fact.kind == "started" and stay.started is None:
         stay.started = fact.at
     elif fact.kind == "ended" and stay.ended is None:
@@ -106,7 +106,7 @@ def _note(stay: Stay, fact: Fact, crowd: int) -> bool:
 
 
 def split(course: Course, completed: float) -> Phases:
-    """The time from submission to `completed` (seconds of the same clock) in its parts."""
+    """Split the time from submission to `completed` (seconds of the same clock) into its parts."""
     ended = min(course.ended, completed)
     training = _covered(_spans(course, ended, trained=True))
     open_seconds = _covered(_spans(course, ended, trained=False))
@@ -122,7 +122,7 @@ def _spans(course: Course, until: float, *, trained: bool) -> Iterator[tuple[flo
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Length of the union."""
+    """Length of the union of the spans."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reached))
@@ -131,5 +131,5 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def stays_of(courses: Mapping[str, Course]) -> Sequence[Stay]:
-    """All workers of all jobs."""
+    """Return all workers of all jobs."""
     return [stay for course in courses.values() for stay in course.stays.values()]

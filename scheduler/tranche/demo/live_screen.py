@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: counts, GPUs by site, and the next jobs to complete."""
+"""Live screen of the demo: job counts, GPUs by site, and the next jobs to complete."""
 
 import io
 import re
@@ -19,13 +19,13 @@ SHOWN_JOBS = 8
 COLUMNS = (("next to complete", 17), ("phase", 8), ("chunks", 6), ("planned completion", 20), ("why", None))
 PICTURE_WIDTH = 132
 FONT_FACE = re.compile(r"@font-face \{.*?\}", re.S)
-"""Fonts from elsewhere; the picture does with those that are there."""
+"""Web font declarations, which are removed so that the picture uses installed fonts."""
 LINE_SECONDS = 5.0
-"""Between two lines where the output is not a terminal."""
+"""Interval between two lines if the output is not a terminal, in seconds."""
 
 
 class Step:
-    """Names what is being started, and how long it took."""
+    """Progress line of a step that starts, with its duration."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
@@ -44,7 +44,7 @@ class Step:
 
 
 class Screen:
-    """A live picture on a terminal; one line every few seconds elsewhere."""
+    """Live screen on a terminal; otherwise one line every few seconds."""
 
     def __init__(self, console: Console, total: int, policy: str) -> None:
         self._console = console
@@ -63,7 +63,7 @@ class Screen:
             self._live.stop()
 
     def show(self, seconds: float, snapshot: Snapshot) -> None:
-        """Draw the present state, `seconds` after the first arrival."""
+        """Draw the current state, `seconds` after the start."""
         if self._live:
             self._live.update(self._picture(seconds, snapshot), refresh=True)
         elif seconds - self._last_line >= LINE_SECONDS:
@@ -72,7 +72,7 @@ class Screen:
             self._console.print(f"{counts}  {_sites_line(snapshot.sites)}{_copies_line(snapshot)}", soft_wrap=True)
 
     def save(self, path: Path, seconds: float, snapshot: Snapshot) -> None:
-        """Write the picture of this moment as SVG."""
+        """Write the current screen as SVG."""
         recorder = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
         recorder.print(self._picture(seconds, snapshot))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class Screen:
 
 
 def _sites(snapshot: Snapshot) -> Table:
-    """A row for each site: GPUs in use, nodes where these come on demand, and data on their way there."""
+    """Build a row per site: used GPUs, nodes at unlimited sites, and incoming copies."""
     table = Table.grid(padding=(0, 2))
     for site in snapshot.sites:
         gpus, used = site.status.gpus or 0, site.status.allocated_gpus or 0

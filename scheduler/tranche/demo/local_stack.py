@@ -1,7 +1,7 @@
-"""tranche on a test cluster: manifests applied, scheduler, kube-scheduler and operator as real processes.
+"""tranche on a test cluster: manifests, and scheduler, kube-scheduler and operator as processes.
 
-Each of our processes has the token of its own ServiceAccount, so a verb that manifests/rbac.yaml lacks is refused here
-as it would be in production.
+Each process uses the token of its own ServiceAccount, so a verb that is missing in manifests/rbac.yaml is rejected as
+in production.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ RESOURCES = ("trainingjobs", "sites")
 STOP_SECONDS = 5.0
 FIRST_PORT, PORTS, TRIES = 10_300, 9_000, 100
 KUBE_SCHEDULER = "tranche-kube-scheduler"
-"""Name of our kube-scheduler as a component of the cluster."""
+"""Component name of the second kube-scheduler."""
 
 
 def manifests() -> Path:
-    """The folder of manifests: inside an installed package, or at the root of a checkout."""
+    """Return the directory of manifests, in the installed package or at the root of a checkout."""
     package = Path(tranche.__file__).parent
     inside = package / "manifests"
     return inside if inside.is_dir() else package.parents[1] / "manifests"
@@ -43,7 +43,7 @@ def apply_manifests(cluster: Cluster) -> None:
     """Install CRDs, priority classes and RBAC, and wait until the API server serves the CRDs.
 
     Raises:
-        ClusterError: if something is refused, or the CRDs are not served in time.
+        ClusterError: a manifest is rejected, or the CRDs are not served in time.
     """
     folder = manifests()
     cluster.kubectl("apply", "-f", str(folder / "crds"), "-f", str(folder / "priorityclasses.yaml"))
@@ -57,7 +57,7 @@ def apply_manifests(cluster: Cluster) -> None:
 
 @dataclass
 class Stack:
-    """Our two processes and the second kube-scheduler on a running cluster."""
+    """Scheduler, operator and second kube-scheduler on a running cluster."""
 
     cluster: Cluster
     policy: str = "chunk"
@@ -68,16 +68,16 @@ class Stack:
     page_port: int = 0
     health_port: int = 0
     api_url: str | None = None
-    """Of the API server as the scheduler sees it: a proxy's; default: the API server's own."""
+    """URL of the API server for the scheduler, such as that of a proxy; default: the API server itself."""
     page_ports: dict[str, int] = field(default_factory=dict)
-    """Of the web page, by replica of the scheduler."""
+    """Port of the web page by scheduler replica."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         """Start everything and wait until it is ready.
 
         Raises:
-            ClusterError: if a process ends or does not become ready; its last lines are quoted.
+            ClusterError: a process ends or does not become ready; the message has its last log lines.
         """
         self.port, self.health_port = self.port or free_port(), self.health_port or free_port()
         self.report_port, self.page_port = self.report_port or free_port(), self.page_port or free_port()
@@ -97,25 +97,25 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Of the extender."""
+        """URL of the extender."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def report_url(self) -> str:
-        """Of the report API."""
+        """URL of the report API."""
         return f"http://127.0.0.1:{self.report_port}"
 
     @property
     def page_url(self) -> str:
-        """Of the web page and the read API."""
+        """URL of the web page and the read API."""
         return f"http://127.0.0.1:{self.page_port}"
 
     def log(self, name: str) -> Path:
-        """The file with what the process `scheduler` or `operator` says."""
+        """Return the log file of the process `scheduler` or `operator`."""
         return self.cluster.directory / f"tranche-{name}.log"
 
     def start_scheduler(self, name: str = "scheduler", port: int | None = None) -> None:
-        """Start (again) planner and extender, or another replica of them, and wait until the watches are in step."""
+        """Start or restart the scheduler, or another replica, and wait until its watches are synced."""
         first = (self.port, self.report_port, self.page_port)
         ports = first if port is None else (port, free_port(), free_port())
         self.page_ports[name] = ports[2]
@@ -123,35 +123,35 @@ class Stack:
         self._start(name, self.scheduler_command(kubeconfig, *ports), f"http://127.0.0.1:{ports[0]}/readyz")
 
     def scheduler_command(self, kubeconfig: Path, port: int, report_port: int, page_port: int) -> list[str]:
-        """Command line of planner and extender."""
+        """Return the command line of the scheduler."""
         command = [sys.executable, "-m", "tranche", "scheduler", "--kubeconfig", str(kubeconfig)]
         command += ["--port", str(port), "--policy", self.policy, "--report-port", str(report_port)]
         command += ["--page-port", str(page_port)]
         return [*command, *self.scheduler_options]
 
     def start_kube_scheduler(self) -> None:
-        """Start (again) the kube-scheduler that asks our extender."""
+        """Start or restart the kube-scheduler that uses the extender."""
         self.cluster.start_scheduler(self._scheduler_config(), name=KUBE_SCHEDULER)
 
     def start_operator(self) -> None:
-        """Start (again) the operator, and wait until it is alive."""
+        """Start or restart the operator, and wait until it is healthy."""
         kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-operator")
         self._start("operator", self.operator_command(kubeconfig), f"http://127.0.0.1:{self.health_port}/healthz")
 
     def operator_command(self, kubeconfig: Path) -> list[str]:
-        """Command line of the operator."""
+        """Return the command line of the operator."""
         command = [sys.executable, "-m", "tranche_operator", "--kubeconfig", str(kubeconfig)]
         command += ["--health-port", str(self.health_port), "--report-url", self.report_url]
         return [*command, *self.operator_options]
 
     def kill(self, name: str) -> None:
-        """SIGKILL one of our processes, as a crash would."""
+        """Kill a process with SIGKILL, as in a crash."""
         process = self.processes.pop(name)
         process.kill()
         process.wait()
 
     def stop(self) -> None:
-        """Stop our processes in order; the cluster goes on."""
+        """Stop the processes in order; the cluster keeps running."""
         for process in reversed(self.processes.values()):
             process.terminate()
         for process in self.processes.values():
@@ -198,12 +198,12 @@ def _answers(url: str) -> bool:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now.
+    """Return a free port.
 
-    It is none of those that the system gives to outgoing connections: a program that is started again finds it free.
+    It is outside the ephemeral range of outgoing connections, so it is still free when a process restarts.
 
     Raises:
-        ClusterError: if none is found.
+        ClusterError: no free port was found.
     """
     for _ in range(TRIES):
         port = FIRST_PORT + secrets.randbelow(PORTS)

@@ -1,4 +1,4 @@
-"""Somebody who may look at the demo's page: an account with the role `view`, Sites and jobs included."""
+"""Account for the web page of the demo: a ServiceAccount with the cluster role `view`."""
 
 from tranche.auth.user_access import AUDIENCE
 from tranche_testcluster import Cluster
@@ -8,10 +8,10 @@ TOKEN_SECONDS = 86_400
 
 
 def create_visitor(cluster: Cluster) -> None:
-    """Create the account; harmless if it exists.
+    """Create the account; no effect if it exists.
 
     Raises:
-        ClusterError: if the API server refuses.
+        ClusterError: the API server rejects the request.
     """
     account = f"--serviceaccount={NAMESPACE}:{NAME}"
     for command in (
@@ -22,10 +22,10 @@ def create_visitor(cluster: Cluster) -> None:
 
 
 def visitor_token(cluster: Cluster) -> str:
-    """A token that opens the page and nothing else.
+    """Create a token that is valid for the page only.
 
     Raises:
-        ClusterError: if the API server refuses.
+        ClusterError: the API server rejects the request.
     """
     options = (f"--namespace={NAMESPACE}", f"--audience={AUDIENCE}", f"--duration={TOKEN_SECONDS}s")
     return cluster.kubectl("create", "token", NAME, *options).strip()

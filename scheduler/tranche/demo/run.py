@@ -1,4 +1,4 @@
-"""The demo itself: bring up, submit as the log says, watch, compare, and say where to look next."""
+"""The demo: start the cluster, submit the jobs of the log, watch them, and compare with simulations."""
 
 import sys
 import time
@@ -23,38 +23,38 @@ from tranche.policies import get_policy
 from tranche_testcluster import Cluster, ClusterError, Scaling, ensure
 
 GRACE_SECONDS = 120.0
-"""After the last job could have ended in the worst order, the demo gives up."""
+"""Time after the latest possible end of all jobs before the demo gives up, in seconds."""
 
 
 COPIES_SECONDS = 2.0
-"""Between two looks at the links: each costs the scheduler a page of metrics."""
+"""Interval between two reads of the busy links in seconds; each reads the scheduler's metrics."""
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why."""
+    """The demo cannot continue; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """What can be asked of the demo."""
+    """Settings of the demo."""
 
     policy: str = "chunk"
-    """Of the planner."""
+    """Policy of the planner."""
     seed: int = 1
-    """Draws what the log does not say."""
+    """Seed for what the log does not contain."""
     slower: float = 1.0
-    """All times of the jobs, arrivals and work, are multiplied by this."""
+    """Factor on all times of the jobs, arrivals and work."""
     keep: bool = False
     """Leave everything running until Ctrl-C."""
     directory: Path | None = None
-    """For logs and data; None: a temporary folder."""
+    """Directory for logs and data; None: a temporary directory."""
     picture: Path | None = None
-    """Where to write what the terminal shows when half of the jobs are done."""
+    """File for an SVG of the screen when half of the jobs are done."""
 
 
 @dataclass(slots=True)
 class _Copies:
-    """What was last seen of the links, and when."""
+    """Last read busy links, and the time of the read."""
 
     at: float = -COPIES_SECONDS
     links: tuple[Copy, ...] = ()
@@ -64,14 +64,14 @@ def run(console: Console, settings: DemoSettings) -> bool:
     """Run the demo; True if every job succeeded.
 
     Raises:
-        DemoError: if something does not start, ends too early or takes too long.
+        DemoError: a process does not start, ends early, or the jobs take too long.
     """
     try:
         return _run(console, settings)
     except (ClusterError, JournalError) as error:
         raise DemoError(str(error)) from error
     except (ConnectionError, TimeoutError) as error:
-        raise DemoError(f"the API server does not answer ({error}): was the machine asleep?") from error
+        raise DemoError(f"the API server does not respond ({error}): was the machine asleep?") from error
 
 
 def _run(console: Console, settings: DemoSettings) -> bool:
@@ -80,8 +80,8 @@ def _run(console: Console, settings: DemoSettings) -> bool:
     together = sum(job.gang for job in jobs)
     console.print(
         f"[bold]tranche demo[/]: {len(jobs)} jobs of a real log ({len(jobs) - together} in chunks with a parameter "
-        f"server, {together} gangs), compressed in time, on a real Kubernetes control plane with simulated nodes: "
-        f"{len(workload.EDGE_SITES)} edge sites and a cloud whose nodes come on demand (seed {settings.seed})"
+        f"server, {together} gangs), with compressed times, on a real Kubernetes control plane with simulated nodes: "
+        f"{len(workload.EDGE_SITES)} edge sites and a cloud with nodes on demand (seed {settings.seed})"
     )
     with ExitStack() as stack:
         with Step(console, "control plane"):
@@ -106,7 +106,7 @@ def _run(console: Console, settings: DemoSettings) -> bool:
 
 
 def create_sites(cluster: Cluster) -> None:
-    """Nodes and Site objects of the demo's cluster."""
+    """Create the nodes and Site objects of the demo cluster."""
     for site in workload.SITES:
         if not site.unlimited:
             cluster.add_site(site.name, nodes=site.nodes, gpus=site.gpus)
@@ -127,11 +127,11 @@ def create_sites(cluster: Cluster) -> None:
         }
         status, answer = cluster.request("POST", f"{API}/sites", body)
         if status != 201:
-            raise ClusterError(f"Site {site.name} was refused: {answer}")
+            raise ClusterError(f"Site {site.name} was rejected: {answer}")
 
 
 def scalings() -> list[Scaling]:
-    """The autoscaled sites of the demo's cluster."""
+    """Return the autoscaler settings of the demo cluster."""
     return [
         Scaling(
             site.name,
@@ -148,7 +148,7 @@ def scalings() -> list[Scaling]:
 def _watch(
     console: Console, cluster: Cluster, ours: Stack, jobs: list[workload.DemoJob], picture: Path | None
 ) -> Outcome:
-    """Submit the jobs when they are due and draw until all have ended."""
+    """Submit the jobs at their times and update the screen until all have ended."""
     work = sum(job.chunks * job.chunk_seconds for job in jobs)
     unsaved, copies = [picture] if picture else [], _Copies()
     with Screen(console, len(jobs), ours.policy) as screen:
@@ -166,7 +166,7 @@ def _watch(
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:
-    """Where to look, while it runs."""
+    """Print commands to inspect the running demo."""
     if not keep:
         console.print("[dim]make demo KEEP=1 leaves it running, to look around with kubectl and the API.[/]")
         return
@@ -178,7 +178,7 @@ def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> 
 
 
 def look_around(cluster: Cluster, ours: Stack) -> list[str]:
-    """What to type in another shell; the first two lines give it the cluster, kubectl, and kubectl's plugin."""
+    """Return commands for another shell; the first two lines set up the cluster, kubectl and its plugin."""
     command = f"kubectl create token {VISITOR} --audience {AUDIENCE}"
     programs = f"{Path(sys.executable).parent}:{ensure('kubectl')['kubectl'].parent}"
     return [

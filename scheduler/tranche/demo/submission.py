@@ -1,4 +1,4 @@
-"""Jobs submitted to a live tranche when they are due, and what became of them."""
+"""Timed submission of jobs to a live cluster, and measurement of the outcome."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,22 +26,22 @@ POLL_SECONDS = 0.5
 
 
 class Arrival(Protocol):
-    """A job that is to be submitted."""
+    """A job to submit."""
 
     @property
     def name(self) -> str:
-        """Of the TrainingJob."""
+        """Name of the TrainingJob."""
 
     @property
     def arrival_seconds(self) -> float:
-        """When, after the first moment."""
+        """Submission time in seconds after the start."""
 
     def manifest(self, namespace: str) -> dict[str, Any]:
-        """What is applied."""
+        """Return the manifest to apply."""
 
 
 def journal_of(cluster: Cluster) -> Path:
-    """Where the scheduler writes what becomes of every window, with its option ``--journal``."""
+    """Return the path of the scheduler's journal (option ``--journal``)."""
     return cluster.directory / "journal.jsonl"
 
 
@@ -53,21 +53,21 @@ def replay(
     show: Callable[[float, Snapshot], None],
     poll_seconds: float = POLL_SECONDS,
 ) -> tuple[Snapshot, dict[str, float]]:
-    """Submit the jobs when they are due, and look now and then, until all have ended.
+    """Submit the jobs at their times and poll the cluster until all have ended.
 
     Args:
-        cluster: The cluster.
-        ours: tranche on it.
-        jobs: In order of arrival.
-        limit_seconds: After so long something must be wrong.
-        show: Told of each look: seconds since the first moment, and what was seen.
-        poll_seconds: Between two looks: each costs the API server a list of all jobs.
+        cluster: Cluster to submit to.
+        ours: Processes of tranche on the cluster.
+        jobs: Jobs in order of arrival.
+        limit_seconds: Time limit for all jobs.
+        show: Called with each snapshot and the seconds since the start.
+        poll_seconds: Poll interval; each poll lists all jobs.
 
     Returns:
-        What was seen last, and when each job was submitted, by name, in seconds of this machine's clock.
+        The last snapshot, and the submission time of each job by name, in seconds since the epoch.
 
     Raises:
-        ClusterError: if a job is refused, a process of ours ends, or the jobs do not end in time.
+        ClusterError: a job is rejected, a process of tranche ends, or the jobs do not end in time.
     """
     pending, submitted = list(jobs), dict[str, float]()
     begin = next_look = time.time()
@@ -84,7 +84,7 @@ def replay(
             show(now - begin, snapshot)
             _check(ours)
             if now - begin > limit_seconds:
-                raise ClusterError(f"not all jobs ended in time: {dict(snapshot.phases)}")
+                raise ClusterError(f"not all jobs ended within the time limit: {dict(snapshot.phases)}")
         due = min(next_look, begin + pending[0].arrival_seconds) if pending else next_look
         time.sleep(max(0.0, due - time.time()))
     return snapshot, submitted
@@ -97,14 +97,14 @@ def outcome_of(
     save_seconds: float,
     scalings: Sequence[Scaling] = (),
 ) -> Outcome:
-    """What was measured of jobs that have ended.
+    """Measure the outcome of ended jobs.
 
     Args:
-        cluster: With the journal.
-        snapshot: As last seen.
-        submitted: As from `replay`.
-        save_seconds: What a worker takes for its checkpoint, by its specification.
-        scalings: Of the autoscaled sites.
+        cluster: Cluster with the journal.
+        snapshot: Last snapshot.
+        submitted: Submission times from `replay`.
+        save_seconds: Checkpoint time of a worker, from its specification.
+        scalings: Autoscaler settings of the unlimited sites.
     """
     completed: dict[str, float] = {}
     planned: list[Job] = []
@@ -162,4 +162,4 @@ def _submit(cluster: Cluster, job: Arrival) -> None:
     path = f"{API}/namespaces/{NAMESPACE}/trainingjobs"
     status, answer = cluster.request("POST", path, job.manifest(NAMESPACE))
     if status != 201:
-        raise ClusterError(f"{job.name} was refused: {answer.get('message', answer)}")
+        raise ClusterError(f"{job.name} was rejected: {answer.get('message', answer)}")

@@ -1,4 +1,4 @@
-"""What the demo ends with: measured completion times beside simulated ones, and those of first in, first out."""
+"""Summary of the demo: measured and simulated completion times, and those of FIFO."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,50 +25,50 @@ from tranche.simulation.engine.simulation import prepare
 from tranche.simulation_report.site_table import format_uses
 
 TOLD_SHARE = 0.15
-"""Jobs that differ by more than this are listed …"""
+"""Jobs that differ by more than this share are listed,"""
 MOST_TOLD = 10
-"""… but not more of them."""
+"""but at most this number of jobs."""
 DRAWS = 10
-"""Simulations with varied pod starts."""
+"""Number of simulations with varied pod starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured; jobs by key, times in seconds of this machine's clock."""
+    """Measured outcome; jobs by key, times in seconds since the epoch."""
 
     completed: Mapping[str, float]
-    """When the status of each job that succeeded said so."""
+    """Completion time from the status of each succeeded job."""
     preemptions: int
     courses: Mapping[str, Course]
-    """What the scheduler's journal says of each job."""
+    """Timeline of each job from the scheduler's journal."""
     delays: Delays
     report_seconds: float
     """Mean time from the end of a job's last worker to its completion."""
     jobs: tuple[Job, ...]
-    """As the planner saw them, with the submission times of this run."""
+    """Planner jobs with the submission times of this run."""
     sites: tuple[Site, ...]
     nodes: tuple[Node, ...]
-    """Without those of unlimited sites."""
+    """Nodes, without those of unlimited sites."""
     autoscaling: Mapping[str, Autoscaling] = field(default_factory=dict)
-    """Of unlimited sites, by name."""
+    """Autoscaling of unlimited sites, by name."""
     node_seconds: Mapping[str, float] = field(default_factory=dict)
-    """What a node takes there at least, as the autoscaler is set."""
+    """Minimum node start time of unlimited sites in seconds, from the autoscaler settings."""
     uses: tuple[SiteUse, ...] = ()
     """GPU time and bytes by site, as the statuses of the jobs have them."""
 
     @property
     def kinds(self) -> Kinds:
-        """Starts that are measured apart."""
+        """Starts that are measured separately."""
         return Kinds({job.key for job in self.jobs if job.min_available > 1}, self.node_seconds)
 
     @property
     def clouds(self) -> tuple[str, ...]:
-        """Unlimited sites."""
+        """Names of the unlimited sites."""
         return tuple(site.name for site in self.sites if site.unlimited)
 
     @property
     def jct_seconds(self) -> list[float]:
-        """Of the jobs that succeeded."""
+        """Completion times of the succeeded jobs, in seconds."""
         return [self.completed[job.key] - job.submitted for job in self.jobs if job.key in self.completed]
 
 
@@ -96,7 +96,7 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
     console.print(
         f"{len(measured)} of {len(outcome.jobs)} jobs succeeded; their average JCT is [bold]{mean(measured):.1f} s[/], "
         f"[bold]{1 - mean(measured) / fifo:.0%}[/] below FIFO ({fifo:.1f} s). Simulated: the production planner on the "
-        f"same jobs in virtual time, with delays of the control plane that were measured here and are the same for all "
+        f"same jobs in virtual time, with the control plane delays measured in this run, equal for all "
         f"jobs: {_delays(outcome)}."
     )
     deviations = compare(outcome.courses, simulated[policy][1], outcome.completed, outcome.report_seconds)
@@ -106,13 +106,13 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
 def simulate_outcome(
     outcome: Outcome, policy: str, seed: int, start_error: Callable[[], float] | None = None
 ) -> tuple[SimulationResult, dict[str, Course]]:
-    """The jobs of a run in virtual time, from arrivals, specifications and the measured delays only.
+    """Simulate the jobs of a run from arrivals, specifications and measured delays only.
 
     Args:
-        outcome: Of the run.
-        policy: By name.
-        seed: Of the planner.
-        start_error: Says how much longer than expected the next pod start takes, in seconds; None: no longer.
+        outcome: Outcome of the run.
+        policy: Name of the policy.
+        seed: Seed of the planner.
+        start_error: Returns the additional seconds of the next pod start; None: no variation.
     """
     facts: list[Fact] = []
     planner = JournaledPlanner(get_policy(policy), PlannerSettings(seed=seed), facts.append)
@@ -125,7 +125,7 @@ def simulate_outcome(
 
 
 def simulated_ranges(outcome: Outcome, policy: str, seed: int) -> dict[str, tuple[float, float]]:
-    """Least and most JCT of each job, seconds, where each pod start is off by as much as a random one of this run."""
+    """Return minimum and maximum JCT of each job in seconds, with pod start errors drawn from those of this run."""
     errors = start_errors(outcome.courses, outcome.delays, outcome.kinds)
     times: dict[str, list[float]] = {}
     for number in range(DRAWS if errors else 0):
@@ -143,13 +143,13 @@ def _row(table: Table, name: str, times: Sequence[float], preemptions: int) -> N
 
 def _delays(outcome: Outcome) -> str:
     delays = outcome.delays
-    gang = f"{delays.gang_seconds:.2f} s more for a member of a gang, " if outcome.kinds.gangs else ""
+    gang = f"{delays.gang_seconds:.2f} s more for a gang member, " if outcome.kinds.gangs else ""
     node = f"{delays.node_seconds:.2f} s to start a pod that waits for a node of the cloud, " if outcome.clouds else ""
     return (
-        f"{delays.start_seconds:.2f} s to start a pod, {gang}{node}{delays.notice_seconds:.2f} s until a worker hears "
-        f"that it is to stop (both {delays.crowd_seconds:.2f} s more for each other start or stop under way), "
+        f"{delays.start_seconds:.2f} s to start a pod, {gang}{node}{delays.notice_seconds:.2f} s until a worker "
+        f"receives its stop signal (both {delays.crowd_seconds:.2f} s more for each concurrent start or stop), "
         f"{delays.save_seconds:.2f} s for its checkpoint, {delays.handover_seconds:.2f} s from its end to its "
-        f"successor's start, {outcome.report_seconds:.2f} s until a status says that a job is done"
+        f"successor's start, {outcome.report_seconds:.2f} s until the job status shows completion"
     )
 
 
@@ -160,14 +160,14 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
     console.print(
         f"\nPer job, simulated completion times differ from the measured ones by [bold]{middle:.1%}[/] at the median "
         f"and [bold]{high:.1%}[/] at p95; {len(told)} of {len(deviations)} jobs by more than {TOLD_SHARE:.0%}. "
-        f"{inside} of them lie in the range of {DRAWS} simulations in which pod starts vary as they did here."
+        f"{inside} of them lie in the range of {DRAWS} simulations with pod starts that vary as in this run."
     )
     if not told:
         return
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("job", "measured", "simulated", "range", ""):
         table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
-    table.add_column("where the difference comes from")
+    table.add_column("source of the difference")
     for one in told[:MOST_TOLD]:
         low, high = ranges.get(one.job, (0.0, 0.0))
         table.add_row(

@@ -1,14 +1,13 @@
-"""The demo's jobs and cluster: what is real, and what had to be drawn.
+"""Jobs and cluster of the demo.
 
 Real: arrival, GPU count and duration of each job of the stretch. Drawn from a seed, since no real log has them: whether
 a job of several GPUs is a gang (every second one) or trains in chunks with a parameter server, the number of chunks
 (GPUs × 1, 2 or 3, uniformly), and the edge site that holds the data. Set: a chunk is 32 MiB, so that it takes half a
 second from edge to edge and three to the cloud, behind the other copies on the link; gradients count as nothing. The
-simulated nodes have no network: nothing is really sent, and the planner believes its own transfer times, as it does
-for every job without ``data.staging``. The work of a job, GPUs × duration, is kept; all times are divided, and long
-jobs and wide gangs are cut, as `Compression` says. The edges hold 12 GPUs, less than the stretch asks for. The rest
-bursts into the cloud, which has no node until a pod waits for one. What other stretches would show, better and worse,
-benchmarks/demo_stretches.py prints.
+simulated nodes have no network: nothing is sent, and the planner uses its estimated transfer times, as for every job
+without ``data.staging``. The work of a job, GPUs × duration, is kept; all times are divided, and long jobs and wide
+gangs are cut, as `Compression` says. The edge sites have 12 GPUs, fewer than the stretch requests. The rest runs in the
+cloud, which has no node until a pod waits for one. benchmarks/demo_stretches.py prints the results of other stretches.
 """
 
 from dataclasses import dataclass, replace
@@ -22,28 +21,28 @@ from tranche.simulation import TraceRow, read_rows
 STRETCH = "elasticflow_cluster06_rows_1650_1689.csv"
 EDGE_SITES = ("edge-a", "edge-b", "edge-c")
 EDGE_LINK, CLOUD_LINK, LINK_LATENCY = "500M", "100M", "20ms"
-"""Between two edge sites, and between one of them and the cloud."""
+"""Links between two edge sites, and between an edge site and the cloud."""
 CHUNK_SIZE = "32Mi"
 BATCHES = 50
-"""Mini-batches of a chunk."""
+"""Mini-batches per chunk."""
 CHECKPOINT_SECONDS = 0.2
-"""What a worker takes to save when it is stopped."""
+"""Checkpoint time of a stopped worker, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSite:
-    """One site of the demo's cluster."""
+    """One site of the demo cluster."""
 
     name: str
     tier: str
     nodes: int
-    """At the start; an unlimited site makes its own."""
+    """Nodes at the start; an unlimited site creates nodes on demand."""
     gpus: int
-    """Of each node."""
+    """GPUs per node."""
     unlimited: bool = False
 
     def link_to(self, other: "DemoSite") -> str:
-        """Bandwidth of the path to another site."""
+        """Return the bandwidth of the link to another site."""
         return CLOUD_LINK if "Cloud" in (self.tier, other.tier) else EDGE_LINK
 
 
@@ -54,35 +53,35 @@ SITES = (
     DemoSite("cloud", "Cloud", 0, 4, unlimited=True),
 )
 NODE_SECONDS, IDLE_SECONDS, MOST_NODES = 8.0, 3.0, 32
-"""The autoscaler of the cloud: until a node comes for a pod that waits, and until one without pods goes."""
+"""Autoscaler of the cloud: node start time, idle time before removal (seconds), and maximum number of nodes."""
 NODE_STARTUP = "9s"
-"""What the Site says of it: the pod has to be seen before, and bound afterwards."""
+"""Declared node start time, including detection of the pod before and binding after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """How real times become demo times."""
+    """Conversion of real times to demo times."""
 
     divisor: float = 857.6
     longest_seconds: float = 25.0
-    """Above it durations are cut, after division; see `shorten`."""
+    """Limit after division, above which durations are shortened; see `shorten`."""
     shortest_chunk_seconds: float = 1.875
     most_gpus: int = 8
-    """A job's GPU count is cut here: the demo's edges have 12."""
+    """Maximum GPU count of a job; the edge sites have 12."""
     most_members: int = 4
-    """The same for a gang, whose members need GPUs at one time."""
+    """Maximum members of a gang, which need GPUs at the same time."""
 
     def shorten(self, seconds: float) -> float:
-        """A real duration as one of the demo.
+        """Convert a real duration to a demo duration.
 
-        Above the longest, a doubling adds a twentieth of it: jobs that are cut to one length would tie in every order
-        by work, and who of them goes first would hang on the last digit.
+        Above the limit, a doubling adds a twentieth of the limit. If all were cut to the same length, jobs would tie in
+        every order by work, and their order would depend on rounding.
         """
         divided, longest = seconds / self.divisor, self.longest_seconds
         return divided if divided <= longest else longest * (1 + log2(divided / longest) / 20)
 
     def slowed(self, factor: float) -> "Compression":
-        """The same jobs with all times, of arrivals and of work, longer by this factor."""
+        """Return the compression with all times, arrivals and work, multiplied by a factor."""
         return replace(
             self,
             divisor=self.divisor / factor,
@@ -98,14 +97,14 @@ class DemoJob:
     name: str
     arrival_seconds: float
     chunks: int
-    """Members of a gang."""
+    """Number of chunks, or of members of a gang."""
     chunk_seconds: float
     site: str
-    """Of the data; a gang has none."""
+    """Site of the data; empty for a gang."""
     gang: bool = False
 
     def manifest(self, namespace: str) -> dict[str, Any]:
-        """The TrainingJob that a user would apply; annotations tell the simulated kubelet how long a batch takes."""
+        """Return the TrainingJob; annotations set the batch time for the simulated kubelet."""
         return self._body(namespace, self._gang_spec() if self.gang else self._chunk_spec())
 
     def _body(self, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +116,7 @@ class DemoJob:
         }
 
     def _gang_spec(self) -> dict[str, Any]:
-        """Members that train one batch together; a checkpoint holds thousandths of it."""
+        """Specification of a gang that trains one batch together; checkpoints store thousandths of it."""
         annotations = {
             "kwok.tranche.dev/batch-seconds": f"{self.chunk_seconds:.6f}",
             "kwok.tranche.dev/checkpoint-batches": "0.001",
@@ -149,19 +148,19 @@ class DemoJob:
 
 
 def load(seed: int, compression: Compression = Compression(), *, gangs: bool = True) -> list[DemoJob]:
-    """The jobs of the shipped stretch in order of arrival; the same seed draws the same jobs.
+    """Load the jobs of the included stretch in order of arrival; the same seed gives the same jobs.
 
     Args:
-        seed: Of what the log does not say.
-        compression: Of its times.
-        gangs: Whether there are any: not all policies plan them.
+        seed: Seed for what the log does not contain.
+        compression: Compression of times.
+        gangs: Whether to create gangs; not all policies plan them.
     """
     text = files("tranche.demo").joinpath("data", STRETCH).read_text()
     return [draw(row, seed, compression, gangs=gangs) for row in read_rows(text.splitlines(), STRETCH).rows]
 
 
 def draw(row: TraceRow, seed: int, compression: Compression, *, gangs: bool) -> DemoJob:
-    """One job of the demo from one row of a log."""
+    """Create a demo job from a row of a log."""
     if gangs and row.gpus > 1 and choose((True, False), seed, row.job_id, "gang"):
         return DemoJob(
             name=f"job-{row.job_id}",

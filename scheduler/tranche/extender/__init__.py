@@ -1,1 +1,1 @@
-"""The FastAPI application beside kube-scheduler: extender verbs, probes and metrics; the report API."""
+"""FastAPI application beside kube-scheduler: extender verbs, probes and metrics."""

@@ -1,4 +1,4 @@
-"""The web application for kube-scheduler and probes: verbs, health, metrics. People's is `tranche.web`."""
+"""HTTP application for kube-scheduler and probes: extender verbs, health and metrics. `tranche.web` serves users."""
 
 import time
 from collections.abc import Callable
@@ -12,34 +12,38 @@ from starlette.responses import JSONResponse
 from tranche import __version__
 from tranche.extender import verbs, wire_format
 from tranche.extender.site_summary import list_sites
-from tranche.extender.view import View, Watches
+from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import GPU_RESOURCE
-from tranche.metrics.job_counts import Census
+from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics, Watched
 
 LARGEST_BODY = 16 * 2**20
-"""Bytes; the names of 5,000 nodes are a hundredth of it."""
+"""Maximum size of a request body in bytes; the names of 5,000 nodes take a hundredth of it."""
 
 _encode = msgspec.json.Encoder().encode
 Answer = Callable[[bytes], tuple[Any, int, int]]
-"""From a body to the object to send, and how many nodes it passes and rejects."""
+"""Function from a request body to the response object and the numbers of passed and rejected nodes."""
 
 
 def create_app(
-    watches: Watches,
+    watches: ViewSources,
     metrics: Metrics,
     unready: Callable[[], list[str]],
     gpu_resource: str = GPU_RESOURCE,
     view: View | None = None,
 ) -> FastAPI:
-    """Make the application. Its handlers run in the event loop of the watches and the planner.
+    """Create the application.
+
+    It performs no I/O per request, but it shares the event loop with the watches and the planner: a request waits while
+    the planner handles an event.
+
 
     Args:
-        watches: Copies of the API server's pods, nodes, TrainingJobs and Sites.
-        metrics: Where requests are counted; the watches are added to it.
-        unready: Names of what is not in step yet; none: ready.
-        gpu_resource: Name of the devices' resource.
-        view: Over these watches, if there is one already.
+        watches: Watches of pods, nodes, TrainingJobs and Sites.
+        metrics: Metrics that count requests; the watches are added to them.
+        unready: Returns the names of watches that are not synced; empty when ready.
+        gpu_resource: Resource name of the GPUs.
+        view: Existing view of these watches; default: a new one.
     """
     view = view or View(watches, gpu_resource)
     kinds: dict[str, Watched] = {
@@ -50,20 +54,20 @@ def create_app(
     }
     for kind, watch in kinds.items():
         metrics.add_watch(kind, watch)
-    census = Census()
-    watches.jobs.subscribe(census.note)
-    metrics.set_jobs(census)
+    counts = JobCounts()
+    watches.jobs.subscribe(counts.note)
+    metrics.set_jobs(counts)
     metrics.set_sites(lambda: list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
     for verb, answer in _answers(view).items():
-        # A bare route: the body is decoded once, by us.
+        # a plain route, so that FastAPI does not decode the body
         app.add_route(f"/{verb}", _endpoint(verb, answer, metrics), methods=["POST"])
     app.include_router(_probes(metrics, unready))
     return app
 
 
 def create_metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> FastAPI:
-    """Probes and metrics alone, for an address that others may reach."""
+    """Create an application with probes and metrics only, for an address that other pods can reach."""
     app = FastAPI(title="tranche metrics", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(_probes(metrics, unready))
     return app
@@ -94,14 +98,14 @@ def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request]
             body = await read_body(request)
             if body is None:
                 metrics.count_error("request")
-                return error_response(413, f"the body is larger than {LARGEST_BODY} bytes")
+                return error_response(413, f"the request body is larger than {LARGEST_BODY} bytes")
             began = time.perf_counter()
             result, passed, rejected = answer(body)
         except wire_format.MalformedError as error:
             metrics.count_error("request")
             return error_response(400, str(error))
         except ClientDisconnect:
-            return error_response(400, "the body is not complete")
+            return error_response(400, "the request body is incomplete")
         response = Response(_encode(result), media_type="application/json")
         metrics.observe_request(verb, time.perf_counter() - began, passed, rejected)
         return response
@@ -110,7 +114,7 @@ def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request]
 
 
 async def read_body(request: Request, largest: int = LARGEST_BODY) -> bytes | None:
-    """The whole body, or None if it has more bytes than that; no more of it is kept than is allowed."""
+    """Read the body; None if it has more than `largest` bytes, in which case the rest is not kept."""
     pieces: list[bytes] = []
     size = 0
     async for piece in request.stream():
@@ -126,29 +130,29 @@ def _probes(metrics: Metrics, unready: Callable[[], list[str]]) -> APIRouter:
 
     @router.get("/healthz")
     async def healthz() -> Response:
-        """The process runs."""
+        """Report that the process runs."""
         return Response("ok\n", media_type="text/plain")
 
     @router.get("/readyz")
     async def readyz() -> Response:
-        """200 once all watches are in step; else 503, with the names of those that are not."""
+        """Return 200 if all watches are synced; otherwise 503 with the names of the others."""
         waiting = unready()
         text = f"waiting for {', '.join(waiting)}\n" if waiting else "ok\n"
         return Response(text, 503 if waiting else 200, media_type="text/plain")
 
     @router.get("/metrics")
     async def read_metrics() -> Response:
-        """For Prometheus."""
+        """Return the metrics in the Prometheus text format."""
         return Response(await metrics.read(), media_type="text/plain; version=0.0.4")
 
     return router
 
 
 def json_response(value: Any) -> Response:
-    """An answer of structs and plain values."""
+    """Encode structs and plain values as a JSON response."""
     return Response(_encode(value), media_type="application/json")
 
 
 def error_response(status: int, text: str) -> Response:
-    """An answer that says what is wrong."""
+    """Return a JSON error response."""
     return JSONResponse({"error": text}, status)

@@ -1,7 +1,7 @@
-"""The bind verb, off by default: the filter leaves kube-scheduler no node but the planned one anyhow.
+"""Bind verb. It is off by default, because the filter leaves only the planned node anyway.
 
-An answer that comes after kube-scheduler's ``httpTimeout`` leaves a pod that runs marked as unschedulable for good, so
-ours says in time that it does not know; and since it is idempotent, the next attempt finds the pod bound.
+A response after kube-scheduler's ``httpTimeout`` would leave a running pod marked as unschedulable permanently.
+Therefore the verb returns an error before that time; it is idempotent, so the next attempt finds the pod bound.
 """
 
 import time
@@ -17,22 +17,22 @@ from tranche.kube.client.client import ApiClient, ApiError
 from tranche.metrics.scheduler import Metrics
 
 ANSWER_SECONDS = 0.8
-"""Less than the second that scheduler-config.yaml gives an extender."""
+"""Time limit of the verb in seconds, below the ``httpTimeout`` of 1 s in scheduler-config.yaml."""
 
 
 def add_bind(app: FastAPI, client: ApiClient, metrics: Metrics) -> None:
-    """Offer the verb."""
+    """Add the bind verb to the application."""
 
     async def endpoint(request: Request) -> Response:
         try:
             body = await read_body(request)
             if body is None:
-                return error_response(413, "the body is too large")
+                return error_response(413, "the request body is too large")
             asked = wire_format.decode_binding(body)
         except wire_format.MalformedError as error:
             return error_response(400, str(error))
         except ClientDisconnect:
-            return error_response(400, "the body is not complete")
+            return error_response(400, "the request body is incomplete")
         began = time.perf_counter()
         text = await bind(client, asked)
         metrics.observe_request("bind", time.perf_counter() - began, int(not text), int(bool(text)))
@@ -42,7 +42,7 @@ def add_bind(app: FastAPI, client: ApiClient, metrics: Metrics) -> None:
 
 
 async def bind(client: ApiClient, asked: wire_format.Binding, seconds: float = ANSWER_SECONDS) -> str:
-    """Bind a pod; what went wrong, or nothing. A pod that is on that node already is a success."""
+    """Bind a pod and return the error, or "" on success. A pod that is already bound to the node is a success."""
     path = f"/api/v1/namespaces/{asked.pod_namespace}/pods/{asked.pod_name}"
     body = {
         "apiVersion": "v1",

@@ -1,8 +1,8 @@
-"""What evicting pods for a foreign pod would lose, and which victims lose least.
+"""Eviction cost of training pods, and the choice of victims with the lowest cost.
 
-kube-scheduler proposes victims by priority and age, node by node. Our pods of one tier have equal priorities, but lose
-very different amounts of work: the GPU-seconds since the worker's last durable progress, and the restart; of the whole
-gang, if it is a member of one.
+For each node, kube-scheduler proposes victims by priority and age. Training pods of one tier have equal priorities but
+very different costs: the GPU-seconds since the last durable progress plus the restart, for the whole gang if the pod is
+a gang member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ from tranche.kube.convert.pods_and_nodes import Pod, pod_requests, started_at, t
 from tranche.model.quantity import parse_duration
 
 Cost = tuple[int, int, float]
-"""Budgets violated, victims whose jobs are never to be stopped, GPU-seconds lost; the smaller is better."""
+"""Violated disruption budgets, victims with preemption policy Never, lost GPU-seconds; smaller is better."""
 
 
 def least_loss(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float) -> dict[str, MetaVictims]:
-    """The node where evicting loses least, with the victims that lose least there; all nodes if nobody loses.
+    """Return the node with the lowest eviction cost and its cheapest victims; all nodes if no eviction has a cost.
 
     Args:
-        pod: Who wants to preempt; not one of ours.
-        victims: By node, as kube-scheduler proposes.
-        view: Pods, jobs, nodes.
+        pod: Foreign pod that preempts.
+        victims: Victims by node, as proposed by kube-scheduler.
+        view: View of pods, jobs and nodes.
         now: Seconds since the epoch.
     """
     by_uid = {found.metadata.uid: found for name in victims for found in _pods_on(name, view)}
@@ -38,10 +38,10 @@ def least_loss(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: fl
 
 
 def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
-    """What evicting one pod costs: 1 if its job forbids it, and GPU-seconds; of foreign pods nothing is known.
+    """Return the cost of evicting one pod: 1 if its job forbids preemption, and lost GPU-seconds; 0 for foreign pods.
 
-    A worker with a parameter server has pushed its work there; one without has finished nothing until it ends; a member
-    of a gang, and a parameter server, take the others with them.
+    The work of a worker with a parameter server is saved there. A worker without one has no result until it ends.
+    Evicting a gang member or a parameter server stops the whole job.
     """
     who = identity(pod)
     job = view.jobs.get(who.job) if who is not None else None
@@ -59,7 +59,7 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
 
 
 def _restart_seconds(job: TrainingJob) -> float:
-    """What the planner reckons with; what the user says until it has told."""
+    """Restart cost in seconds as estimated by the planner; as declared before the first estimate."""
     reckoned = job.status.progress.restart_seconds if job.status.progress is not None else None
     return parse_duration(job.spec.preemption.restart_overhead or "0s") if reckoned is None else reckoned
 
@@ -77,9 +77,9 @@ def _cost(victims: MetaVictims, pods: Mapping[str, Pod], view: View, now: float)
 def _swapped(
     pod: Pod, name: str, proposed: MetaVictims, pods: Mapping[str, Pod], view: View, now: float
 ) -> MetaVictims:
-    """The same number of victims of the same size and priority, those that lose least.
+    """Replace victims by cheaper ones of the same size and priority.
 
-    Only where it is room that the pod lacks: then it fits in as well when others of the same size go.
+    Only if the pod lacks free resources: then evicting other pods of the same size has the same effect.
     """
     use = view.reservations.node(name)
     known = [pods[victim.uid] for victim in proposed.pods if victim.uid in pods]
@@ -98,7 +98,7 @@ def _swapped(
 
 
 def _alike(one: Pod, other: Pod, view: View) -> bool:
-    """Whether both are training pods that ask for the same and rank alike with kube-scheduler."""
+    """Whether both are workers with the same namespace, priority and requests."""
     who, whose = identity(one), identity(other)
     ours = who is not None and whose is not None and who.role == whose.role == ROLE_WORKER
     same = one.metadata.namespace == other.metadata.namespace and one.spec.priority == other.spec.priority

@@ -1,4 +1,4 @@
-"""What each node has, what runs there and what plans have reserved there; kept as watches report changes."""
+"""Index of node capacity, usage and reservations of plans, updated from watch changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Entry = PlannedWindow | PlannedParameterServer
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A place that a plan holds for a pod that is not bound yet."""
+    """Reservation of a plan for a pod that is not bound yet."""
 
     node: str
     requests: Resources
@@ -24,26 +24,29 @@ class Claim:
 
 @dataclass(slots=True)
 class NodeUse:
-    """One node."""
+    """Capacity, usage and reservations of one node."""
 
     capacity: Resources | None = None
-    """None: the node is not known here."""
+    """Allocatable resources; None if the node is unknown."""
     used: Resources = NOTHING
     free: Resources = NOTHING
-    """What kube-scheduler may still give away."""
+    """Resources that kube-scheduler can still assign."""
     pods: set[str] = field(default_factory=set)
-    """Keys of the pods that are bound to it and not over."""
+    """Keys of the pods that are bound to the node and have not ended."""
     claims: dict[str, Claim] = field(default_factory=dict)
-    """By the pod that they are for."""
+    """Reservations by pod key."""
 
     def change(self, capacity: Resources | None, used: Resources) -> None:
-        """Note new amounts."""
+        """Set capacity and usage."""
         self.capacity, self.used = capacity, used
         self.free = (capacity or NOTHING) - used
 
 
 class Reservations:
-    """An index over the stores of pods, nodes and jobs; a question costs what its answer is about."""
+    """Index over the stores of pods, nodes and jobs.
+
+    The cost of a query depends only on the nodes or pods it concerns.
+    """
 
     def __init__(self, pods: Mapping[str, Pod], jobs: Mapping[str, TrainingJob], gpu_resource: str) -> None:
         self._pods = pods
@@ -52,24 +55,24 @@ class Reservations:
         self._nodes: dict[str, NodeUse] = {}
         self._placed: dict[str, tuple[str, Resources]] = {}
         self._planned: dict[str, dict[str, Claim]] = {}
-        """Claims of a job's plan, by the keys of its pods."""
+        """Reservations of each job's plan, by pod key."""
         self._claims: dict[str, Claim] = {}
         self._shapes: dict[str, tuple[str, int, Mapping[str, Resources]]] = {}
         self._unknown = NodeUse()
         self.awaited: set[str] = set()
-        """Nodes with claims."""
+        """Nodes with reservations."""
 
     # ---- changes in
 
     def note_node(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
-        """A node has changed."""
+        """Update the index for a changed node."""
         capacity = node_allocatable(new, self._gpu_resource) if new is not None else None
         use = self._use(name)
         use.change(capacity, use.used)
         self._tidy(name)
 
     def note_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
-        """A pod has changed."""
+        """Update the index for a changed pod."""
         after = None
         if new is not None and new.spec.node_name and not is_over(new):
             after = (new.spec.node_name, pod_requests(new, self._gpu_resource))
@@ -91,7 +94,7 @@ class Reservations:
             self._hold(key, claim)
 
     def note_job(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        """A job, most often its plan, has changed."""
+        """Update the index for a changed job, in most cases a new plan."""
         before = self._planned.pop(key, {})
         after = self._wanted(key, new) if new is not None else {}
         for pod, claim in before.items():
@@ -110,30 +113,30 @@ class Reservations:
     # ---- questions
 
     def node(self, name: str) -> NodeUse:
-        """What is known of a node; one without capacity if nothing is."""
+        """Return the usage of a node; without capacity if the node is unknown."""
         return self._nodes.get(name, self._unknown)
 
     def objection(self, name: str, pod: str, requests: Resources) -> str:
-        """Why this pod may not take a place on a node that kube-scheduler offers; empty if it may.
+        """Return why this pod may not use a node that kube-scheduler offers; empty if it may.
 
         Args:
-            name: Of the node.
-            pod: Key of the pod; what is reserved for itself does not count against it.
-            requests: What it asks for.
+            name: Name of the node.
+            pod: Key of the pod; its own reservation is not counted against it.
+            requests: Requests of the pod.
         """
         use = self.node(name)
         if use.capacity is None:
-            return f"{name} is not known to tranche yet"
+            return f"{name} is not yet in tranche's cache"
         room, holder = use.free, ""
         if not requests.fits(room):
-            return f"{name} has not enough room left"
+            return f"{name} has insufficient free resources"
         for other, claim in use.claims.items():
             if other != pod:
                 room, holder = room - claim.requests, holder or other
         return "" if requests.fits(room) else f"{name} is reserved for {holder}"
 
     def protection(self, name: str, priority: int) -> tuple[int, str]:
-        """GPUs of a node that plans of at least this priority wait for, and one of the pods that they are for."""
+        """Return the GPUs of a node reserved with at least this priority, and one of the pods they are reserved for."""
         gpus, holder = 0, ""
         use = self._nodes.get(name)
         if use is None or not use.claims:
@@ -144,7 +147,10 @@ class Reservations:
         return gpus, holder
 
     def leaving(self, name: str) -> str:
-        """A training pod that is about to leave a node, by its key; empty if there is none."""
+        """Return the key of a training pod that is terminating or not planned any more on a node.
+
+        Empty if there is none.
+        """
         for key in self.node(name).pods:
             pod = self._pods.get(key)
             who = identity(pod) if pod is not None else None
@@ -155,7 +161,7 @@ class Reservations:
         return ""
 
     def entry(self, who: Identity) -> Entry | None:
-        """What the plan says of one of our pods, as far as we have seen the plan."""
+        """Return the plan entry of a pod in the latest plan that the watch has shown; None if there is none."""
         job = self._jobs.get(who.job)
         return find_entry(job.status.plan, who) if job is not None and job.status.plan is not None else None
 
@@ -179,7 +185,7 @@ class Reservations:
             return {}
         try:
             requests = self._requests(key, job)
-        except ValueError:  # such a job gets no plan; this one is from before its template was changed
+        except ValueError:  # such a job gets no plan; this plan is from before the template was changed
             return {}
         priority = PRIORITIES[job.spec.priority_class_name]
         name = job.metadata.name
@@ -191,7 +197,7 @@ class Reservations:
         }
 
     def _requests(self, key: str, job: TrainingJob) -> Mapping[str, Resources]:
-        """Of a pod of each role; read once a generation."""
+        """Requests of a pod of each role; computed once per generation."""
         known = self._shapes.get(key)
         if known is None or known[:2] != (job.metadata.uid, job.metadata.generation):
             spec = job.spec
@@ -204,7 +210,7 @@ class Reservations:
         return known[2]
 
     def _hold(self, key: str, claim: Claim) -> None:
-        """A claim counts until its pod is bound, wherever that is."""
+        """Add a reservation unless its pod is bound, on any node, or has ended."""
         pod = self._pods.get(key)
         if pod is None or not (pod.spec.node_name or is_over(pod)):
             self._use(claim.node).claims[key] = claim
@@ -213,7 +219,7 @@ class Reservations:
             self._drop(key, claim)
 
     def _drop(self, key: str, claim: Claim) -> None:
-        """A claim does not count any more."""
+        """Remove a reservation."""
         claims = self._use(claim.node).claims
         claims.pop(key, None)
         if not claims:
@@ -224,14 +230,14 @@ class Reservations:
         return self._nodes.setdefault(name, NodeUse())
 
     def _tidy(self, name: str) -> None:
-        """Forget a node that is gone once nothing refers to it."""
+        """Drop a deleted node once no pod or reservation refers to it."""
         use = self._nodes[name]
         if use.capacity is None and not use.pods and not use.claims:
             del self._nodes[name]
 
 
 def find_entry(plan: Plan, who: Identity) -> Entry | None:
-    """The window or parameter server that a pod belongs to."""
+    """Return the plan entry (worker window, parameter server or chief) of a pod; None if there is none."""
     entries: Iterator[Entry] = iter(())
     if who.role == ROLE_WORKER:
         entries = iter(plan.workers)
@@ -243,7 +249,7 @@ def find_entry(plan: Plan, who: Identity) -> Entry | None:
 
 
 def is_closing(entry: Entry) -> bool:
-    """Whether the entry's pod is to be stopped."""
+    """Whether the entry's pod must stop."""
     return entry.state == "Closing"
 
 

@@ -1,4 +1,4 @@
-"""What the sites have, use and hold for plans."""
+"""Usage summary of the sites."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from tranche.runtime.batching import portions
 
 
 class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """One site."""
+    """Capacity and usage of one site; numbers of nodes and GPUs."""
 
     name: str
     tier: str
@@ -21,7 +21,7 @@ class SiteSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def list_sites(view: View) -> list[SiteSummary]:
-    """Sites by name, with what their nodes have, use and hold for plans; nodes without a site are left out."""
+    """Summarize the sites, sorted by name; nodes without a site are ignored."""
     sums: dict[str, list[int]] = {}
     async for nodes in portions(view.nodes.items()):
         for name, node in nodes:

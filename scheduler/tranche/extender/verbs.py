@@ -1,7 +1,7 @@
-"""The extender's verbs as pure functions of a pod, node names and the view: nothing is remembered between calls.
+"""Extender verbs as pure functions of a pod, node names and the view; they keep no state between calls.
 
-A pod of a plan goes to its planned node; a fallback is only taken where no other plan's pod is awaited. Pods of others
-may go anywhere, except that equal or lower ones do not take GPUs that a plan waits for.
+A planned pod goes to its planned node. A fallback node is used only if no other plan has reserved it. Foreign pods are
+unrestricted, except that pods of equal or lower priority cannot take reserved GPUs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ PACKING = 2
 
 
 def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
-    """Name every input node once: as possible, or as rejected with a reason for people."""
+    """Pass or reject every input node; each rejection has a readable reason."""
     offered = dict.fromkeys(names, "")
     try:
         requests = pod_requests(pod, view.gpu_resource)
@@ -38,7 +38,7 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         return FilterResult(list(offered))
     entry = view.reservations.entry(who)
     if entry is None or is_closing(entry):
-        return _none(offered, f"{_name(who)} was closed by plan {plan.term}.{plan.revision}")
+        return _none(offered, f"{_name(who)} is closed in plan {plan.term}.{plan.revision}")
     if entry.node is None:
         return FilterResult(list(offered))
     if entry.node in offered:
@@ -46,7 +46,7 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         del others[entry.node]
         return FilterResult([entry.node], others)
     if leaving := view.reservations.leaving(entry.node):
-        return _none(offered, f"waits for {leaving} to leave {entry.node}")
+        return _none(offered, f"waiting for {leaving} to terminate on {entry.node}")
     return _filter_fallbacks(pod, entry, offered, requests, view)
 
 
@@ -61,17 +61,17 @@ def prioritize(pod: Pod, names: Iterable[str], view: View) -> list[HostPriority]
     plan = _plan(pod, who, view) if who is not None else None
     entry = view.reservations.entry(who) if who is not None and plan is not None else None
     if who is None or plan is None or entry is None:
-        # Whoever has no plan keeps off the nodes that plans wait for.
+        # Pods without a plan avoid nodes with reservations.
         return [HostPriority(name, 0 if view.reservations.node(name).claims else HIGHEST) for name in offered]
     score = _scorer(who, plan, requests, view)
     return [HostPriority(name, HIGHEST if name == entry.node else score(name)) for name in offered]
 
 
 def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float) -> dict[str, MetaVictims]:
-    """Keep the nodes that the filter would let through, and of these, for a pod of others, the one that loses least.
+    """Keep the nodes that the filter would pass; for a foreign pod, only the one with the lowest eviction cost.
 
-    Evicting anybody where the filter says no would be in vain. A training pod makes no room for itself: the planner
-    does. `now` is in seconds since the epoch.
+    An eviction on a node that the filter rejects would have no effect. Training pods do not preempt by themselves; the
+    planner preempts for them. `now` is in seconds since the epoch.
     """
     if identity(pod) is not None:
         kept = set(filter_nodes(pod, victims, view).node_names)
@@ -86,12 +86,12 @@ def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float
     }
     try:
         return least_loss(pod, possible, view, now)
-    except ValueError:  # a template that cannot be read says nothing of what would be lost
+    except ValueError:  # the cost is unknown without a readable template
         return possible
 
 
 def _plan(pod: Pod, who: Identity, view: View) -> Plan | None:
-    """The plan that is to decide; None if the pod's own is newer than what we have seen."""
+    """Return the plan of the pod's job; None if the pod was created from a newer plan than the watch has shown."""
     job = view.jobs.get(who.job)
     plan = job.status.plan if job is not None else None
     return None if plan is None or plan_stamp(pod) > (plan.term, plan.revision) else plan
@@ -110,7 +110,9 @@ def _none(offered: Iterable[str], reason: str) -> FilterResult:
 
 def _filter_fallbacks(pod: Pod, entry: Entry, offered: Iterable[str], requests: Resources, view: View) -> FilterResult:
     passed: list[str] = []
-    failed = dict.fromkeys(offered, f"planned for {entry.node}, which cannot take it now; this one is no fallback")
+    failed = dict.fromkeys(
+        offered, f"planned for {entry.node}, which is not available now; this node is not a fallback"
+    )
     for name in dict.fromkeys(entry.fallbacks):
         if name in failed:
             failed[name] = view.reservations.objection(name, pod.key, requests)
@@ -129,12 +131,12 @@ def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view:
     for name in [name for name in offered if name in awaited]:
         gpus, holder = view.reservations.protection(name, priority)
         if gpus and requests.gpus > view.reservations.node(name).free.gpus - gpus:
-            failed[name] = f"the free GPUs of {name} are reserved for {holder}, whose priority is not lower"
+            failed[name] = f"the free GPUs of {name} are reserved for {holder}, which has the same or a higher priority"
     return FilterResult([name for name in offered if name not in failed] if failed else list(offered), failed)
 
 
 def _scorer(who: Identity, plan: Plan, requests: Resources, view: View) -> Callable[[str], int]:
-    """Below the planned node: near the data, near the pods that it talks to, and where least is left over."""
+    """Score of nodes other than the planned one: data locality, distance to peers, and packing."""
     peers: Sequence[Entry] = plan.parameter_servers if who.role == ROLE_WORKER else plan.workers
     nodes, sites = {peer.node for peer in peers}, {peer.site for peer in peers}
 
@@ -149,7 +151,7 @@ def _scorer(who: Identity, plan: Plan, requests: Resources, view: View) -> Calla
 
 
 def _packing(use: NodeUse, requests: Resources) -> int:
-    """0 where this pod would be alone, up to `PACKING` where it would leave nothing."""
+    """Packing score: 0 on an empty node, up to `PACKING` if the pod uses all remaining resources."""
     if use.capacity is None:
         return 0
     if requests.gpus:

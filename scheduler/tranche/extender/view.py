@@ -1,4 +1,4 @@
-"""What the verbs look at: the stores of four watches and an index over them."""
+"""Read-only view of the cluster for the extender verbs: the stores of four watches and an index over them."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
@@ -13,49 +13,49 @@ from tranche.kube.convert.site_membership import site_of
 T = TypeVar("T")
 
 
-class Watch(Protocol[T]):
-    """The part of a reflector that is used."""
+class WatchedObjects(Protocol[T]):
+    """The part of a reflector that the view uses."""
 
     @property
     def store(self) -> dict[str, T]:
-        """Objects, by key."""
+        """Objects by key."""
 
     @property
     def stats(self) -> Stats:
-        """Counters."""
+        """Counters of the watch."""
 
     @property
     def age(self) -> float:
-        """Seconds since the server last said anything."""
+        """Seconds since the last data from the API server."""
 
     def subscribe(self, callback: Callable[[str, T | None, T | None], None]) -> None:
-        """Call back for every object that is there, and at every change."""
+        """Call `callback` for every object in the store now and for every later change."""
 
 
-class Watches(Protocol):
-    """The four of them."""
+class ViewSources(Protocol):
+    """The four watches that a view reads."""
 
     @property
-    def pods(self) -> Watch[Pod]:
+    def pods(self) -> WatchedObjects[Pod]:
         """All pods, of all namespaces."""
 
     @property
-    def nodes(self) -> Watch[NodeObject]:
+    def nodes(self) -> WatchedObjects[NodeObject]:
         """All nodes."""
 
     @property
-    def jobs(self) -> Watch[TrainingJob]:
+    def jobs(self) -> WatchedObjects[TrainingJob]:
         """All TrainingJobs."""
 
     @property
-    def sites(self) -> Watch[SiteObject]:
+    def sites(self) -> WatchedObjects[SiteObject]:
         """All Sites."""
 
 
 class View:
-    """Read-only; as new as the watches."""
+    """View of the cluster, as recent as the watches."""
 
-    def __init__(self, watches: Watches, gpu_resource: str = GPU_RESOURCE) -> None:
+    def __init__(self, watches: ViewSources, gpu_resource: str = GPU_RESOURCE) -> None:
         self.gpu_resource = gpu_resource
         self.pods: Mapping[str, Pod] = watches.pods.store
         self.nodes: Mapping[str, NodeObject] = watches.nodes.store
@@ -70,7 +70,7 @@ class View:
         watches.sites.subscribe(self._forget_sites)
 
     def site_of(self, name: str) -> str | None:
-        """The site of a node; None if it has none or is not known."""
+        """Return the site of a node; None if it has none or is unknown."""
         try:
             return self._site_of[name]
         except KeyError:

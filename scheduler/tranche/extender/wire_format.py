@@ -1,4 +1,4 @@
-"""The extender's wire format: Go types without JSON tags, so UpperCamel names; lower case is accepted too."""
+"""Wire format of the extender: Go types without JSON tags, hence UpperCamelCase names; lower case is accepted too."""
 
 import re
 from typing import TypeVar
@@ -11,38 +11,41 @@ T = TypeVar("T")
 
 
 class MalformedError(ValueError):
-    """A body that is not what kube-scheduler sends; the text says what is wrong."""
+    """The request body is not in the format of kube-scheduler; the message names the problem."""
 
 
 class Names(msgspec.Struct, frozen=True):
-    """A request to filter or prioritize."""
+    """Request of filter or prioritize."""
 
     pod: Pod
     nodes: list[str]
 
 
 class MetaPod(msgspec.Struct, frozen=True):
-    """A victim."""
+    """Victim of a preemption, by UID."""
 
     uid: str = msgspec.field(name="UID", default="")
 
 
 class MetaVictims(msgspec.Struct, frozen=True, rename="pascal"):
-    """The pods that would have to go from one node."""
+    """Victims on one node."""
 
     pods: list[MetaPod] = []
     pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """A request to preempt: victims by node."""
+    """Request of preempt: victims by node."""
 
     pod: Pod
     victims: dict[str, MetaVictims]
 
 
 class FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """Every input node stands in exactly one of the two; a node rejected here is no candidate for preemption."""
+    """Response of filter. Every input node is in exactly one of both fields.
+
+    Rejected nodes are no preemption candidates.
+    """
 
     node_names: list[str] = []
     failed_and_unresolvable_nodes: dict[str, str] = {}
@@ -50,14 +53,14 @@ class FilterResult(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class HostPriority(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """A score from 0 to 10."""
+    """Score of one node, from 0 to 10."""
 
     host: str
     score: int
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """A request to bind."""
+    """Request of bind."""
 
     pod_name: str
     pod_namespace: str
@@ -66,13 +69,13 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class BindResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """Bound, if there is no error."""
+    """Response of bind; an empty error means success."""
 
     error: str = ""
 
 
 class PreemptResult(msgspec.Struct, frozen=True, rename="pascal"):
-    """The nodes where preemption may go on."""
+    """Response of preempt: the remaining candidate nodes with their victims."""
 
     node_name_to_meta_victims: dict[str, MetaVictims]
 
@@ -96,10 +99,10 @@ _NULL = msgspec.Raw(b"null")
 
 
 def decode_names(body: bytes) -> Names:
-    """Read the body of filter or prioritize.
+    """Decode the body of filter or prioritize.
 
     Raises:
-        MalformedError: if it is none.
+        MalformedError: the body is invalid.
     """
     fields = _lower(_read(_FIELDS, body, "the body"))
     names = _read(_NAMES, fields.get("nodenames", _NULL), "NodeNames")
@@ -110,10 +113,10 @@ def decode_names(body: bytes) -> Names:
 
 
 def decode_candidates(body: bytes) -> Candidates:
-    """Read the body of preempt, with whole victims or only their UIDs.
+    """Decode the body of preempt, with complete victims or only their UIDs.
 
     Raises:
-        MalformedError: if it is none.
+        MalformedError: the body is invalid.
     """
     fields = _lower(_read(_FIELDS, body, "the body"))
     victims: dict[str, MetaVictims] = {}
@@ -124,10 +127,10 @@ def decode_candidates(body: bytes) -> Candidates:
 
 
 def decode_binding(body: bytes) -> Binding:
-    """Read the body of bind.
+    """Decode the body of bind.
 
     Raises:
-        MalformedError: if it is none, or a name in it could be another path.
+        MalformedError: the body is invalid, or a name in it is not a valid object name (it is used in a URL path).
     """
     fields = _lower(_read(_FIELDS, body, "the body"))
     names = [_read(_TEXT, fields.get(name.lower(), _NULL), name) for name in _BINDING]

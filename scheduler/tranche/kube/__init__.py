@@ -1,1 +1,1 @@
-"""Between the API server and the values: resources, reflector, writes."""
+"""Kubernetes: custom resources, API client, watches, and conversion between API objects and planner values."""

@@ -1,4 +1,4 @@
-"""The planner on a real cluster: watches become events, decisions become status.plan and status.progress."""
+"""Controller that runs the planner on a cluster: watch changes in, status.plan and status.progress out."""
 
 from tranche.live.controller import Controller
 from tranche.live.settings import ControllerSettings

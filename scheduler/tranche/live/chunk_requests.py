@@ -1,7 +1,6 @@
-"""Workers that ask for chunks: their questions on the way to the planner, and its answers on the way back.
+"""Queue of chunk requests from workers to the planner.
 
-An answer that gives chunks is sent when status.plan says it, as the watch shows: whatever becomes of this process, the
-next planner knows of it.
+A grant is returned only when the watch shows it in status.plan, so that the next planner knows it if this process ends.
 """
 
 import asyncio
@@ -14,22 +13,22 @@ from tranche.planner import ChunksRequested, Planner
 from tranche.planner.handlers.chunk_request import allotment
 
 ANSWER_SECONDS = 5.0
-"""A plan that takes longer to be written is not waited for: the worker asks again."""
+"""Time limit for writing the plan with a grant; after it, the worker retries."""
 
 
-class RenewalDesk:
-    """Between the workers that ask and the planner."""
+class ChunkRequestQueue:
+    """Pending chunk requests and their futures."""
 
     def __init__(
         self, planner: Planner, jobs: Mapping[str, TrainingJob], clock: Callable[[], float], wake: Callable[[], None]
     ) -> None:
-        """Nothing is asked of the planner itself before `drain`.
+        """Create an empty queue; the controller takes requests with `drain`.
 
         Args:
-            planner: Who decides.
-            jobs: As the watch shows them.
-            clock: Of events, in seconds.
-            wake: Called when there is something to drain.
+            planner: Planner that grants chunks.
+            jobs: Watched jobs by key.
+            clock: Time of events, in seconds since the epoch.
+            wake: Called when a request is queued.
         """
         self._planner = planner
         self._jobs = jobs
@@ -39,10 +38,10 @@ class RenewalDesk:
         self._waiting: dict[str, list[tuple[ChunkRequest, asyncio.Future[Allotment | None]]]] = {}
 
     async def ask(self, request: ChunkRequest) -> Allotment | None:
-        """What the worker is to train next; None if its attempt is over.
+        """Return the next chunks for the worker; None if its attempt has ended.
 
         Raises:
-            TimeoutError: if the plan that says it could not be written in time.
+            TimeoutError: the plan with the grant could not be written in time.
         """
         state = self._planner.cluster.jobs.get(request.job)
         if state is None or request.attempt not in state.runs:
@@ -65,12 +64,12 @@ class RenewalDesk:
                 del self._waiting[request.job]
 
     def drain(self) -> list[ChunksRequested]:
-        """What has been asked since the last time."""
+        """Return the requests since the last call, as events."""
         asked, self._new = self._new, []
         return [ChunksRequested(request, self._clock()) for request in asked]
 
     def settle(self, key: str) -> None:
-        """The planner has heard of all that was asked, or the job's object has changed: answer what can be answered."""
+        """Answer the requests of a job that can be answered, after the planner handled them or the job changed."""
         for request, future in self._waiting.get(key, ()):
             if future.done() or any(request is one for one in self._new):
                 continue

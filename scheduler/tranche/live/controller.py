@@ -1,29 +1,26 @@
-"""The loop around the planner: watch changes in, events to the planner, plans to the API server."""
+"""Controller loop: passes watch changes to the planner as events and writes the plans to the API server."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from tranche.kube.api.core_types import QuotaObject
-from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.leader_election import Leadership
-from tranche.kube.convert.pod_identity import identity, owner_uid
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.kube.convert.trainingjob import plan_status, planned_condition, progress_status, status_object, to_site
-from tranche.live import job_events, plan_fence, pod_events, pod_timeouts
-from tranche.live.chunk_requests import RenewalDesk
+from tranche.kube.convert.trainingjob import plan_status, planned_condition, progress_status, status_object
+from tranche.live import job_events, plan_fence, pod_timeouts
+from tranche.live.chunk_requests import ChunkRequestQueue
+from tranche.live.cluster_restore import ClusterTranslator, log_rejection
 from tranche.live.event_backlog import Backlog, Change
 from tranche.live.forecasting import Announcements, Forecasts
-from tranche.live.foreign_usage import NodeBook, QuotaBook
-from tranche.live.informers import Watches, status_path
+from tranche.live.informers import Informers, status_path
 from tranche.live.lease_annotations import annotations_of, read_memory
 from tranche.live.planner_metrics import Measurements
-from tranche.live.pod_timeouts import Absences, Silences
-from tranche.live.report_inbox import ReportDesk
+from tranche.live.pod_timeouts import PodAbsenceChecker, UnreachableNodes
+from tranche.live.report_inbox import ReportInbox
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
 from tranche.live.status_writer import StatusWriter
@@ -36,30 +33,26 @@ from tranche.planner import (
     Instruction,
     JobRemoved,
     JobSubmitted,
-    NodeChanged,
-    NodeRemoved,
     OpenWindow,
     Planner,
     PublishPlan,
-    SiteChanged,
-    SiteRemoved,
     Tick,
     WorkerEnded,
 )
 from tranche.planner.handlers.progress import trained
-from tranche.planner.learned_state import Memory, memory_of, recall
-from tranche.runtime.supervision import run_for_ever
+from tranche.planner.learned_state import Memory, memory_of
+from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """Owns one planner and keeps it and the cluster in agreement."""
+    """Runs one planner against the cluster."""
 
     def __init__(
         self,
         client: ApiClient,
-        watches: Watches,
+        watches: Informers,
         planner: Planner,
         metrics: Metrics,
         settings: ControllerSettings | None = None,
@@ -71,29 +64,30 @@ class Controller:
         self.metrics = metrics
         self.settings = settings or ControllerSettings()
         self.clock = clock
-        self._stopwatch = stopwatch
+        self.stopwatch = stopwatch
         self.writer = StatusWriter(client, metrics.count_status_write)
-        self.reports = ReportDesk(planner, clock)
+        self.reports = ReportInbox(planner, clock)
         self._wake = asyncio.Event()
-        self.renewals = RenewalDesk(planner, watches.jobs.store, clock, self._wake.set)
+        self.renewals = ChunkRequestQueue(planner, watches.jobs.store, clock, self._wake.set)
         self.term = 0
-        """0 until we lead."""
+        """Term of the leader election; 0 before this process leads."""
         self._since = 0.0
         self._revision = 0
-        self._book = NodeBook(self.settings.gpu_resource)
-        self._sites = SiteStatuses(watches, planner, self.writer, self._book)
-        self._quota_book = QuotaBook(self.settings.gpu_resource)
-        self._changes = Backlog(self._hear, stopwatch)
-        self._untold: set[tuple[str, int]] = set()
-        """Windows (job, attempt) that have not been in a written plan as open: nobody can have created their pods."""
-        self._absences = Absences(client, self._look_for_timeouts)
+        self._translator = ClusterTranslator(
+            watches.objects, planner, self.settings.gpu_resource, lambda: self.clock(), self._reject
+        )
+        self._sites = SiteStatuses(watches, planner, self.writer, self._translator.nodes)
+        self._changes = Backlog(self._apply, stopwatch)
+        self._unpublished: set[tuple[str, int]] = set()
+        """Windows (job, attempt) that were in no written plan as open, so that their pods cannot exist."""
+        self._absences = PodAbsenceChecker(client, self._look_for_timeouts)
         self._timeouts = pod_timeouts.Timeouts(
             self.settings.missing_pod_seconds,
             self.settings.unschedulable_seconds,
             watches.pods.store,
-            Silences(watches.nodes.store, watches.sites.store),
-            self._untold,
-            self._absences.sure,
+            UnreachableNodes(watches.nodes.store, watches.sites.store),
+            self._unpublished,
+            self._absences.confirmed_absent,
             startup=self._startup,
             node_start_seconds=self.settings.node_start_seconds,
         )
@@ -102,32 +96,30 @@ class Controller:
         self._measurements = Measurements(metrics, planner, clock)
         self._next_timeouts = 0.0
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
-            watches.by_kind(kind).subscribe(self._noter(kind))
+            watches.by_kind(kind).subscribe(partial(self.note_change, kind))
 
-    def _noter(self, kind: str) -> Callable[[str, Any, Any], None]:
-        def note(key: str, old: Any, new: Any) -> None:
-            if self.term:  # until we lead, the stores say all that we need to know
-                self._changes.append((kind, key, old, new))
-                self._wake.set()
-
-        return note
+    def note_change(self, kind: str, key: str, old: Any, new: Any) -> None:
+        """Queue a change that a watch reported; before this process leads, the stores alone are enough."""
+        if self.term:
+            self._changes.append((kind, key, old, new))
+            self._wake.set()
 
     async def run(self, leadership: Leadership) -> None:
-        """Wait until we lead, and plan for ever.
+        """Wait for leadership, restore the planner, and plan until an error.
 
         Args:
-            leadership: Taken once all watches are in step; its term fences every plan of an earlier planner.
+            leadership: Leader election, started when all watches are synced; the term fences plans of earlier planners.
 
         Raises:
-            DeposedError: when a newer planner has taken over.
+            DeposedError: another process is the leader.
         """
         await self.watches.synced()
-        logger.info("ready; waiting for the lease")
+        logger.info("all watches are synced; waiting for the Lease")
         self.term = await leadership.take(self._largest_term)
         try:
             self.restore(read_memory(leadership.annotations))
             writing = self.writer.run(lambda: leadership.held)
-            await run_for_ever(
+            await run_until_first_exit(
                 lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
             )
         finally:
@@ -135,7 +127,7 @@ class Controller:
             await leadership.release()
 
     def _startup(self, site: str) -> float | None:
-        """How long the autoscaler of a site needs for a node, in seconds; None where nodes are there already."""
+        """Declared node start time of an unlimited site in seconds; None at other sites."""
         known = self.planner.cluster.sites.get(site)
         return known.start_seconds if known is not None and known.unlimited else None
 
@@ -144,116 +136,104 @@ class Controller:
         self._wake.set()
 
     def _largest_term(self) -> int:
-        """Of all plans that are there."""
+        """Largest term of all plans."""
         plans = (job.status.plan for job in self.watches.jobs.store.values())
         return max((plan.term for plan in plans if plan), default=0)
 
     async def _plan(self) -> None:
         while True:
             await self._changes.catch_up()
-            self._step()
+            self.step()
             wakeup = self.planner.next_wakeup()
             pause = min(
-                self.settings.tick_seconds, min(self._next_timeouts, self._forecasts.next_due) - self._stopwatch()
+                self.settings.tick_seconds, min(self._next_timeouts, self._forecasts.next_due) - self.stopwatch()
             )
             if wakeup is not None:
                 pause = min(pause, wakeup - self.clock())
             try:
                 await asyncio.wait_for(self._wake.wait(), max(0.0, pause))
             except TimeoutError:
-                self._tell(Tick())
+                self.handle(Tick())
             self._wake.clear()
 
-    # ---- events in
+    # ---- events
 
-    def learnt(self) -> dict[str, str]:
-        """Annotations that tell the next planner what this one has learnt; none before it has taken over."""
+    def memory_annotations(self) -> dict[str, str]:
+        """Return the Lease annotations with what the planner has learnt; empty before the restore."""
         return annotations_of(memory_of(self.planner.cluster)) if self.reports.leading else {}
 
     def restore(self, memory: Memory | None = None) -> None:
-        """Build the planner's state from the API server, and from what an earlier one has learnt."""
+        """Restore the planner's state from the watch stores and from what an earlier planner learnt."""
         self._changes.clear()
-        now = self._since = self.clock()
-        for site in self.watches.sites.store.values():
-            with self._guard(site):
-                self._tell(SiteChanged(to_site(site)))
-        for key, pod in self.watches.pods.store.items():
-            with self._guard(pod):
-                self._book.note_pod(key, pod)
-                self._quota_book.note_pod(key, pod)
-        for key, quota in self.watches.quotas.store.items():
-            self._quotas_changed(key, None, quota)
-        for name in self.watches.nodes.store:
-            self._refresh_node(name)
-        recall(self.planner.context, memory or Memory())
-        found = self._found_jobs()
-        with self.metrics.time_plan():
-            self._instructed(self.planner.restore(found, now, self._found_events(found)))
+        self._since = self.clock()
+        found = self._translator.restore(memory or Memory(), self.handle, self._adopt)
         for event in found:
             self._publish(event.job.key)
         self.reports.leading = True
         self._measurements.lead()
-        logger.info("term %d: took over %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
+        logger.info("term %d: restored %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
-    def _found_jobs(self) -> list[JobSubmitted]:
-        """Jobs to go on with; from those that have succeeded the planner learns what they needed."""
-        found: list[JobSubmitted] = []
-        for resource in self.watches.jobs.store.values():
-            with self._guard(resource):
-                if not job_events.over(resource):
-                    found.append(job_events.submission(resource, self.settings.gpu_resource, self.watches.pods.store))
-                elif resource.status.phase == "Succeeded":
-                    self.planner.remember(job_events.submission(resource, self.settings.gpu_resource))
-        return found
+    def _adopt(self, found: Sequence[JobSubmitted], events: Iterator[Event]) -> None:
+        with self.metrics.time_plan():
+            self._instructed(self.planner.restore(found, self._since, self._measured(events)))
 
-    def _found_events(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
-        """What has become of these jobs, which the planner knows, before it decides anything."""
-        for submitted in found:
-            resource = self.watches.jobs.store[submitted.job.key]
-            for event in job_events.events_of(None, resource, self.settings.gpu_resource, self.watches.pods.store):
-                if not isinstance(event, JobSubmitted):
-                    yield event
-        for pod in self.watches.pods.store.values():
-            for event in self._pod_events(None, pod):
-                stopped = self._measurements.running(event)
-                yield event
-                self._measurements.told(event, stopped)
-        for namespace in sorted({key.partition("/")[0] for key in self.watches.quotas.store}):
-            yield from self._quota_events(namespace)  # now that the planner counts our pods
+    def _measured(self, events: Iterator[Event]) -> Iterator[Event]:
+        for event in events:
+            stopped = self._measurements.running(event)
+            yield event
+            self._measurements.told(event, stopped)
 
-    def _hear(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
+        """Let the planner handle a change that a watch reported."""
         kind, key, old, new = change
-        with self._guard(new):
-            getattr(self, f"_{kind}_changed")(key, old, new)
+        with self._translator.guard(new):
+            if kind == "jobs":
+                self._job_changed(key, old, new)
+            else:
+                for event in self._translator.events_of(kind, key, old, new):
+                    self.handle(event)
 
-    def _step(self) -> None:
-        """Work off what the watches reported, then refresh estimates, sites and timers."""
+    def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
+        if plan_fence.wrote_late(old, new, self.term):
+            self._unpublished.difference_update([window for window in self._unpublished if window[0] == key])
+            self.handle(JobRemoved(key))
+            old = None
+        for event in self._translator.events_of("jobs", key, old, new):
+            self.handle(event)
+        self.renewals.settle(key)
+        self._measurements.changed(key, old, new)
+        if new is None:
+            self._announcements.forget(key)
+
+    def step(self) -> None:
+        """Process queued changes, reports and chunk requests, then refresh time-outs, estimates and sites."""
         self._changes.work_off()
         if reports := self.reports.drain():
             self._handle(reports)
             if self.reports.waiting:
-                self._wake.set()  # go on after others had their turn
+                self._wake.set()  # continue after other tasks have run
         for asked in self.renewals.drain():
-            self._tell(asked)
+            self.handle(asked)
             self.renewals.settle(asked.request.job)
-        elapsed = self._stopwatch()
+        elapsed = self.stopwatch()
         if elapsed >= self._next_timeouts:
             due = self._timeouts.due(self.planner.cluster.jobs.values(), self.clock(), elapsed)
             self._next_timeouts = min(elapsed + self.settings.tick_seconds, self._timeouts.next_due)
             for event in due:
-                self._tell(event)
+                self.handle(event)
         now = self.clock()
         for key in self._announcements.outdated(self._forecasts.refresh(now), now):
             self._publish(key, lazy=True)
         self._sites.refresh(self.clock())
 
-    def _tell(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
+        """Let the planner handle an event now, and write what follows from it."""
         stopped = self._measurements.running(event)
         self._handle((event,))
         self._measurements.told(event, stopped)
 
     def _handle(self, events: Sequence[Event]) -> None:
-        """Tell the planner of what has happened at one time, and have written what comes of it."""
+        """Let the planner handle simultaneous events, and queue the status writes that follow."""
         with self.metrics.time_plan():
             instructions = self.planner.handle_all(events, self.clock())
         self._instructed(instructions)
@@ -263,98 +243,25 @@ class Controller:
         urgent.update(event.request.job for event in events if isinstance(event, ChunksRequested))
         for key in self.planner.changed:
             self._publish(key, lazy=key not in urgent and self._goes_on(key))
-        self._untold.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
+        self._unpublished.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
         if any(isinstance(instruction, CloseWindow) for instruction in instructions):
-            self._next_timeouts = 0.0  # the pod may be missing
-        if unborn := self._unborn(instructions):
-            self._handle(unborn)
+            self._next_timeouts = 0.0  # the pod of the closing window may be missing
+        if ended := self._ended_unpublished(instructions):
+            self._handle(ended)
 
-    def _unborn(self, instructions: list[Instruction]) -> list[WorkerEnded]:
-        """Windows that close before any plan has told of them: no pod will come, and nobody need wait for its end."""
+    def _ended_unpublished(self, instructions: list[Instruction]) -> list[WorkerEnded]:
+        """End events of windows that close before they were in a written plan: no pod exists that must end first."""
         closed = [(i.job, i.window.attempt) for i in instructions if isinstance(i, CloseWindow)]
-        return [WorkerEnded(*window, "Lost", self.clock()) for window in closed if window in self._untold]
+        return [WorkerEnded(*window, "Lost", self.clock()) for window in closed if window in self._unpublished]
 
     def _instructed(self, instructions: list[Instruction]) -> None:
-        self._untold.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
+        self._unpublished.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
         self._measurements.instructed(instructions)
 
-    def _pods_changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
-        for name in self._book.note_pod(key, new):
-            self._refresh_node(name)
-        if self._quota_book.note_pod(key, new):  # before the planner hears of its end: the API server still counts it
-            self._refresh_quotas(key.partition("/")[0])
-        for event in self._pod_events(old, new):
-            self._tell(event)
-
-    def _pod_events(self, old: Pod | None, new: Pod | None) -> Iterator[Event]:
-        replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
-        for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
-            if not self._is_namesakes(after or before):
-                yield from pod_events.events_of(before, after, self.clock(), self.watches.pods.store.values)
-
-    def _is_namesakes(self, pod: Pod | None) -> bool:
-        """Whether the pod belongs to a deleted job whose name another job has now; its attempts are not that job's."""
-        who = identity(pod) if pod is not None else None
-        state = self.planner.cluster.jobs.get(who.job) if who is not None else None
-        return pod is not None and state is not None and owner_uid(pod.metadata) != state.job.uid
-
-    def _nodes_changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
-        self._refresh_node(name)
-
-    def _refresh_node(self, name: str) -> None:
-        """Tell the planner of a node if what it plans with has changed."""
-        observed, node = self.watches.nodes.store.get(name), None
-        if observed is not None:
-            with self._guard(observed):
-                node = self._book.node(observed, self.watches.sites.store)
-        known = self.planner.cluster.nodes.get(name)
-        if node is None and known is not None:
-            self._tell(NodeRemoved(name))
-        elif node is not None and (known is None or known.node != node):
-            self._tell(NodeChanged(node))
-
-    def _sites_changed(self, name: str, old: SiteObject | None, new: SiteObject | None) -> None:
-        if old is not None and new is not None and old.spec == new.spec:
-            return
-        self._tell(SiteChanged(to_site(new)) if new is not None else SiteRemoved(name))
-        for node in self.watches.nodes.store:
-            self._refresh_node(node)
-
-    def _quotas_changed(self, key: str, old: QuotaObject | None, new: QuotaObject | None) -> None:
-        self._quota_book.note_quota(key, new)
-        self._refresh_quotas(key.partition("/")[0])
-
-    def _refresh_quotas(self, namespace: str) -> None:
-        """Tell the planner of the namespace's quotas as far as they have changed."""
-        for event in self._quota_events(namespace):
-            self._tell(event)
-
-    def _quota_events(self, namespace: str) -> Sequence[Event]:
-        try:
-            return self._quota_book.changes(namespace, self.planner.cluster.quotas)
-        except ValueError as error:
-            logger.error("a quota of namespace %s cannot be read: %s", namespace, error)
-            self.metrics.count_error("object")
-            return []
-
-    def _jobs_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        if plan_fence.wrote_late(old, new, self.term):
-            self._untold.difference_update([window for window in self._untold if window[0] == key])
-            self._tell(JobRemoved(key))
-            old = None
-        for event in job_events.events_of(old, new, self.settings.gpu_resource, self.watches.pods.store):
-            self._tell(event)
-            if isinstance(event, JobRemoved):  # pods that still stop are not the planner's any more
-                self._refresh_quotas(key.partition("/")[0])
-        self.renewals.settle(key)
-        self._measurements.changed(key, old, new)
-        if new is None:
-            self._announcements.forget(key)
-
-    # ---- plans out
+    # ---- plans
 
     def _goes_on(self, key: str) -> bool:
-        """Whether the job is not over: nobody waits for what a job that goes on has done so far."""
+        """Whether the job has not ended; then its progress can be written later."""
         state = self.planner.cluster.jobs.get(key)
         return state is not None and not (state.finished or state.failed)
 
@@ -365,7 +272,7 @@ class Controller:
         self.writer.put(status_path(resource), lambda: self._status(key), lazy=lazy)
 
     def _status(self, key: str) -> dict[str, Any] | None:
-        """The job's status as it is now; None if the planner or the API server does not know the job any more."""
+        """Build the current status of the job; None if the planner or the API server does not know the job any more."""
         resource = self.watches.jobs.store.get(key)
         state = self.planner.cluster.jobs.get(key)
         if resource is None or state is None or state.job.uid != resource.metadata.uid:
@@ -373,7 +280,7 @@ class Controller:
         now = self.clock()
         plan = self.planner.plan_of(key, now)
         told = (window.attempt for window in plan.windows if window.state is not WindowState.CLOSING)
-        self._untold.difference_update((key, attempt) for attempt in told)
+        self._unpublished.difference_update((key, attempt) for attempt in told)
         progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
         self._announcements.note(key, plan)
@@ -386,19 +293,10 @@ class Controller:
         }
         return status_object(resource, status, plan_fence.precondition(resource, self.term, self._since))
 
-    @contextmanager
-    def _guard(self, observed: Any) -> Iterator[None]:
-        """An object that cannot be read is left out and told so; it must not stop the others."""
-        try:
-            yield
-        except ValueError as error:
-            self._refuse(observed, error)
-
-    def _refuse(self, resource: Any, error: ValueError) -> None:
-        """Say on the object itself, if it is a job, that it cannot be read."""
-        name = getattr(getattr(resource, "metadata", None), "name", "?")
-        logger.error("%s %s cannot be read: %s", type(resource).__name__, name, error)
+    def _reject(self, description: str, observed: Any, error: ValueError) -> None:
+        """Report an object that cannot be read: in the log, in the metrics and, for a job, in its status."""
+        log_rejection(description, observed, error)
         self.metrics.count_error("object")
-        if isinstance(resource, TrainingJob):
-            body = job_events.refusal(resource, error, self.clock())
-            self.writer.put(status_path(resource), lambda: body)
+        if isinstance(observed, TrainingJob):
+            body = job_events.refusal(observed, error, self.clock())
+            self.writer.put(status_path(observed), lambda: body)

@@ -1,4 +1,4 @@
-"""What the watches have reported and the planner has not heard of yet; heard in its order, with turns for others."""
+"""Queue of watch changes that the planner has not handled yet, processed in order in bursts."""
 
 import asyncio
 from collections import deque
@@ -8,35 +8,35 @@ from typing import Any
 Change = tuple[str, str, Any, Any]
 """Kind, key, old object, new object."""
 BURST_SECONDS = 0.002
-"""After so much work on changes the loop serves others …"""
+"""Time spent on changes before yielding to the event loop, in seconds."""
 PATIENCE_SECONDS = 1.0
-"""… unless it has done so for so long: all must have been heard before timers are looked at."""
+"""Maximum time spent in bursts; then the rest is processed without yielding, because timers need all changes."""
 
 
 class Backlog(deque[Change]):
-    """Changes, the oldest first."""
+    """Queue of changes, oldest first."""
 
-    def __init__(self, hear: Callable[[Change], None], stopwatch: Callable[[], float]) -> None:
-        """There are none yet.
+    def __init__(self, apply: Callable[[Change], None], stopwatch: Callable[[], float]) -> None:
+        """Create an empty queue.
 
         Args:
-            hear: Called with one after the other.
+            apply: Called with each change.
             stopwatch: Monotonic seconds.
         """
         super().__init__()
-        self._hear = hear
+        self._apply = apply
         self._stopwatch = stopwatch
 
     def work_off(self) -> None:
-        """All of them at once."""
+        """Apply all changes without yielding."""
         while self:
-            self._hear(self.popleft())
+            self._apply(self.popleft())
 
     async def catch_up(self) -> None:
-        """All of them, or as many as there is patience for, while others have their turns."""
+        """Apply changes in bursts until the queue is empty or `PATIENCE_SECONDS` have passed."""
         began = breath = self._stopwatch()
         while self and breath - began < PATIENCE_SECONDS:
-            self._hear(self.popleft())
+            self._apply(self.popleft())
             if self._stopwatch() - breath >= BURST_SECONDS:
                 await asyncio.sleep(0)
                 breath = self._stopwatch()

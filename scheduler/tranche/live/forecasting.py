@@ -1,6 +1,6 @@
-"""When the plan is played forward: as often as its cost allows, and in pieces, since nothing else happens meanwhile.
+"""Schedule of forecasts: as often as their cost allows, and in short steps, because they block the event loop.
 
-Which estimates the API server has, so that it is not asked to write those that hardly moved.
+Estimates as last written, to avoid writing estimates that have hardly moved.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,11 +12,11 @@ from tranche.planner import Planner
 from tranche.planner.forecast.estimates import Estimate
 
 SHORTEST_SECONDS = 1e-6
-"""What a stopwatch may not tell from nothing."""
+"""Lower bound of measured durations, to avoid a division by zero."""
 
 
 class Forecasts:
-    """The planner's estimates, kept as fresh as the settings allow."""
+    """Forecasts of one planner, as often as the settings allow."""
 
     def __init__(
         self,
@@ -25,13 +25,13 @@ class Forecasts:
         stopwatch: Callable[[], float],
         observe: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """Nothing is played yet.
+        """Create without starting a forecast.
 
         Args:
-            planner: Whose plan it is.
-            settings: How much time it may take.
+            planner: Planner to forecast.
+            settings: Time limits.
             stopwatch: Monotonic seconds.
-            observe: Told how long each took, in seconds.
+            observe: Called with the duration of each forecast in seconds.
         """
         self._observe = observe
         self._planner = planner
@@ -39,24 +39,25 @@ class Forecasts:
         self._stopwatch = stopwatch
         self._not_before = 0.0
         self._playing: Iterator[None] | None = None
-        """What is left of the forecast that has begun; goes on at `_go_on`, began at `_begun`, has taken `_spent`."""
+        """Remaining steps of the current forecast, which started at `_begun`, has used `_spent` seconds and continues
+        at `_go_on`."""
         self._go_on = self._begun = self._spent = 0.0
         self._since: float | None = -inf
-        """When something first happened since the last one; None: nothing has."""
+        """Time of the first event since the last forecast; None if there was none."""
         self._last = -inf
-        """When something last happened."""
+        """Time of the last event."""
 
     def stir(self) -> None:
-        """Something has happened."""
+        """Record that an event has happened."""
         self._last = self._stopwatch()
         if self._since is None:
             self._since = self._last
 
     @property
     def next_due(self) -> float:
-        """When the next piece is due, by the stopwatch; infinite if none is.
+        """Time of the next step by the stopwatch; infinite if none is due.
 
-        The first one waits for a quiet moment, if there is one.
+        The first step waits for a time without events, up to `forecast_patience_seconds`.
         """
         if self._playing is not None:
             return self._go_on
@@ -67,10 +68,10 @@ class Forecasts:
         return max(calm, self._not_before)
 
     def refresh(self, now: float) -> Mapping[str, Estimate]:
-        """Play one more piece if it is time; the estimates of all jobs if they are made anew, else none.
+        """Run one step if it is due. Returns the estimates of all jobs when a forecast completes, otherwise nothing.
 
         Args:
-            now: Clock, in seconds.
+            now: Wall clock in seconds.
         """
         began = self._stopwatch()
         if began < self.next_due:
@@ -92,27 +93,27 @@ class Forecasts:
         return self._planner.estimates
 
     def _play(self, playing: Iterator[None], until: float) -> bool:
-        """Go on until that time, by the stopwatch; whether there is nothing left."""
+        """Run the forecast until that time by the stopwatch; returns whether it is complete."""
         return all(self._stopwatch() < until for _ in playing)
 
 
 class Announcements:
-    """Planned start and completion of each job as last written."""
+    """Planned start and completion of each job, as last written."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
         self._written: dict[str, tuple[float | None, float | None]] = {}
 
     def note(self, key: str, plan: JobPlan) -> None:
-        """The plan is being written."""
+        """Record the estimates of a plan that is written now."""
         self._written[key] = (plan.estimated_start, plan.estimated_completion)
 
     def forget(self, key: str) -> None:
-        """The job is gone."""
+        """Drop a deleted job."""
         self._written.pop(key, None)
 
     def outdated(self, estimates: Mapping[str, Estimate], now: float) -> Iterator[str]:
-        """Jobs whose estimates have moved far from what was written."""
+        """Yield the jobs whose estimates differ too much from the written ones."""
         for key, estimate in estimates.items():
             start, completion = self._written.get(key, (None, None))
             if self._moved(start, estimate.start, now) or self._moved(completion, estimate.completion, now):

@@ -1,9 +1,9 @@
-"""Which site a node belongs to and what foreign pods use of it, kept as watches report changes.
+"""Foreign resource usage per node, and conversion of nodes to planner nodes.
 
-What others use of each ResourceQuota: all that counts there, less those of our pods that the planner counts itself.
+Foreign usage of each ResourceQuota: the used amount, minus the pods that the planner counts itself.
 
-``status.used`` is what admission goes by. It runs ahead of the pods at their creation and behind them at their end, so
-what others use may be seen too high for a moment, never long: each change of either is looked at.
+Admission uses ``status.used``. It leads the pod watch at creation and lags behind it at the end, so the foreign usage
+may be too high for a moment, but not for long, because every change of either is processed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ from tranche.state.quota_usage import Quotas
 
 
 class NodeBook:
-    """Nodes as the planner wants them: with their site and the sum of what pods ask that it gave no node."""
+    """Sums of the requests of foreign pods per node, updated from watch changes."""
 
     def __init__(self, gpu_resource: str) -> None:
         self.gpu_resource = gpu_resource
@@ -29,7 +29,7 @@ class NodeBook:
         self._pods: dict[str, tuple[str, Resources]] = {}
 
     def note_pod(self, key: str, pod: Pod | None) -> set[str]:
-        """Enter a pod's present state (None: gone) and return the nodes whose foreign use changed by it."""
+        """Record the state of a pod (None: gone) and return the nodes whose foreign usage changed."""
         before = self._pods.pop(key, None)
         after = None
         if pod is not None and pod.spec.node_name and not _is_planned(pod) and not is_over(pod):
@@ -45,10 +45,10 @@ class NodeBook:
         return {entry[0] for entry in (before, after) if entry is not None}
 
     def node(self, observed: NodeObject, sites: Mapping[str, SiteObject]) -> Node | None:
-        """The planner's node; None if Sites are declared and the node belongs to none of them, or to an unlimited one.
+        """Convert a node; None if no declared Site selects it, or an unlimited one does.
 
-        An autoscaler makes and removes the nodes of an unlimited site, as pods ask for them: offered as places, they
-        would count twice, and windows planned for one would keep its name when it is gone.
+        The autoscaler creates and removes the nodes of an unlimited site on demand. If they were planned as nodes,
+        their capacity would count twice, and windows would refer to nodes that no longer exist.
         """
         site = site_of(observed.metadata.labels, sites)
         if site is None or (site in sites and sites[site].spec.unlimited):
@@ -57,22 +57,22 @@ class NodeBook:
         return node_of(observed, site, foreign, self.gpu_resource)
 
     def foreign(self, name: str) -> Resources:
-        """What pods that it gave no node ask for on a node."""
+        """Return the requests of foreign pods on a node."""
         return self._foreign.get(name, Resources())
 
 
 def _is_planned(pod: Pod) -> bool:
-    """Whether the planner chose the pod's node; of a staging pod it says the site only."""
+    """Whether the planner chose the pod's node; for a staging pod it chooses only the site."""
     labels = pod.metadata.labels
     return LABEL_JOB in labels and labels.get(LABEL_ROLE) != ROLE_STAGING
 
 
 Holds = Callable[[str, int], bool]
-"""Whether the planner counts the attempt of a job."""
+"""Function (job key, attempt) that returns whether the planner counts the attempt."""
 
 
 class QuotaBook:
-    """Quotas and our pods, by namespace, kept as watches report changes."""
+    """Quotas and pods of TrainingJobs by namespace, updated from watch changes."""
 
     def __init__(self, gpu_resource: str) -> None:
         self.gpu_resource = gpu_resource
@@ -80,7 +80,7 @@ class QuotaBook:
         self._pods: dict[str, dict[str, tuple[Identity, int, Resources]]] = {}
 
     def note_quota(self, key: str, observed: QuotaObject | None) -> None:
-        """Enter a quota's present state (None: gone)."""
+        """Record the state of a quota (None: gone)."""
         namespace, _, name = key.partition("/")
         quotas = self._quotas.setdefault(namespace, {})
         quotas.pop(name, None)
@@ -90,7 +90,7 @@ class QuotaBook:
             del self._quotas[namespace]
 
     def note_pod(self, key: str, pod: Pod | None) -> bool:
-        """Enter a pod's present state (None: gone); whether that changes what counts as ours."""
+        """Record the state of a pod (None: gone). Returns whether the usage of TrainingJobs changed."""
         namespace = key.partition("/")[0]
         pods = self._pods.setdefault(namespace, {})
         before, after = pods.pop(key, None), None
@@ -102,10 +102,10 @@ class QuotaBook:
         return before != after
 
     def quotas(self, namespace: str, holds: Holds) -> Iterator[Quota]:
-        """The namespace's quotas as the planner should know them.
+        """Yield the planner quotas of a namespace.
 
         Raises:
-            ValueError: if a quantity of a quota cannot be read.
+            ValueError: a quantity of a quota cannot be read.
         """
         for observed in self._quotas.get(namespace, {}).values():
             quota = quota_of(observed, self.gpu_resource)
@@ -113,10 +113,10 @@ class QuotaBook:
                 yield quota.with_foreign(self._foreign(observed, quota, holds))
 
     def changes(self, namespace: str, known: Quotas) -> list[QuotaChanged | QuotaRemoved]:
-        """What the planner should hear of the namespace's quotas.
+        """Return the events for quotas of a namespace that differ from the known ones.
 
         Raises:
-            ValueError: if a quantity of a quota cannot be read.
+            ValueError: a quantity of a quota cannot be read.
         """
         present = {quota.name: quota for quota in self.quotas(namespace, known.holds)}
         before = known.by_namespace.get(namespace, {})

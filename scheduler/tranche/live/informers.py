@@ -1,7 +1,8 @@
-"""The watches that planner and extender share."""
+"""Watches that planner and extender share."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,12 +13,27 @@ from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import Reflector
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.runtime.supervision import run_for_ever
+from tranche.runtime.supervision import run_until_first_exit
 
 API = "/apis/tranche.dev/v1alpha1"
 
 
-class Watches:
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """The objects that a planner is restored from, each kind by ``namespace/name`` or, if cluster-scoped, by name."""
+
+    pods: Mapping[str, Pod]
+    nodes: Mapping[str, NodeObject]
+    jobs: Mapping[str, TrainingJob]
+    sites: Mapping[str, SiteObject]
+    quotas: Mapping[str, QuotaObject]
+
+    def snapshot(self) -> "ClusterObjects":
+        """A copy that later changes of the stores do not affect."""
+        return ClusterObjects(dict(self.pods), dict(self.nodes), dict(self.jobs), dict(self.sites), dict(self.quotas))
+
+
+class Informers:
     """Reflectors of pods, nodes, TrainingJobs, Sites and ResourceQuotas."""
 
     def __init__(self, client: ApiClient, decode: Callable[[bytes], Pod] = decode_pod) -> None:
@@ -30,34 +46,31 @@ class Watches:
         )
 
     def by_kind(self, kind: str) -> Reflector[Any]:
-        """The reflector of that name: pods, nodes, jobs, sites or quotas."""
+        """Return the reflector of a kind: pods, nodes, jobs, sites or quotas."""
         return dict(self)[kind]
 
     def __iter__(self) -> Iterator[tuple[str, Reflector[Any]]]:
         yield from (("pods", self.pods), ("nodes", self.nodes), ("jobs", self.jobs), ("sites", self.sites))
         yield ("quotas", self.quotas)
 
-    def still(self) -> "Watches":
-        """What is known now, without what comes; for planners on paper, which are never told of changes."""
-        nobody: Any = None  # nothing is asked for
-        copy = Watches(nobody)
-        for kind, reflector in self:
-            copy.by_kind(kind).store.update(reflector.store)
-        return copy
+    @property
+    def objects(self) -> ClusterObjects:
+        """The stores themselves: they change while the watches run."""
+        return ClusterObjects(self.pods.store, self.nodes.store, self.jobs.store, self.sites.store, self.quotas.store)
 
     def unsynced(self) -> list[str]:
-        """Which watches are not in step yet."""
+        """Return the names of the watches that are not synced yet."""
         return [kind for kind, reflector in self if not reflector.has_synced]
 
     async def synced(self) -> None:
-        """Return when all are in step."""
+        """Wait until all watches are synced."""
         await asyncio.gather(*(reflector.synced() for _, reflector in self))
 
     async def run(self) -> None:
-        """Watch for ever."""
-        await run_for_ever(**{kind: reflector.run() for kind, reflector in self})
+        """Run all watches forever."""
+        await run_until_first_exit(**{kind: reflector.run() for kind, reflector in self})
 
 
 def status_path(resource: TrainingJob) -> str:
-    """Where the status of a job is written."""
+    """Return the API path of the status of a job."""
     return f"{API}/namespaces/{resource.metadata.namespace}/trainingjobs/{resource.metadata.name}/status"

@@ -1,4 +1,4 @@
-"""Changes of TrainingJobs as events of the planner."""
+"""Translation of TrainingJob changes into planner events."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -23,15 +23,15 @@ from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobS
 def submission(
     resource: TrainingJob, gpu_resource: str, pods: Mapping[str, Pod] = MappingProxyType({})
 ) -> JobSubmitted:
-    """A job as it is found, with what an earlier planner left.
+    """Return the submission of a job with the plan and ledger of an earlier planner.
 
     Args:
-        resource: The job.
-        gpu_resource: Name of the devices' resource.
-        pods: All pods, by key, if some of the job's may have been made from an earlier specification.
+        resource: The TrainingJob.
+        gpu_resource: Resource name of the GPUs.
+        pods: All pods by key, to find pods that were created from an earlier specification.
 
     Raises:
-        ValueError: if its specification, or what a pod of it asks for, cannot be read.
+        ValueError: the specification, or the requests of a pod, cannot be read.
     """
     status, job = resource.status, to_job(resource, gpu_resource)
     plan = read_plan(status.plan) if status.plan else None
@@ -45,16 +45,16 @@ def submission(
 
 
 def refusal(resource: TrainingJob, error: ValueError, now: float) -> dict[str, Any]:
-    """The status of a job that cannot be read, as it is to be applied; it keeps its plan and ledger."""
+    """Build the status of a job that cannot be read; it keeps its plan and ledger."""
     plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
     condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
-    # An apply without plan and ledger would take them away.
+    # A server-side apply without plan and ledger would remove them.
     kept = resource.status.model_dump(include={"plan", "progress"}, by_alias=True, exclude_none=True, mode="json")
     return status_object(resource, {**kept, "conditions": [condition]})
 
 
 def over(resource: TrainingJob | None) -> bool:
-    """Whether the planner has nothing to do with the job any more: gone, being deleted, or ended by the operator."""
+    """Whether the planner no longer plans the job: it is deleted, terminating, or has ended."""
     return (
         resource is None
         or resource.metadata.deletion_timestamp is not None
@@ -65,16 +65,16 @@ def over(resource: TrainingJob | None) -> bool:
 def events_of(
     old: TrainingJob | None, new: TrainingJob | None, gpu_resource: str, pods: Mapping[str, Pod]
 ) -> Iterator[Event]:
-    """What the planner should hear when a TrainingJob changed from `old` to `new` (None: it is not there).
+    """Yield the planner events of a change of a TrainingJob.
 
     Args:
-        old: As it was.
-        new: As it is.
-        gpu_resource: Name of the devices' resource.
-        pods: All pods, by key.
+        old: Job before the change; None if it is new.
+        new: Job after the change; None if it is gone.
+        gpu_resource: Resource name of the GPUs.
+        pods: All pods by key.
 
     Raises:
-        ValueError: if the new specification cannot be read.
+        ValueError: the new specification cannot be read.
     """
     replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
     if replaced or (over(new) and not over(old)):
@@ -98,7 +98,7 @@ def events_of(
 
 
 def _still_there(job: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[int]:
-    """Attempts that are closing and whose pods have not been told to stop."""
+    """Closing attempts whose pods are not terminating yet."""
     plan = job.status.plan
     entries: list[tuple[str, PlannedWindow | PlannedParameterServer]] = []
     if plan is not None:
@@ -113,7 +113,7 @@ def _still_there(job: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[int]:
 
 
 def _holds(resource: TrainingJob | None, kind: str) -> Condition | None:
-    """The condition if it is True for the present generation."""
+    """The condition if it is True for the current generation."""
     conditions = resource.status.conditions if resource is not None else ()
     return next(
         (

@@ -1,4 +1,4 @@
-"""The journal of a scheduler process as a file: one fact about a window in a line, as JSON."""
+"""Journal file of a scheduler process: one JSON line per window event."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,15 +11,15 @@ from tranche.planner.journal import Fact
 
 
 class JournalError(Exception):
-    """A journal cannot be written or read; the text names file and line."""
+    """A journal cannot be written or read; the message names file and line."""
 
 
 @contextmanager
 def journal(path: Path) -> Iterator[Callable[[Fact], None]]:
-    """A note-taker that appends each fact to the file at once.
+    """Open a journal; yields a function that appends an entry to the file immediately.
 
     Raises:
-        JournalError: if the file cannot be opened.
+        JournalError: the file cannot be opened.
     """
     try:
         file = path.open("ab", buffering=0)
@@ -35,10 +35,10 @@ def _write(file: FileIO, line: bytes) -> None:
 
 
 def read_journal(path: Path) -> list[Fact]:
-    """All facts of a journal, in the order in which they were written.
+    """Read all entries of a journal, in the order in which they were written.
 
     Raises:
-        JournalError: if the file or a line cannot be read.
+        JournalError: the file or a line cannot be read.
     """
     decode = msgspec.json.Decoder(Fact).decode
     facts: list[Fact] = []
@@ -50,5 +50,5 @@ def read_journal(path: Path) -> list[Fact]:
         try:
             facts.append(decode(line))
         except msgspec.DecodeError as error:
-            raise JournalError(f"{path}, line {number}: not a fact of a journal: {error}") from error
+            raise JournalError(f"{path}, line {number}: not a journal entry: {error}") from error
     return facts

@@ -1,8 +1,8 @@
-"""Which planner a scheduler runs, told in the Lease, so that others can ask one like it.
+"""Planner configuration on the Lease annotation, so that a what-if can use the same planner as the scheduler.
 
-What a scheduler has learnt, on its Lease: written with every renewal, read by who takes over and by what-ifs.
+Learnt state of the planner on the Lease: written with every renewal, read by the next leader and by what-ifs.
 
-The Lease has one writer, and is written anyway; so remembering costs no request.
+The Lease has one writer and is renewed anyway, so this needs no additional request.
 """
 
 import logging
@@ -20,8 +20,11 @@ from tranche.policies import get_live_policy
 ANNOTATION = "tranche.dev/planner"
 
 
-class PlannerChoice(msgspec.Struct, frozen=True, rename="camel"):
-    """What decides what a planner decides, besides the cluster; the defaults are those of the command line."""
+class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """Planner configuration: everything besides the cluster that affects its decisions.
+
+    Defaults as on the command line.
+    """
 
     policy: str = "chunk"
     seed: int = 0
@@ -30,20 +33,20 @@ class PlannerChoice(msgspec.Struct, frozen=True, rename="camel"):
     share_weights: dict[str, float] = {}
 
     def planner(self, note: Callable[[Fact], None] | None = None, *, validate: bool = False) -> Planner:
-        """A planner that knows nothing yet.
+        """Create a planner without state.
 
         Args:
-            note: Told what becomes of every window.
+            note: Called with every event of every window, for the journal.
             validate: Check the invariants after every event.
 
         Raises:
-            ValueError: there is no such policy here.
+            ValueError: the policy is not known to this version.
         """
         policy, settings = get_live_policy(self.policy), self.settings(validate=validate)
         return JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
 
     def settings(self, *, validate: bool = False) -> PlannerSettings:
-        """Of the planner."""
+        """Return the settings of the planner."""
         return PlannerSettings(
             seed=self.seed,
             validate=validate,
@@ -52,15 +55,15 @@ class PlannerChoice(msgspec.Struct, frozen=True, rename="camel"):
         )
 
     def annotations(self) -> dict[str, str]:
-        """Of the Lease."""
+        """Return the annotation for the Lease."""
         return {ANNOTATION: msgspec.json.encode(self).decode()}
 
 
-def read_choice(lease: dict[str, Any]) -> PlannerChoice | None:
-    """What the holder of a Lease has told; None if it has told nothing that can be read."""
+def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
+    """Read the planner configuration from a Lease; None if it is absent or unreadable."""
     text = lease.get("metadata", {}).get("annotations", {}).get(ANNOTATION)
     try:
-        return msgspec.json.decode(text, type=PlannerChoice) if text else None
+        return msgspec.json.decode(text, type=PlannerConfig) if text else None
     except msgspec.DecodeError:
         return None
 
@@ -71,15 +74,15 @@ MEMORY_ANNOTATION = "tranche.dev/memory"
 
 
 def annotations_of(memory: Memory) -> dict[str, str]:
-    """Of the Lease; tens of kilobytes at most, since a memory is bounded."""
+    """Return the annotation for the Lease. The memory is bounded, so the size is tens of kilobytes at most."""
     return {MEMORY_ANNOTATION: msgspec.json.encode(memory).decode()}
 
 
 def read_memory(annotations: Mapping[str, Any]) -> Memory:
-    """What the annotations of a Lease tell; nothing if they tell nothing that can be read."""
+    """Read the memory from the annotations of a Lease; empty if it is absent or unreadable."""
     text = annotations.get(MEMORY_ANNOTATION)
     try:
         return msgspec.json.decode(text, type=Memory) if text else Memory()
     except (msgspec.DecodeError, TypeError) as error:
-        logger.warning("what an earlier scheduler has learnt cannot be read: %s", error)
+        logger.warning("the memory annotation of an earlier scheduler cannot be read: %s", error)
         return Memory()

@@ -1,7 +1,7 @@
-"""Against plans of other planners: newer ones depose us; late ones of earlier planners are taken over.
+"""Fencing against plans of other planners: a newer plan deposes this planner, a late older plan is adopted.
 
-The rule on status.plan refuses whoever has a smaller term, once we have written. Until then the last writes of the
-planner before us may still arrive, and operators act on them.
+The CEL rule on status.plan rejects writes with a smaller term, once this planner has written the job. Until then, late
+writes of the previous planner may still arrive, and the operator acts on them.
 """
 
 from tranche.kube.api.resources import TrainingJob
@@ -9,24 +9,26 @@ from tranche.kube.client.leader_election import DeposedError
 
 
 def wrote_late(old: TrainingJob | None, new: TrainingJob | None, term: int) -> bool:
-    """Whether an earlier planner has written the job's plan after we had read it.
+    """Whether an earlier planner wrote the job's plan after this planner had read it.
 
     Raises:
-        DeposedError: if a newer planner has written it.
+        DeposedError: a newer planner has written it.
     """
     after = _stamp(new)
     if after[0] > term:
-        raise DeposedError(f"{new.key if new else ''} has a plan of term {after[0]}, and ours is {term}")
+        raise DeposedError(f"{new.key if new else ''} has a plan of term {after[0]}, but this planner has term {term}")
     return old is not None and 0 < after[0] < term and after != _stamp(old)
 
 
 def precondition(resource: TrainingJob, term: int, since: float) -> str | None:
-    """The version that our first plan of a job must find; None if nobody before us can have written it meanwhile.
+    """Return the resource version that the first write of this term must match.
+
+    None if no earlier planner can interfere.
 
     Args:
-        resource: The job as we know it.
-        term: Ours.
-        since: When our term began, in seconds since the epoch.
+        resource: Job as last watched.
+        term: Term of this planner.
+        since: Start of the term, in seconds since the epoch.
     """
     created = resource.metadata.creation_timestamp
     claimed = _stamp(resource)[0] == term or (created is not None and created.timestamp() > since)

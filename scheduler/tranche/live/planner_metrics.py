@@ -1,4 +1,4 @@
-"""What a leading scheduler measures: of the events that its planner hears, of its plans, and of the jobs as watched."""
+"""Metrics of the leader, from planner events, written plans and watched jobs."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -13,11 +13,11 @@ from tranche.state.site_usage import SiteUsage
 
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
 REASONS = (*(limit.value for limit in Limit), OPENED, UNPLANNABLE)
-"""Why a job is in phase Waiting: what binds it, or its windows are open and its pods come, or it cannot be planned."""
+"""Reasons for the phase Waiting: the binding constraint, open windows without running pods, or an unplannable job."""
 
 
 class Measurements:
-    """Tells the metrics; decides nothing."""
+    """Observer that updates the metrics; it makes no decisions."""
 
     def __init__(self, metrics: Metrics, planner: Planner, clock: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -25,27 +25,27 @@ class Measurements:
         self._clock = clock
         self._waits: dict[str, str] = {}
         self._first_planned: dict[str, datetime] = {}
-        """Completion as first planned, of jobs that are not over."""
+        """First planned completion of jobs that have not ended."""
         self._finished: set[str] = set()
         self._namespaces: set[str] = set()
 
     def lead(self) -> None:
-        """From now on this process plans; what only the leader knows is not told by the others."""
+        """Start to export the metrics that only the leader has."""
         self._metrics.set_leading(leads=True)
         self._metrics.set_waits(self._waits, REASONS)
         self._metrics.set_links(self._links)
         self._metrics.set_site_totals(self._site_totals)
 
-    # ---- the planner's
+    # ---- planner
 
     def running(self, event: Event) -> TrackedWindow | None:
-        """The window that this event, which the planner has not heard of yet, stops before its end; it may not run."""
+        """Return the window that an event ends early, if any; call it before the planner handles the event."""
         if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
             return None
         return self._run(event)
 
     def told(self, event: Event, stopped: TrackedWindow | None) -> None:
-        """The planner has heard of the event, and `stopped` was said of it before."""
+        """Record an event that the planner has handled; `stopped` is the earlier result of `running`."""
         if stopped is not None and stopped.started is not None and isinstance(event, WorkerEnded):
             reason = "planned" if stopped.closing else event.outcome.lower()
             self._metrics.count_preemption(reason, event.at - stopped.started)
@@ -59,7 +59,7 @@ class Measurements:
                 self._metrics.observe_window_start(event.at - run.opened, handover=run.handover)
 
     def instructed(self, instructions: Iterable[Instruction]) -> None:
-        """The planner wants this done."""
+        """Record the instructions of the planner."""
         for instruction in instructions:
             state = self._planner.cluster.jobs.get(instruction.job) if isinstance(instruction, StageData) else None
             if isinstance(instruction, StageData) and state is not None and state.job.data_site is not None:
@@ -68,7 +68,7 @@ class Measurements:
                 self._metrics.count_uploads(state.job.data_site, instruction.site, chunks, size)
 
     def planned(self, key: str, plan: JobPlan) -> None:
-        """The plan is being written."""
+        """Record the wait reason of a plan that is written now."""
         self._waits[key] = plan.waits_for or (UNPLANNABLE if plan.unplannable else OPENED)
 
     def _run(self, event: WorkerStarted | WorkerEnded) -> TrackedWindow | None:
@@ -80,16 +80,16 @@ class Measurements:
         return {ends: max(0.0, until - now) for ends, until in self._planner.cluster.uploads.busy.items()}
 
     def _site_totals(self) -> Rows:
-        """Of all declared sites, so that their series begin at zero, and of those that were used."""
+        """Totals of all declared sites, so that their series start at zero, and of sites used before."""
         cluster = self._planner.cluster
         places = {(site.name, site.tier) for site in cluster.sites.values()} | cluster.site_uses.keys()
         used = [(site, tier, cluster.site_uses.get((site, tier), SiteUsage())) for site, tier in sorted(places)]
         return [((site, tier.value), (u.gpu_seconds, u.copied_bytes, u.in_vain_bytes)) for site, tier, u in used]
 
-    # ---- the jobs'
+    # ---- jobs
 
     def changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        """A TrainingJob is no longer as it was."""
+        """Record a change of a TrainingJob."""
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             self.changed(key, old, None)
             old = None

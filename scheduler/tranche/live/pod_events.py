@@ -1,4 +1,4 @@
-"""Changes of our pods as events of the planner."""
+"""Translation of pod changes into planner events."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -26,7 +26,7 @@ from tranche.planner import (
 )
 
 FRESH_SECONDS = 5.0
-"""A start that is seen this soon counts from now: status times have whole seconds only."""
+"""A start observed within this number of seconds is dated now, because status times have whole seconds only."""
 
 
 def events_of(
@@ -64,7 +64,7 @@ def events_of(
         return
     if new is not None and new.spec.node_name and not (old is not None and old.spec.node_name):
         yield WorkerBound(who.job, who.attempt, new.spec.node_name)
-    seen = old is not None  # a pod that is found may have started at any time
+    seen = old is not None  # a pod found at a restore may have started at any time
     if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
         yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)
     if new is None:

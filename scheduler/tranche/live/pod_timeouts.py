@@ -1,13 +1,13 @@
-"""What does not happen in time: pods that find no node or were never created, nodes that do not come back.
+"""Time-outs of pods: without a node, never created, or on nodes that stay unreachable.
 
-Nodes that have been silent for longer than their site tolerates: what they ran is given to others.
+Nodes unreachable for longer than the disconnect tolerance of their site: their chunks are planned again.
 
-Until then a disconnected site keeps its chunks and its pods go on. Whatever still runs there afterwards belongs to an
-older attempt, and nothing of it counts.
+Until then, a disconnected site keeps its chunks and its pods continue. Afterwards, pods that still run there belong to
+superseded attempts, and their progress is not counted.
 
-Pods that no watch shows: the API server itself is asked before a window without a pod counts as ended.
+Confirmation by the API server that a pod is absent, before a window without a pod is treated as ended.
 
-A watch may lag behind, by seconds after etcd or the API server was away. Its pod may have trained meanwhile.
+A watch may lag by seconds after an outage of etcd or the API server, and the pod may have trained meanwhile.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from tranche.planner.job_actions import end_of
 from tranche.state.entities import JobState, Server, TrackedWindow
 
 
-class Silences:
-    """A view on the stores of nodes and sites."""
+class UnreachableNodes:
+    """Check of nodes against the disconnect tolerance of their site."""
 
     def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:
         self._nodes = nodes
         self._sites = sites
 
     def lost(self, name: str, now: float) -> bool:
-        """Whether nothing that the node runs is waited for any more.
+        """Whether the node has been unreachable for longer than its site tolerates.
 
         Args:
-            name: Of the node; one that is not known is not judged: its pods are removed with it.
+            name: Name of the node; False for an unknown node, because its pods are deleted with it.
             now: Seconds since the epoch.
         """
         node = self._nodes.get(name)
@@ -58,18 +58,18 @@ class Silences:
             return UNDECLARED_TOLERANCE_SECONDS
         try:
             return parse_duration(site.spec.disconnect_tolerance)
-        except ValueError:  # told when the site was read
+        except ValueError:  # reported when the site was read
             return UNDECLARED_TOLERANCE_SECONDS
 
 
 class _Wait(NamedTuple):
-    """What has to be told unless it changes in time."""
+    """A condition that becomes an event if it lasts too long."""
 
     limit: float
-    """Seconds."""
+    """Maximum duration in seconds."""
     event: Event
     missing: str = ""
-    """Name of the pod that must surely be absent by then."""
+    """Name of the pod whose absence must be confirmed first; empty if none."""
 
 
 def _at_once(site: str) -> float | None:
@@ -81,51 +81,52 @@ def _always(namespace: str, name: str, job_uid: str) -> bool:
 
 
 class Timeouts:
-    """Remembers since when a window has been waiting for something."""
+    """Times of the conditions of windows and parameter servers."""
 
     def __init__(
         self,
         missing_seconds: float,
         unschedulable_seconds: float,
         pods: Mapping[str, Pod],
-        silences: Silences,
-        untold: Container[tuple[str, int]] = (),
-        surely_absent: Callable[[str, str, str], bool] = _always,
+        unreachable: UnreachableNodes,
+        unpublished: Container[tuple[str, int]] = (),
+        confirmed_absent: Callable[[str, str, str], bool] = _always,
         *,
         startup: Callable[[str], float | None] = _at_once,
         node_start_seconds: float = 900.0,
     ) -> None:
-        """Look at nothing yet.
+        """Create without reading anything.
 
         Args:
-            missing_seconds: So long a pod that is to stop may be missing.
-            unschedulable_seconds: So long a pod may find no node.
-            pods: As the watch shows them, by key.
-            silences: Of nodes.
-            untold: Windows (job, attempt) that nobody was told to open: when they close, no pod is waited for.
-            surely_absent: Whether a job (its UID last) has no pod of that namespace and name, whatever the watch shows.
-            startup: How long a site is said to need for a node that a pod waits for; None where nodes exist already.
-            node_start_seconds: So long a pod may find no node at such a site, or twice what it is said to need.
+            missing_seconds: Time that the pod of a closing window may be missing.
+            unschedulable_seconds: Time that a pod may have no node.
+            pods: Pods of the watch, by key.
+            unreachable: Nodes beyond their disconnect tolerance.
+            unpublished: Windows (job, attempt) that are in no written plan: when they close, no pod can exist.
+            confirmed_absent: Whether the API server confirms that a job (UID last) has no pod of that namespace and
+                name.
+            startup: Declared node start time of a site in seconds; None where nodes exist already.
+            node_start_seconds: Time that a pod may have no node at such a site; at least twice the declared time.
         """
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
         self._pods = pods
-        self._silences = silences
-        self._untold = untold
-        self._surely_absent = surely_absent
+        self._unreachable = unreachable
+        self._unpublished = unpublished
+        self._confirmed_absent = confirmed_absent
         self._startup = startup
         self._node_start_seconds = node_start_seconds
         self._since: dict[tuple[str, int], float] = {}
         self.next_due = 0.0
-        """When something will be due if nothing changes, by the clock that is never set; infinite if nothing waits."""
+        """Time of the next check by the monotonic clock; infinite if nothing waits."""
 
     def due(self, states: Iterable[JobState], now: float, elapsed: float) -> list[Event]:
-        """Events for windows whose time is over.
+        """Return the events of conditions that have lasted too long.
 
         Args:
-            states: The jobs with their windows.
+            states: Jobs with their windows.
             now: Wall clock, for the events.
-            elapsed: A clock that is never set, by which they wait: a step of the other one must not end what waits.
+            elapsed: Monotonic seconds, for the durations: a step of the wall clock must not end them.
         """
         waiting: dict[tuple[str, int], float] = {}
         events: list[Event] = []
@@ -141,7 +142,7 @@ class Timeouts:
                 waiting[key] = self._since.get(key, elapsed)
                 if elapsed - waiting[key] < wait.limit:
                     self.next_due = min(self.next_due, waiting[key] + wait.limit)
-                elif not wait.missing or self._surely_absent(state.job.namespace, wait.missing, state.job.uid):
+                elif not wait.missing or self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid):
                     events.append(wait.event)
                     del waiting[key]
         self._since = waiting
@@ -155,9 +156,9 @@ class Timeouts:
             return None
         if pod is None:
             lost = WorkerEnded(state.job.key, window.attempt, "Lost", now)
-            untold = (state.job.key, window.attempt) in self._untold
-            return _Wait(0.0, lost) if untold else _Wait(self._missing_seconds, lost, name)
-        if self._silences.lost(pod.spec.node_name, now):
+            unpublished = (state.job.key, window.attempt) in self._unpublished
+            return _Wait(0.0, lost) if unpublished else _Wait(self._missing_seconds, lost, name)
+        if self._unreachable.lost(pod.spec.node_name, now):
             return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now))
         if run.closing or pod.spec.node_name:
             return None
@@ -170,7 +171,7 @@ class Timeouts:
         lost = end_of(state.job.key, planned)
         if pod is None:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
-        if self._silences.lost(pod.spec.node_name, now):
+        if self._unreachable.lost(pod.spec.node_name, now):
             return _Wait(0.0, lost)
         if server.closing or pod.spec.node_name:
             return None
@@ -185,19 +186,19 @@ class Timeouts:
         return _Wait(limit, WorkerUnschedulable(state.job.key, planned.attempt, unschedulable_message(pod)))
 
     def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
-        """Staging pods on nodes that do not come back."""
+        """Staging pods on nodes that are unreachable for too long."""
         for staging in state.stagings.values():
             pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
-            if pod is not None and self._silences.lost(pod.spec.node_name, now):
+            if pod is not None and self._unreachable.lost(pod.spec.node_name, now):
                 yield StagingEnded(state.job.key, staging.attempt, "Lost")
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
-        """The job's pod of that name, not that of a deleted job that had its name."""
+        """The job's pod of that name; not a pod of a deleted job with the same name."""
         pod = self._pods.get(f"{state.job.key.partition('/')[0]}/{name}")
         return pod if pod is not None and owner_uid(pod.metadata) == state.job.uid else None
 
     def _longest_grace(self, node: str | None) -> float:
-        """Of pods that are leaving the node: the window's pod waits for them."""
+        """Longest grace period, in seconds, of pods terminating on the node, which the window's pod waits for."""
         return max(self._graces(node), default=0.0)
 
     def _graces(self, node: str | None) -> Iterator[float]:
@@ -211,7 +212,7 @@ def _name(state: JobState) -> str:
 
 
 def unschedulable_message(pod: Pod) -> str:
-    """What kube-scheduler says of a pod that it cannot place."""
+    """Return the message of kube-scheduler for a pod that it cannot place."""
     conditions = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
     return next((c.message or c.reason or "" for c in conditions), "")
 
@@ -222,15 +223,15 @@ Question = tuple[str, str, str]
 """Namespace and name of a pod, and the UID of its job."""
 
 
-class Absences:
-    """Questions to the API server, and its answers."""
+class PodAbsenceChecker:
+    """Queue of pods to check, and the confirmed absences."""
 
     def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
-        """Nothing is asked before `run`.
+        """Send no request before `run`.
 
         Args:
-            client: Of the API server.
-            answered: Called when one more pod is known to be absent.
+            client: Client of the API server.
+            answered: Called when the absence of a pod is confirmed.
         """
         self._client = client
         self._answered = answered
@@ -238,10 +239,10 @@ class Absences:
         self._asked: set[Question] = set()
         self._absent: set[Question] = set()
 
-    def sure(self, namespace: str, name: str, job_uid: str) -> bool:
-        """Whether the API server has said that the job has no pod of that name; it is asked if it has not.
+    def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
+        """Whether the API server has confirmed that the job has no pod of that name; if not, queue a check.
 
-        An answer counts once.
+        A confirmation is returned once.
         """
         question = (namespace, name, job_uid)
         if question in self._absent:
@@ -253,13 +254,13 @@ class Absences:
         return False
 
     async def run(self) -> None:
-        """Ask for ever. What cannot be answered now is left to be asked again."""
+        """Run the checks forever; a check that fails is queued again by the next call of `confirmed_absent`."""
         while True:
             question = await self._questions.get()
             try:
                 absent = await self._ask(*question)
             except ApiError as error:
-                logger.warning("pod %s/%s: not known whether it exists: %s", *question[:2], error)
+                logger.warning("pod %s/%s: cannot check whether it exists: %s", *question[:2], error)
                 absent = False
             self._asked.remove(question)
             if absent:

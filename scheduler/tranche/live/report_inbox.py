@@ -1,4 +1,4 @@
-"""Reports on their way to the planner: taken at once, counted together once a turn of its loop."""
+"""Inbox of progress reports, which the controller passes to the planner in batches."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -8,22 +8,22 @@ from tranche.planner import Planner, ProgressReported
 from tranche.planner.handlers.progress import Trained, is_superseded, spoken_for, trained
 
 AT_ONCE = 25
-"""Reports that are counted before others get their turn: some two milliseconds, for which kube-scheduler waits."""
+"""Batch size: about 2 ms of work, during which requests of kube-scheduler wait."""
 
 
-class ReportDesk:
-    """Between the report API and the planner."""
+class ReportInbox:
+    """Reports that wait for the planner; the latest report of each attempt replaces earlier ones."""
 
     def __init__(self, planner: Planner, clock: Callable[[], float]) -> None:
         self._planner = planner
         self._clock = clock
         self._waiting: dict[tuple[str, int], ProgressReported] = {}
-        """The last report of each attempt: each one tells the whole."""
+        """Latest report by (job, attempt); each report contains the total progress of the attempt."""
         self.leading = False
-        """Whether this process plans; before, it knows of no job."""
+        """Whether this process is the leader. Followers accept reports but track no jobs."""
 
     def take(self, report: Report) -> bool:
-        """Have the report counted in the next turn, if its attempt goes on; False if another one has taken over."""
+        """Queue a report if its attempt is active. Returns False if a newer attempt has superseded it."""
         state = self._planner.cluster.jobs.get(report.job)
         if state is None or not spoken_for(state, report.attempt):
             return state is None or not is_superseded(state, report.attempt)
@@ -31,16 +31,16 @@ class ReportDesk:
         return True
 
     def drain(self) -> list[ProgressReported]:
-        """Those that have waited longest, at most `AT_ONCE`; they are not held any more."""
+        """Remove and return the oldest reports, at most `AT_ONCE`."""
         first = list(islice(self._waiting, AT_ONCE))
         return [self._waiting.pop(key) for key in first]
 
     @property
     def waiting(self) -> bool:
-        """Whether there are more."""
+        """Whether reports are queued."""
         return bool(self._waiting)
 
     def trained(self, key: str) -> Trained | None:
-        """How far a job is now; None if this process does not plan it."""
+        """Return the current progress of a job; None if this process does not plan it."""
         state = self._planner.cluster.jobs.get(key) if self.leading else None
         return trained(state, self._clock()) if state is not None else None

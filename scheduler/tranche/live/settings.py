@@ -1,4 +1,4 @@
-"""What can be set of the live planner."""
+"""Settings of the controller."""
 
 from dataclasses import dataclass
 
@@ -7,31 +7,32 @@ from tranche.kube.api.names import GPU_RESOURCE
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """What can be set."""
+    """Settings of the controller."""
 
     gpu_resource: str = GPU_RESOURCE
-    """Resource name of the devices that are planned; ``cpu`` plans whole cores."""
+    """Resource name of the planned GPUs; ``cpu`` plans whole cores."""
     estimate_seconds: float = 300.0
-    """Estimates are written again only when they moved by more than this …"""
+    """Estimates are written again only when they moved by more than this number of seconds"""
     estimate_fraction: float = 0.1
-    """… and by more than this fraction of the time that is left."""
+    """and by more than this fraction of the remaining time."""
     tick_seconds: float = 1.0
-    """Longest pause between two looks at timers."""
+    """Maximum time between two checks of timers."""
     missing_pod_seconds: float = 0.5
-    """A closing window without a pod counts as ended after this: the operator had not created it yet, and will not any
-    more. Should it have been about to, it evicts the pod that nobody plans."""
+    """Time after which a closing window without a pod is treated as ended: the operator has not created the pod. If it
+    creates the pod later, it deletes it as unplanned."""
     unschedulable_seconds: float = 30.0
-    """A pod that finds no node for this long, besides the longest grace period of a victim there, is planned anew."""
+    """Time after which a pod without a node is planned again, in addition to the longest grace period of a pod that is
+    terminating on the planned node."""
     node_start_seconds: float = 900.0
-    """A pod of an unlimited site, whose node does not exist yet, may wait for so long. Cluster Autoscaler gives up a
-    node that has not come after 15 minutes (``--max-node-provision-time``)."""
+    """The same for a pod at an unlimited site, where the autoscaler first creates a node. Cluster Autoscaler gives up
+    after 15 minutes (``--max-node-provision-time``)."""
     forecast_share: float = 0.1
-    """Share of the time that playing the plan forward may take …"""
+    """Maximum share of the time that forecasts may take."""
     forecast_piece_seconds: float = 0.003
-    """… in pieces of so long, after each of which others have their turn for as long …"""
+    """Length of one forecast step; after each step, the event loop serves other tasks for the same time."""
     forecast_quiet_seconds: float = 0.3
-    """It begins when nothing has happened for so long: pods that are about to be placed ask the same process …"""
+    """Time without events before a forecast starts, because the extender calls for new pods use the same process."""
     forecast_patience_seconds: float = 2.0
-    """… but no later than so long after something has."""
+    """Maximum delay of a forecast after an event."""
     verify_seconds: float = 0.1
-    """… with so much for making sure of the explanations, between two times: meanwhile nothing else happens."""
+    """Time limit for verifying explanations between two forecasts; it blocks the event loop."""

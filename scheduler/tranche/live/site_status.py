@@ -1,4 +1,4 @@
-"""Statuses of Sites: nodes, GPUs, and how many of them are allocated."""
+"""Status of Sites: numbers of nodes, GPUs and allocated GPUs."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ from tranche.kube.api.resources import API_VERSION, SiteObject
 from tranche.kube.convert.pods_and_nodes import node_allocatable
 from tranche.kube.convert.site_membership import site_of
 from tranche.live.foreign_usage import NodeBook
-from tranche.live.informers import API, Watches
+from tranche.live.informers import API, Informers
 from tranche.live.status_writer import StatusWriter
 from tranche.planner import Planner
 
 PAUSE_SECONDS = 1.0
-"""Shortest time between two looks."""
+"""Minimum time between two updates, in seconds."""
 
 
 class SiteStatuses:
-    """Writes what changed of the Sites' statuses, at most once a second."""
+    """Writes changed statuses of Sites, at most once a second."""
 
-    def __init__(self, watches: Watches, planner: Planner, writer: StatusWriter, book: NodeBook) -> None:
+    def __init__(self, watches: Informers, planner: Planner, writer: StatusWriter, book: NodeBook) -> None:
         self._watches = watches
         self._planner = planner
         self._writer = writer
@@ -26,7 +26,7 @@ class SiteStatuses:
         self._next = 0.0
 
     def refresh(self, now: float) -> None:
-        """Write the statuses that differ from the last ones."""
+        """Queue writes of the statuses that differ from the last ones. `now` is in seconds."""
         if now < self._next:
             return
         self._next = now + PAUSE_SECONDS
@@ -54,7 +54,10 @@ class SiteStatuses:
         return statuses
 
     def _count_on_demand(self, statuses: dict[str, dict[str, Any]]) -> None:
-        """Enter the nodes of unlimited sites, which the planner does not know; such a site may well have none."""
+        """Add the nodes of unlimited sites, which are not in the planner.
+
+        Such a site is connected even without nodes.
+        """
         sites = self._watches.sites.store
         unlimited = {name for name, site in sites.items() if site.spec.unlimited}
         if not unlimited:

@@ -1,4 +1,4 @@
-"""Status writes: the latest state of each object, one write at a time per object, retried until it stands."""
+"""Queue of status writes: the latest state of each object, one write at a time per object, with retries."""
 
 import asyncio
 import logging
@@ -9,25 +9,26 @@ from typing import Any
 from tranche.kube.api.names import SCHEDULER_MANAGER
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.leader_election import DeposedError
-from tranche.runtime.supervision import run_for_ever
+from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
 
 Build = Callable[[], dict[str, Any] | None]
-"""Makes the object to apply at the moment of writing; None: nothing to write any more."""
+"""Function that builds the object to apply at the time of the write; it returns None if the write is obsolete."""
 FENCE_TEXT = "a newer planner has written this plan"
-"""Message of the CRD's rule on status.plan."""
+"""Message of the CEL rule on status.plan."""
 REPLACED_TEXTS = ("uid mismatch", "UID in precondition")
-"""In the API server's messages when the object has another UID than we said; job names may contain anything else."""
+"""Fragments of API server messages for a UID mismatch; other texts might occur in job names."""
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 LAZY_SECONDS = 0.1
 SPACE_SECONDS = 0.03
-"""Between two writes that have time: a dozen at once, when a forecast says so, would hold up what starts just then."""
+"""Minimum gap between low-priority writes in seconds, so that a burst after a forecast does not delay pod starts."""
 BACKLOG = 50
-"""For each so many that wait, one more is written at a time."""
+"""For each multiple of this number of waiting low-priority writes, one more is written per gap."""
 LAPSE_SECONDS = 30.0
-"""So long a write waits for us to lead again; who does not then has lost its way, and another one should lead."""
+"""Maximum time a write waits for leadership to return, in seconds. After that the process exits and another replica
+takes over."""
 
 
 def _always() -> bool:
@@ -35,10 +36,10 @@ def _always() -> bool:
 
 
 class StatusWriter:
-    """Applies statuses, coalescing what changes while a write is under way.
+    """Applies statuses; changes during a write of the same object are merged into the next write.
 
-    A write is lost only if its object is gone; a crash of this process before a write leaves the API server at an older
-    and still consistent plan.
+    A write is dropped only if its object is gone. A crash before a write leaves an older, still consistent plan in the
+    API server.
     """
 
     def __init__(
@@ -48,13 +49,13 @@ class StatusWriter:
         parallel: int = 8,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write nothing before `run`.
+        """Create a queue; nothing is written before `run`.
 
         Args:
-            client: Of the API server.
-            count: Told of each write what came of it.
-            parallel: Most writes under way.
-            clock: Seconds that are never set.
+            client: Client of the API server.
+            count: Called with the result of each write.
+            parallel: Maximum number of concurrent writes.
+            clock: Monotonic seconds.
         """
         self._client = client
         self._count = count
@@ -65,18 +66,18 @@ class StatusWriter:
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._busy: set[str] = set()
         self._urgent: set[str] = set()
-        """Of those that are being written: they have changed again, and that cannot wait."""
+        """Paths in progress that have a new high-priority change."""
         self._lazy: dict[str, float] = {}
-        """Paths that have time, and until when, in that order."""
+        """Low-priority paths with the time of their write, in that order."""
         self._put_off = asyncio.Event()
 
     def put(self, path: str, build: Build, *, lazy: bool = False) -> None:
-        """Have the object at this path written; a later call for the same path replaces an earlier one.
+        """Queue a write of the object at this path; a later call for the same path replaces an earlier one.
 
         Args:
-            path: Of the object.
-            build: Makes what is written, in that moment.
-            lazy: It may take `LAZY_SECONDS`: what changes meanwhile is written with it.
+            path: API path of the object's status.
+            build: Builds the object at the time of the write.
+            lazy: Low priority: wait `LAZY_SECONDS` and merge later changes into the write.
         """
         waiting = path in self._builds
         self._builds[path] = build
@@ -93,17 +94,17 @@ class StatusWriter:
         self._put_off.set()
 
     async def run(self, leads: Callable[[], bool] = _always) -> None:
-        """Write for ever.
+        """Write queued statuses forever.
 
         Args:
-            leads: Whether nobody else may write; nothing is sent while it is false.
+            leads: Whether this process holds the Lease; nothing is sent while it is False.
 
         Raises:
-            DeposedError: when the API server refuses a plan because a newer planner has written one, or we do not lead.
+            DeposedError: the API server rejects a plan because a newer planner has written one, or leadership is lost.
         """
         self._leads = leads
         works = {f"writer {number}": self._work() for number in range(self._parallel)}
-        await run_for_ever(**works, lazy_writes=self._defer())
+        await run_until_first_exit(**works, lazy_writes=self._defer())
 
     async def _defer(self) -> None:
         while True:
@@ -154,19 +155,19 @@ class StatusWriter:
                 return
 
     async def _lead(self) -> None:
-        """Wait until nobody else may write.
+        """Wait until this process holds the Lease.
 
         Raises:
-            DeposedError: if that takes too long.
+            DeposedError: this takes longer than `LAPSE_SECONDS`.
         """
         since = time.monotonic()
         while not self._leads():
             if time.monotonic() - since > LAPSE_SECONDS:
-                raise DeposedError(f"the Lease has not been renewed for {LAPSE_SECONDS:g} s")
+                raise DeposedError(f"Lease was not renewed for {LAPSE_SECONDS:g} s")
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     def _again(self, path: str, error: ApiError) -> bool:
-        """Whether to try the write again."""
+        """Whether to retry the write."""
         if error.status == 422 and FENCE_TEXT in str(error):
             raise DeposedError(str(error))
         if error.status == 404 or (error.status == 409 and any(text in str(error) for text in REPLACED_TEXTS)):
@@ -174,8 +175,8 @@ class StatusWriter:
             return False
         if error.status in (400, 422):
             self._count("refused")
-            logger.error("%s: the API server refuses the status: %s", path, error)
+            logger.error("%s: the API server rejected the status: %s", path, error)
             return False
         self._count("retried")
-        logger.warning("%s: status not written, trying again: %s", path, error)
+        logger.warning("%s: status write failed, retrying: %s", path, error)
         return True

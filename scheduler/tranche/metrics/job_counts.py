@@ -1,4 +1,4 @@
-"""Jobs by phase, counted as they change: whoever asks pays for what he is told, not for a look at all jobs."""
+"""Incremental job counts by phase; reading them does not iterate over all jobs."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -9,19 +9,19 @@ from tranche.kube.api.resources import TrainingJob
 WAITING = "Waiting"
 
 
-class Census:
-    """Fed with the changes of one watch; times in seconds since the epoch."""
+class JobCounts:
+    """Job counts, updated from the changes of one watch. Times are in seconds since the epoch."""
 
     def __init__(self, jobs: Iterable[TrainingJob] = ()) -> None:
         self.phases: Counter[str] = Counter()
         self.waiting: dict[str, tuple[float | None, float | None]] = {}
-        """By key, when the job was created and when it is planned to start."""
+        """Creation time and planned start of each waiting job, by key."""
         self._phase_of: dict[str, str] = {}
         for job in jobs:
             self.note(job.key, None, job)
 
     def note(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        """A job has changed."""
+        """Update the counts for a changed job."""
         before = self._phase_of.pop(key, None)
         if before is not None:
             self.phases[before] -= 1
@@ -36,10 +36,10 @@ class Census:
             self.waiting[key] = (created.timestamp() if created else None, start.timestamp() if start else None)
 
     def planned(self, moments: Iterable[float]) -> tuple[int, list[int]]:
-        """How many of those that wait are planned to start at all, and until each of these moments."""
+        """Count the waiting jobs with a planned start, in total and until each of these times."""
         starts = sorted(start for _, start in self.waiting.values() if start is not None)
         return len(starts), [bisect_right(starts, moment) for moment in moments]
 
     def oldest(self) -> float | None:
-        """When the job that waits longest was created; None if none waits."""
+        """Return the creation time of the oldest waiting job; None if no job waits."""
         return min((created for created, _ in self.waiting.values() if created is not None), default=None)

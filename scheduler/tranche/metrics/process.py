@@ -1,4 +1,4 @@
-"""What every process of ours tells Prometheus, and a registry that knows how each metric is defined."""
+"""Metrics of every process of tranche, and a registry with the definition of each metric."""
 
 import asyncio
 import itertools
@@ -15,37 +15,37 @@ from tranche import __version__
 
 Kind = Literal["counter", "gauge", "histogram"]
 Samples = Iterable[tuple[tuple[str, ...], float]]
-"""Values of labels, and a number, of each series."""
+"""Label values and number of each series."""
 Rows = Iterable[tuple[tuple[str, ...], tuple[float, ...]]]
-"""The same for several metrics of the same labels."""
+"""Label values and numbers of series of several metrics with the same labels."""
 _FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 MOST_SAMPLES = 250
-"""Written at once: about a millisecond."""
+"""Maximum number of samples rendered without yielding: about a millisecond."""
 API_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A metric as it is looked up: in the reference, in dashboards and rules."""
+    """Definition of a metric, for the reference, dashboards and rules."""
 
     name: str
-    """As Prometheus stores it; of a histogram without ``_bucket``, ``_sum`` and ``_count``."""
+    """Name in Prometheus; for a histogram, without ``_bucket``, ``_sum`` and ``_count``."""
     kind: Kind
     labels: tuple[str, ...]
     text: str
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The names under which its series are stored."""
+        """Names of its series in Prometheus."""
         if self.kind == "histogram":
             return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
         return (self.name,)
 
 
 class ProcessMetrics:
-    """A registry of one process, with what all of our processes have: build, API requests, memory and CPU time.
+    """Registry of one process, with the metrics of all processes: build, API requests, memory and CPU time.
 
-    Labels are bounded: namespaces, sites, reasons; never a job's name.
+    Label values are bounded (namespaces, sites, reasons) and never contain a job name.
     """
 
     def __init__(self) -> None:
@@ -55,32 +55,35 @@ class ProcessMetrics:
         build.labels(__version__, platform.python_version()).set(1)
         self._api_requests = self.counter(
             "tranche_api_requests_total",
-            "Requests to the API server, by the status of the answer (0: none came); a watch counts when it opens.",
+            "Requests to the API server, by HTTP status of the response (0: none); a watch counts when it opens.",
             ("method", "code"),
         )
         self._api_seconds = self.histogram(
-            "tranche_api_request_seconds", "Until the API server began to answer.", ("method",), API_BUCKETS
+            "tranche_api_request_seconds", "Time until the response of the API server began.", ("method",), API_BUCKETS
         )
         ProcessCollector(registry=self.registry)
 
     def render(self) -> bytes:
-        """The text format."""
+        """Render the metrics in the Prometheus text format."""
         return b"".join(self.portions())
 
     def portions(self) -> Iterator[bytes]:
-        """The same, at most `MOST_SAMPLES` series of a metric at a time, and nothing after a metric is looked up."""
+        """Render the text format in portions of at most `MOST_SAMPLES` series.
+
+        An empty portion follows each computation.
+        """
         for metric in self.registry.collect():
             yield b""
-            # prometheus_client's ..._created, when a series began, is two series more of each histogram for nobody.
+            # The ..._created samples of prometheus_client would add two unused series to each histogram.
             samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             for start in range(0, max(1, len(samples)), MOST_SAMPLES):
                 part = _Part(metric.name, metric.documentation, metric.type)
                 part.samples = samples[start : start + MOST_SAMPLES]
                 text = generate_latest(part)
-                yield text if not start else text.split(b"\n", 2)[2]  # its name and type stand in the first
+                yield text if not start else text.split(b"\n", 2)[2]  # name and type are in the first part
 
     async def read(self) -> bytes:
-        """The text format, made in portions between which the event loop serves others."""
+        """Render the metrics in the Prometheus text format, yielding to the event loop between portions."""
         parts: list[bytes] = []
         for part in self.portions():
             parts.append(part)
@@ -88,20 +91,20 @@ class ProcessMetrics:
         return b"".join(parts)
 
     def observe_api_request(self, method: str, code: int, seconds: float) -> None:
-        """The API server answered a request with this status after so many seconds; 0: it did not."""
+        """Record a request to the API server: HTTP status (0: no response) and seconds until the response."""
         self._api_requests.labels(method, str(code)).inc()
         self._api_seconds.labels(method).observe(seconds)
 
     # ---- definitions
 
     def counter(self, name: str, text: str, labels: Sequence[str] = (), *values: Sequence[str]) -> Counter:
-        """A counter; with `values` of every label, all series are there from the start, since a rate misses the first.
+        """Define a counter; with `values`, all series exist from the start, because a rate misses the first increment.
 
         Args:
-            name: Ends in ``_total``.
-            text: What is counted.
-            labels: Their names.
-            values: The values of each label, as far as they are known.
+            name: Name that ends in ``_total``.
+            text: Help text.
+            labels: Label names.
+            values: Known values of each label.
         """
         made = Counter(name.removesuffix("_total"), text, labels, registry=self.registry)
         self._define("counter", name, text, labels)
@@ -110,7 +113,7 @@ class ProcessMetrics:
         return made
 
     def gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
-        """A number that is set."""
+        """Define a gauge."""
         made = Gauge(name, text, labels, registry=self.registry)
         self._define("gauge", name, text, labels)
         return made
@@ -118,7 +121,7 @@ class ProcessMetrics:
     def histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float], *values: Sequence[str]
     ) -> Histogram:
-        """A histogram of seconds; `values` as for counters."""
+        """Define a histogram of seconds; `values` as for `counter`."""
         made = Histogram(name, text, labels, buckets=buckets, registry=self.registry)
         self._define("histogram", name, text, labels)
         for one in itertools.product(*values) if values else ():
@@ -126,13 +129,16 @@ class ProcessMetrics:
         return made
 
     def computed(self, kind: Kind, name: str, text: str, labels: Sequence[str], samples: Callable[[], Samples]) -> None:
-        """A counter or gauge that is computed whenever the metrics are read."""
+        """Define a counter or gauge that is computed when the metrics are read."""
         self.computed_together(kind, {name: text}, labels, lambda: (((v, (number,)) for v, number in samples())))
 
     def computed_together(
         self, kind: Kind, texts: Mapping[str, str], labels: Sequence[str], rows: Callable[[], Rows]
     ) -> None:
-        """Several of the same labels from one look: `texts` by name, and a number for each in every row."""
+        """Define several metrics with the same labels that are computed together.
+
+        `texts` has the help texts by name; every row has one number per metric.
+        """
         for name, text in texts.items():
             self._define(kind, name, text, labels)
         self.registry.register(_Computed(self.definitions[-len(texts) :], rows))
@@ -142,7 +148,7 @@ class ProcessMetrics:
 
 
 class _Part(Metric):
-    """Some series of a metric, as a registry that has nothing else."""
+    """A registry with only some series of one metric."""
 
     def collect(self) -> Iterator[Metric]:
         yield self

@@ -1,4 +1,4 @@
-"""What Prometheus reads of a scheduler process. Labels are bounded: never a job's name."""
+"""Prometheus metrics of a scheduler process. Label values are bounded and never contain a job name."""
 
 from collections import Counter as Tally
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -8,64 +8,64 @@ from typing import Any, Protocol
 
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.reflector import Stats
-from tranche.metrics.job_counts import Census
+from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.process import ProcessMetrics, Rows, Samples
 
 PHASES = ("Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed")
 OVER = frozenset({"Succeeded", "Failed"})
 COMPLETION_BUCKETS = tuple(float(2**power) for power in range(20))
-"""Seconds: 1 s to about six days."""
+"""Upper bounds in seconds: 1 s to about six days."""
 START_BUCKETS = tuple(0.05 * 2**power for power in range(14))
-"""Seconds: 50 ms to about seven minutes."""
+"""Upper bounds in seconds: 50 ms to about seven minutes."""
 REQUEST_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 PLAN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 HORIZONS = (60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
-"""Seconds within which waiting jobs are planned to start."""
+"""Horizons for planned starts of waiting jobs, in seconds."""
 
 
 class Watched(Protocol):
-    """The part of a reflector that is reported."""
+    """The part of a reflector that the metrics read."""
 
     @property
     def store(self) -> Collection[str]:
-        """Objects, by key."""
+        """Objects by key."""
 
     @property
     def stats(self) -> Stats:
-        """Counters."""
+        """Counters of the watch."""
 
     @property
     def age(self) -> float:
-        """Seconds since the server last said anything."""
+        """Seconds since the last data from the API server."""
 
 
 class SiteUse(Protocol):
-    """What is reported of a site."""
+    """Usage of one site."""
 
     @property
     def name(self) -> str:
-        """Of the site."""
+        """Name of the site."""
 
     @property
     def gpus(self) -> int:
-        """That its nodes have."""
+        """GPUs on its nodes."""
 
     @property
     def used_gpus(self) -> int:
-        """That pods hold."""
+        """GPUs used by pods."""
 
     @property
     def reserved_gpus(self) -> int:
-        """That plans hold for pods that are not bound yet."""
+        """GPUs reserved by plans for pods that are not bound yet."""
 
 
 class Metrics(ProcessMetrics):
-    """All metrics of one scheduler process, in a registry of their own."""
+    """All metrics of one scheduler process, in a separate registry."""
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__()
         self._clock = clock
-        self._jobs = Census()
+        self._jobs = JobCounts()
         self._watches: dict[str, Watched] = {}
         self._sites: Callable[[], Awaitable[Sequence[SiteUse]]] | None = None
         self._known_sites: Sequence[SiteUse] = ()
@@ -81,63 +81,72 @@ class Metrics(ProcessMetrics):
     def _define_extender(self) -> None:
         verbs, results = ("filter", "prioritize", "preempt"), ("passed", "rejected")
         self._requests = self.histogram(
-            "tranche_extender_request_seconds", "Time to answer kube-scheduler.", ("verb",), REQUEST_BUCKETS, verbs
+            "tranche_extender_request_seconds",
+            "Duration of a request of kube-scheduler to the extender.",
+            ("verb",),
+            REQUEST_BUCKETS,
+            verbs,
         )
-        text = "Nodes that kube-scheduler asked about, by what we said."
+        text = "Nodes in requests of kube-scheduler, by the extender's result."
         self._nodes = self.counter("tranche_extender_nodes_total", text, ("verb", "result"), verbs, results)
         self._reports = self.counter(
-            "tranche_reports_total", "Progress reports, by what became of them.", ("result",), ("accepted",)
+            "tranche_reports_total",
+            "Progress reports, by result: accepted, or the HTTP status of the refusal.",
+            ("result",),
+            ("accepted",),
         )
-        text = "Requests of workers for chunks, by what became of them."
+        text = "Chunk requests of workers, by result: continued, exit, or the HTTP status of the refusal."
         self._chunk_requests = self.counter("tranche_chunk_requests_total", text, ("result",), ("continued", "exit"))
-        text = "What could not be understood: an object of the API server, or a request of kube-scheduler."
+        text = "API objects and requests of kube-scheduler that could not be read."
         self._errors = self.counter("tranche_errors_total", text, ("kind",), ("object", "request"))
 
     def _define_planner(self) -> None:
-        self._leads = self.gauge("tranche_leader", "1 in the replica that plans, 0 in the others.")
-        self._plans = self.histogram("tranche_plan_seconds", "Time of the planner for one event.", (), PLAN_BUCKETS)
-        text = "Time to play the plan forward, for planned starts and completions."
+        self._leads = self.gauge("tranche_leader", "1 in the leading replica, 0 in the others.")
+        self._plans = self.histogram("tranche_plan_seconds", "Planner time for one event.", (), PLAN_BUCKETS)
+        text = "Duration of a forecast, which computes planned starts and completions."
         self._forecasts = self.histogram("tranche_forecast_seconds", text, (), START_BUCKETS)
         results = ("written", "retried", "refused", "gone")
-        text = "Writes of the statuses of TrainingJobs and Sites, by how they went."
+        text = "Status writes of TrainingJobs and Sites, by result."
         self._writes = self.counter("tranche_status_writes_total", text, ("result",), results)
-        text = "From a window's opening to its worker's start; handover: a preempted worker had to leave first."
+        text = (
+            "Time from opening a window to the start of its worker; handover=yes: a preempted worker had to stop first."
+        )
         self._starts = self.histogram("tranche_window_start_seconds", text, ("handover",), START_BUCKETS, ("yes", "no"))
         text = (
-            "Workers that ran and were stopped before their end. planned: for another job or a changed specification; "
-            "preempted: by others, such as a drain; lost: their node or pod went away."
+            "Workers stopped before they completed. planned: by the planner, for another job or a new specification; "
+            "preempted: by others, such as a drain; lost: the node or pod disappeared."
         )
         reasons = ("planned", "preempted", "lost")
         self._preemptions = self.counter("tranche_preemptions_total", text, ("reason",), reasons)
-        text = "How long workers had run that were stopped before their end; short times are thrash."
+        text = "Run time of workers that were stopped before they completed; many short times mean thrashing."
         self._stopped = self.histogram("tranche_preempted_worker_seconds", text, (), COMPLETION_BUCKETS)
-        text = "Mini-batches that were trained and lost again by preemption or failure."
+        text = "Trained mini-batches that were lost by preemption or failure."
         self._lost = self.counter("tranche_lost_batches_total", text)
-        text = "Copies of a chunk's data to another site that were begun."
+        text = "Started copies of a chunk's data to another site."
         self._uploads = self.counter("tranche_uploads_total", text, ("source", "target"))
-        text = "The same in bytes, as spec.data.chunkSize says."
+        text = "Size of the started copies, by spec.data.chunkSize."
         self._upload_bytes = self.counter("tranche_upload_bytes_total", text, ("source", "target"))
 
     def _define_jobs(self) -> None:
         labels = ("namespace",)
         self._queueing = self.histogram(
             "tranche_job_queueing_seconds",
-            "From a job's creation to the start of its first pod.",
+            "Time from a job's creation to the start of its first pod.",
             labels,
             COMPLETION_BUCKETS,
         )
         self._completion = self.histogram(
-            "tranche_job_completion_seconds", "From a job's creation to its success.", labels, COMPLETION_BUCKETS
+            "tranche_job_completion_seconds", "Time from a job's creation to its success.", labels, COMPLETION_BUCKETS
         )
         self._planned = self.histogram(
             "tranche_job_planned_completion_seconds",
-            "The same time of the same jobs as it was first planned; observed when they succeed.",
+            "First planned time from a job's creation to its completion; observed when the job succeeds.",
             labels,
             COMPLETION_BUCKETS,
         )
         self._estimate_errors = self.histogram(
             "tranche_job_estimate_error_seconds",
-            "Between the completion that was first planned and the real one.",
+            "Difference between the first planned completion and the actual one.",
             ("direction",),
             COMPLETION_BUCKETS,
             ("early", "late"),
@@ -145,43 +154,45 @@ class Metrics(ProcessMetrics):
 
     def _define_computed(self) -> None:
         self.computed("gauge", "tranche_jobs", "Jobs by phase.", ("phase",), self._phases)
-        text = "Waiting jobs by what binds them, as the planner last wrote it; Unknown until it has."
+        text = "Waiting jobs by the constraint that delays them, as last planned; Unknown before the first plan."
         self.computed("gauge", "tranche_jobs_waiting", text, ("reason",), self._reasons_of_waits)
-        text = "Waiting jobs that are planned to start within so many seconds (cumulative; +Inf: that have a plan)."
+        text = (
+            "Waiting jobs that are planned to start within this number of seconds (cumulative; +Inf: all with a plan)."
+        )
         self.computed("gauge", "tranche_jobs_planned_start", text, ("within",), self._planned_starts)
-        text = "Age of the waiting job that was created first; 0 if none waits."
+        text = "Age of the oldest waiting job; 0 if no job waits."
         self.computed("gauge", "tranche_jobs_oldest_waiting_seconds", text, (), self._oldest)
         texts = {
-            "tranche_site_gpus": "GPUs of a site's nodes.",
-            "tranche_site_used_gpus": "GPUs that pods at the site hold.",
-            "tranche_site_planned_gpus": "GPUs that plans hold for pods that are not bound yet.",
+            "tranche_site_gpus": "GPUs on the site's nodes.",
+            "tranche_site_used_gpus": "GPUs used by pods at the site.",
+            "tranche_site_planned_gpus": "GPUs reserved by plans for pods that are not bound yet.",
         }
         self.computed_together("gauge", texts, ("site",), self._site_rows)
         texts = {
-            "tranche_site_gpu_seconds_total": "GPU time that workers held, from window openings to pod ends; "
-            "a worker counts when it has ended.",
-            "tranche_site_copied_bytes_total": "Copies of chunks' data to the site that were begun, in bytes.",
-            "tranche_site_copied_in_vain_bytes_total": "Of these, what no chunk trained from.",
+            "tranche_site_gpu_seconds_total": "GPU time of ended workers, from opening the window to the end of "
+            "the pod; running workers are not counted yet.",
+            "tranche_site_copied_bytes_total": "Bytes of chunk data in started copies to the site.",
+            "tranche_site_copied_in_vain_bytes_total": "Bytes of these copies that no chunk trained from.",
         }
         self.computed_together("counter", texts, ("site", "tier"), lambda: self._site_totals())
-        text = "How long a link between sites is still busy with copies that were begun."
+        text = "Remaining time of started copies on a link between sites."
         self.computed("gauge", "tranche_link_busy_seconds", text, ("source", "target"), lambda: self._links().items())
         texts = {
-            "tranche_watch_events_total": "Changes seen.",
-            "tranche_watch_relists_total": "Complete lists read: at the start, and when a watch began anew.",
-            "tranche_watch_errors_total": "Failed requests and unreadable objects.",
+            "tranche_watch_events_total": "Object changes received by the watch.",
+            "tranche_watch_relists_total": "Complete lists read, at the start and when a watch had to be restarted.",
+            "tranche_watch_errors_total": "Failed requests, and objects that could not be read.",
         }
         self.computed_together("counter", texts, ("kind",), self._watch_counts)
         texts = {
-            "tranche_watch_objects": "Objects in the local copy.",
-            "tranche_watch_age_seconds": "Since the API server last said anything.",
+            "tranche_watch_objects": "Objects in the local cache of the watch.",
+            "tranche_watch_age_seconds": "Time since the last data from the API server.",
         }
         self.computed_together("gauge", texts, ("kind",), self._watch_states)
 
     # ---- the extender's
 
     def observe_request(self, verb: str, seconds: float, passed: int, rejected: int) -> None:
-        """One answer to kube-scheduler."""
+        """Record one request of kube-scheduler: duration in seconds, and numbers of passed and rejected nodes."""
         self._requests.labels(verb).observe(seconds)
         if passed:
             self._nodes.labels(verb, "passed").inc(passed)
@@ -189,31 +200,31 @@ class Metrics(ProcessMetrics):
             self._nodes.labels(verb, "rejected").inc(rejected)
 
     def add_watch(self, kind: str, watched: Watched) -> None:
-        """Report a reflector under this kind from now on."""
+        """Export metrics of a reflector under this kind."""
         self._watches[kind] = watched
 
     def count_request(self, result: str) -> None:
-        """A worker that asked was given chunks, or told to exit, or refused with this status."""
+        """Count a chunk request by result: ``continued``, ``exit``, or the HTTP status of the refusal."""
         self._chunk_requests.labels(result).inc()
 
     def count_report(self, result: str) -> None:
-        """A progress report was accepted, or refused with this status."""
+        """Count a progress report by result: ``accepted``, or the HTTP status of the refusal."""
         self._reports.labels(result).inc()
 
     def count_error(self, kind: str) -> None:
-        """An object or a request could not be understood."""
+        """Count an API object (``object``) or extender request (``request``) that could not be read."""
         self._errors.labels(kind).inc()
 
-    def set_jobs(self, jobs: Census) -> None:
-        """Tell what it has counted whenever the metrics are read."""
+    def set_jobs(self, jobs: JobCounts) -> None:
+        """Set the job counts that are exported."""
         self._jobs = jobs
 
     def set_sites(self, sites: Callable[[], Awaitable[Sequence[SiteUse]]]) -> None:
-        """Ask this of the sites whenever the metrics are read."""
+        """Set the function that returns the usage of all sites; it is called when the metrics are read."""
         self._sites = sites
 
     async def read(self) -> bytes:
-        """The text format, made in portions; raises nothing."""
+        """Render the metrics in the Prometheus text format, yielding to the event loop in between."""
         if self._sites is not None:
             self._known_sites = await self._sites()
         return await super().read()
@@ -221,71 +232,74 @@ class Metrics(ProcessMetrics):
     # ---- the planner's
 
     def set_leading(self, *, leads: bool) -> None:
-        """Whether this process plans."""
+        """Set whether this process is the leader."""
         self._leads.set(leads)
 
     def time_plan(self) -> AbstractContextManager[Any]:
-        """Measure what is done inside as one event of the planner."""
+        """Measure the enclosed block as the handling of one planner event."""
         return self._plans.time()
 
     def observe_forecast(self, seconds: float) -> None:
-        """The plan was played forward."""
+        """Record the duration of a forecast, in seconds."""
         self._forecasts.observe(seconds)
 
     def count_status_write(self, result: str) -> None:
-        """One status write: written, retried, refused or gone."""
+        """Count a status write by result: ``written``, ``retried``, ``refused`` or ``gone``."""
         self._writes.labels(result).inc()
 
     def count_preemption(self, reason: str, seconds: float) -> None:
-        """A worker was stopped before its end after it had run so long; the reason is one of a few words."""
+        """Count a worker that was stopped before it completed, by reason, with its run time in seconds."""
         self._preemptions.labels(reason).inc()
         self._stopped.observe(max(0.0, seconds))
 
     def count_lost(self, batches: float) -> None:
-        """So many mini-batches were trained in vain."""
+        """Count lost mini-batches."""
         self._lost.inc(max(0.0, batches))
 
     def add_link(self, source: str, target: str) -> None:
-        """A link is declared: its series begin at zero."""
+        """Create the series of a declared link, so that they start at zero."""
         self._uploads.labels(source, target)
         self._upload_bytes.labels(source, target)
 
     def count_uploads(self, source: str, target: str, chunks: int, size_bytes: float) -> None:
-        """Copies of so many chunks were begun, all of them so large together."""
+        """Count started copies of chunks, with their total size in bytes."""
         self._uploads.labels(source, target).inc(chunks)
         self._upload_bytes.labels(source, target).inc(size_bytes)
 
     def observe_window_start(self, seconds: float, *, handover: bool) -> None:
-        """A window's worker has started to train, so long after the window was opened."""
+        """Record the time from opening a window to the start of its worker, in seconds."""
         self._starts.labels("yes" if handover else "no").observe(max(0.0, seconds))
 
     def set_links(self, links: Callable[[], Mapping[tuple[str, str], float]]) -> None:
-        """Ask this for the seconds that links, from one site to another, are still busy."""
+        """Set the function that returns the remaining busy seconds of links, by (source, target)."""
         self._links = links
 
     def set_site_totals(self, totals: Callable[[], Rows]) -> None:
-        """Ask this for GPU-seconds held, bytes copied and bytes copied in vain, by site and tier; they only rise."""
+        """Set the function that returns GPU-seconds, copied bytes and unused copied bytes by (site, tier).
+
+        Values never fall.
+        """
         self._site_totals = totals
 
     def set_waits(self, waits: Mapping[str, str], reasons: Iterable[str]) -> None:
-        """By key, what jobs wait for, as it is whenever the metrics are read, and everything that it can be."""
+        """Set the mapping from job key to wait reason, which is read on export, and all possible reasons."""
         self._waits, self._reasons = waits, tuple(reasons)
 
     # ---- the jobs'
 
     def add_namespace(self, namespace: str) -> None:
-        """There are jobs there: their series begin at zero, not with the first job that ends."""
+        """Create the series of a namespace, so that they start at zero and not with the first ended job."""
         for histogram in (self._queueing, self._completion, self._planned):
             histogram.labels(namespace)
 
     def observe_queueing(self, job: TrainingJob) -> None:
-        """The first pod of a job has started."""
+        """Record the queueing time of a job whose first pod has started."""
         created, started = job.metadata.creation_timestamp, job.status.start_time
         if created is not None and started is not None:
             self._queueing.labels(job.metadata.namespace).observe(_seconds(created, started))
 
     def observe_completion(self, job: TrainingJob, planned: datetime | None = None) -> None:
-        """A job has succeeded, when this was planned for it at first."""
+        """Record the completion time of a succeeded job, and the error of its first planned completion."""
         created, completed = job.metadata.creation_timestamp, job.status.completion_time
         if created is None or completed is None:
             return

@@ -1,1 +1,1 @@
-"""What would have been: histories of any scheduler under other policies, and a scheduler that only watches."""
+"""Shadow mode, and replays of recorded histories under other policies."""

@@ -1,7 +1,7 @@
-"""A cluster's history as jobs for the simulator: what ``kubectl tranche export`` or ``kubectl get … -o json`` prints.
+"""History of a cluster as jobs for the simulator, from ``kubectl tranche export`` or ``kubectl get … -o json``.
 
-TrainingJobs tell of themselves; other training is put together from its pods (`tranche.replay.pod_history`); nodes and
-Sites say what it all ran on.
+TrainingJobs are read directly; jobs of other schedulers are reconstructed from their pods
+(`tranche.replay.pod_history`); nodes and Sites describe the cluster that they ran on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,86 +22,86 @@ from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_of
 from tranche.kube.convert.site_membership import site_of
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.model import Job, Node, Resources, Site
-from tranche.replay.pod_history import UNKNOWN_SITE, WORKLOADS, Past, PastUse, histories, is_foreign, latest
+from tranche.replay.pod_history import UNKNOWN_SITE, WORKLOADS, PastRun, PastUse, histories, is_foreign, latest
 
 MAX_BYTES = 2**30
-"""Largest export that is read, unlike a log at once: some 200,000 jobs."""
+"""Maximum size of an export, which is read into memory as a whole: about 200,000 jobs."""
 _KIND = "TrainingJob"
 _COMMAND = "kubectl get trainingjobs -A -o json"
 _WHOLE = "kubectl get pods,nodes,jobs -A -o json"
 ANNOTATION_EXPORTED = "tranche.dev/exported-at"
-"""Of a List: when it was made; what runs has run until then."""
+"""Annotation of a List: creation time of the export. Running jobs count as running until then."""
 
 
 class ExportError(ValueError):
-    """An export cannot be read; the text is one line that names the file, and the item if it is about one."""
+    """An export cannot be read. The message is one line that names the file and, if applicable, the item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What an export holds."""
+    """Contents of an export."""
 
     jobs: tuple[Job, ...]
-    """By submission, then by key; `Job.submitted` counts seconds from the earliest of them."""
+    """Jobs by submission time and key; `Job.submitted` is in seconds from the first submission."""
     problems: tuple[str, ...]
-    """Items that are no job for the simulator: one line each with file, item and reason."""
-    pasts: Mapping[str, Past] = field(default_factory=lambda: MappingProxyType({}))
-    """How those that have begun fared, by key, on the same clock."""
+    """Items that cannot be simulated: one line each, with file, item and reason."""
+    pasts: Mapping[str, PastRun] = field(default_factory=lambda: MappingProxyType({}))
+    """Recorded runs of the jobs that have started, by key, on the same clock."""
     nodes: tuple[Node, ...] = ()
-    """Empty: the export says nothing of them. All are taken for healthy and free of other pods."""
+    """Nodes, assumed to be ready and free of other pods; empty if the export contains none."""
     sites: tuple[Site, ...] = ()
     waiting: int = 0
-    """Jobs of other schedulers that have not begun; they are left out."""
+    """Number of jobs of other schedulers that have not started; they are not in `jobs`."""
 
 
 def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
     """Read an export; items that cannot be simulated become problems.
 
-    A job that succeeded gets its measured time instead of what its author believed: `step_seconds` is the GPU-seconds
-    that its workers ran (``status.progress.attainedSeconds``), less those of batches that were lost and trained again,
-    over GPUs of a worker × mini-batches. Lost batches are counted by the planner at the believed speed, so if that was
-    too low the result lies between the belief and the truth. The measured time holds the communication of the places
-    where the job ran and the speed of their GPUs: `gradient_bits` becomes 0, lest communication be counted twice.
+    A job that succeeded gets its measured time instead of the declared one: `step_seconds` is the GPU-seconds that its
+    workers ran (``status.progress.attainedSeconds``), less those of batches that were lost and trained again, over GPUs
+    of a worker × mini-batches. The planner counts lost batches at the estimated speed, so if that was too low, the
+    result lies between the estimate and the true value. The measured time holds the communication of the places where
+    the job ran and the speed of their GPUs: `gradient_bits` becomes 0, so that communication is not counted twice.
 
-    A job that waits, runs, is suspended or failed keeps its prior (model.stepTime or estimatedDuration): what it would
-    have taken is not known. Without a prior it is a problem: an hour, which the live planner assumes until a chunk has
-    been timed, would be an invention here.
+    A job that waits, runs, is suspended or failed keeps its prior (model.stepTime or estimatedDuration), because its
+    true duration is unknown. Without a prior it is a problem: the hour that the live planner assumes until a chunk has
+    been timed would be arbitrary here.
 
     Args:
         path: A List of TrainingJobs, pods, nodes, Sites and workloads of other kinds, or one TrainingJob.
         gpu_resource: Name of the GPUs' resource.
 
     Raises:
-        ExportError: one line, if the file as a whole cannot be read or no item is a job for the simulator.
+        ExportError: the file cannot be read, or no item is a job for the simulator.
     """
     name = str(path) if str(path).isprintable() else ascii(str(path))
-    pile = _Pile(name, gpu_resource)
+    builder = _ExportBuilder(name, gpu_resource)
     document = _document(path, name)
     for index, item in enumerate(_items(document, name)):
-        pile.sort(item, index)
-    return pile.export(_exported_at(document))
+        builder.sort(item, index)
+    return builder.export(_exported_at(document))
 
 
 def export_of(
     pods: list[Pod], nodes: list[NodeObject], sites: dict[str, SiteObject], at: float, gpu_resource: str = GPU_RESOURCE
 ) -> Export | None:
-    """The same of objects that are at hand, at that time (seconds since the epoch); None if no pod has run."""
-    pile = _Pile("the cluster", gpu_resource)
-    pile.pods, pile.nodes, pile.sites = pods, nodes, sites
+    """Build an export from objects in memory at a time in seconds since the epoch; None if no pod has run."""
+    builder = _ExportBuilder("the cluster", gpu_resource)
+    builder.pods, builder.nodes, builder.sites = pods, nodes, sites
     try:
-        return pile.export(at)
+        return builder.export(at)
     except ExportError:
         return None
 
 
-class _Pile:
-    """Items of an export, sorted by kind."""
+class _ExportBuilder:
+    """Builder of an export from single items."""
 
     def __init__(self, name: str, gpu_resource: str) -> None:
         self.name = name
         self.gpu_resource = gpu_resource
         self.jobs: dict[str, Job] = {}
-        self.pasts: dict[str, Past] = {}
+        self.pasts: dict[str, PastRun] = {}
         self.problems: list[str] = []
         self.pods: list[Pod] = []
         self.nodes: list[NodeObject] = []
@@ -109,7 +109,7 @@ class _Pile:
         self.submissions: dict[str, float] = {}
 
     def sort(self, item: object, index: int) -> None:
-        """Take one item in; what cannot be used becomes a problem."""
+        """Add one item; an item that cannot be used becomes a problem."""
         try:
             self._take(item)
         except ValueError as error:
@@ -133,16 +133,16 @@ class _Pile:
         else:
             job, past = _job(item, self.gpu_resource)
             if job.key in self.jobs:
-                raise ValueError("is there twice")
+                raise ValueError("is a duplicate")
             self.jobs[job.key] = job
             if past is not None:
                 self.pasts[job.key] = past
 
     def export(self, exported_at: float | None) -> Export:
-        """Everything put together.
+        """Build the export from all items.
 
         Raises:
-            ExportError: there is no job.
+            ExportError: there are no jobs.
         """
         ended = latest(self.pods, (past.completed for past in self.pasts.values()))
         others, waiting = histories(
@@ -158,8 +158,10 @@ class _Pile:
                 continue
             self.jobs[job.key], self.pasts[job.key] = job, past
         if not self.jobs:
-            more = f": {self.problems[0]}" if self.problems else f": make it with {_COMMAND}, or {_WHOLE}"
-            raise ExportError(f"{self.name}: holds no {_KIND} that can be simulated, nor pods that used GPUs{more}")
+            more = self.problems[0] if self.problems else f"create it with {_COMMAND}, or {_WHOLE}"
+            raise ExportError(
+                f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that used GPUs: {more}"
+            )
         first = min(job.submitted for job in self.jobs.values())
         jobs = (replace(job, submitted=job.submitted - first) for job in self.jobs.values())
         return Export(
@@ -189,13 +191,13 @@ class _Pile:
 
 
 class _Workload(msgspec.Struct):
-    """An object that had pods."""
+    """A workload object, such as a batch/v1 Job, whose pods trained."""
 
     metadata: Metadata
 
 
 def _exported_at(document: Any) -> float | None:
-    """When the export was made, if it says so."""
+    """Creation time of the export; None if it is not recorded."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     text = annotations.get(ANNOTATION_EXPORTED) if isinstance(annotations, dict) else None
@@ -210,7 +212,7 @@ def _items(document: Any, name: str) -> list[Any]:
         return [document]
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list):
-        raise ExportError(f"{name}: is no List of objects: make it with {_COMMAND}")
+        raise ExportError(f"{name}: is not a List of objects: create it with {_COMMAND}")
     return items
 
 
@@ -227,18 +229,18 @@ def _document(path: Path, name: str) -> Any:
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ExportError(f"{name}: is no JSON: {_one_line(error)}: make it with {_COMMAND}") from None
+        raise ExportError(f"{name}: is not valid JSON: {_one_line(error)}: create it with {_COMMAND}") from None
 
 
-def _job(item: object, gpu_resource: str) -> tuple[Job, Past | None]:
-    """One item as a job, and how it fared if it is over; a ValueError says why it is none."""
+def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
+    """Convert one item to a job, with its recorded run if it has ended; a ValueError names the problem."""
     if not isinstance(item, Mapping) or item.get("kind", _KIND) != _KIND:
         kind = item.get("kind") if isinstance(item, Mapping) else type(item).__name__
-        raise ValueError(f"is a {str(kind)[:40]}, not a {_KIND}: make the export with {_COMMAND}")
+        raise ValueError(f"is a {str(kind)[:40]}, not a {_KIND}: create the export with {_COMMAND}")
     resource = TrainingJob.model_validate(item)
     if resource.metadata.creation_timestamp is None:
-        raise ValueError("has no metadata.creationTimestamp, so nobody knows when it was submitted")
-    job = replace(to_job(resource, gpu_resource), staged=False)  # nothing simulates its staging pods
+        raise ValueError("has no metadata.creationTimestamp, so its submission time is unknown")
+    job = replace(to_job(resource, gpu_resource), staged=False)  # staging pods are not simulated
     measured = _measured_step_seconds(resource, job)
     if measured is not None:
         return replace(job, step_seconds=measured, gradient_bits=0.0, suspended=False), _past(resource, job)
@@ -246,20 +248,20 @@ def _job(item: object, gpu_resource: str) -> tuple[Job, Past | None]:
     if not (spec.estimated_duration or (spec.model and spec.model.step_time)):
         phase = resource.status.phase or "not planned yet"
         raise ValueError(
-            f"is {phase} and says neither model.stepTime nor estimatedDuration, so nobody knows how long it takes: "
+            f"is {phase} and has neither model.stepTime nor estimatedDuration, so its duration is unknown: "
             "add one of them to the export"
         )
     if not 0 < job.step_seconds < inf:
-        raise ValueError("has an estimate of no time at all, or of no finite one: correct it in the export")
+        raise ValueError("has an estimated duration that is not positive and finite: correct it in the export")
     return job, None
 
 
-def _past(resource: TrainingJob, job: Job) -> Past | None:
+def _past(resource: TrainingJob, job: Job) -> PastRun | None:
     """How a TrainingJob that has succeeded fared; None if it does not say when."""
     status, progress = resource.status, resource.status.progress
     if status.start_time is None or status.completion_time is None or progress is None:
         return None
-    return Past(
+    return PastRun(
         key=job.key,
         submitted=job.submitted,
         started=status.start_time.timestamp(),
@@ -273,7 +275,7 @@ def _past(resource: TrainingJob, job: Job) -> Past | None:
 
 
 def _measured_step_seconds(resource: TrainingJob, job: Job) -> float | None:
-    """Seconds of one mini-batch as they were; None if the job has not succeeded or its time was not recorded."""
+    """Measured seconds per mini-batch; None if the job has not succeeded or its time was not recorded."""
     progress = resource.status.progress
     if resource.status.phase != "Succeeded" or progress is None:
         return None
@@ -287,7 +289,7 @@ def _measured_step_seconds(resource: TrainingJob, job: Job) -> float | None:
 
 
 def _title(item: object, index: int) -> str:
-    """How a person finds the item: namespace and name, or its number."""
+    """Name of the item in messages: namespace and name, or its number."""
     metadata = item.get("metadata") if isinstance(item, Mapping) else None
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(metadata, Mapping) or not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Lines of JSON in a file that never grows beyond twice what is kept of it."""
+"""JSON lines file with the last records; it is compacted at twice the number of kept records."""
 
 import os
 from collections import deque
@@ -11,19 +11,19 @@ T = TypeVar("T")
 
 
 class RecordError(Exception):
-    """A file cannot be read or written; the text is one line that names it."""
+    """A file cannot be read or written; the message is one line that names the file."""
 
 
 class Records(Generic[T]):
-    """The last so many values of one type, in memory and, with a path, in a file that outlives the process."""
+    """The last `most` values of one type, in memory and, with a path, in a file."""
 
     def __init__(self, kind: type[T], most: int, path: Path | None = None) -> None:
-        """Read what is there; a line that cannot be read, such as one that a crash has cut, is left out.
+        """Read the existing file; unreadable lines, such as one truncated by a crash, are ignored.
 
         Args:
-            kind: Of the values.
-            most: So many are kept.
-            path: Of the file; None: memory only.
+            kind: Type of the values.
+            most: Number of values to keep.
+            path: Path of the file; None: memory only.
 
         Raises:
             RecordError: the file cannot be read or written.
@@ -40,7 +40,7 @@ class Records(Generic[T]):
                 raise RecordError(f"{path}: {error.strerror or error}") from error
 
     def add(self, value: T) -> None:
-        """Keep it, and forget the oldest if there are too many.
+        """Add a value and drop the oldest if there are too many.
 
         Raises:
             RecordError: the file cannot be written.
@@ -69,7 +69,7 @@ class Records(Generic[T]):
                     continue
 
     def _compact(self, path: Path) -> None:
-        """Write what is kept beside the file, and put it in its place."""
+        """Write the kept values to a new file and replace the old one."""
         beside = path.with_name(f".{path.name}.new")
         beside.write_bytes(b"".join(self._encode(value) + b"\n" for value in self.kept))
         os.replace(beside, path)

@@ -1,4 +1,4 @@
-"""Pods of other schedulers that have trained, after Kubernetes has forgotten them."""
+"""Archive of ended training pods of other schedulers, which Kubernetes deletes."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,22 +12,22 @@ from tranche.replay.jsonl_store import Records
 from tranche.replay.pod_history import is_foreign
 
 MOST_PODS = 50_000
-"""That are remembered; the oldest are forgotten first."""
+"""Maximum number of archived pods; the oldest are dropped first."""
 _DECODE = msgspec.json.Decoder(Pod).decode
 
 
 def decode_watched_pod(raw: bytes) -> Pod:
-    """A pod with all that a history needs, without annotations and messages.
+    """Decode a pod with the fields that a history needs, without annotations and messages.
 
     Raises:
-        msgspec.DecodeError: if it is not a pod.
+        msgspec.DecodeError: the JSON is not a pod.
     """
     pod = _DECODE(raw)
     return msgspec.structs.replace(pod, metadata=_slim(pod.metadata))
 
 
 class PodMemory:
-    """Notes each pod once it is over or gone."""
+    """Archives each foreign training pod once it has ended or is deleted."""
 
     def __init__(self, gpu_resource: str, clock: Callable[[], float], path: Path | None = None) -> None:
         self._gpu_resource = gpu_resource
@@ -36,7 +36,7 @@ class PodMemory:
         self._known = {pod.metadata.uid for pod in self._records.kept}
 
     def note(self, key: str, old: Pod | None, new: Pod | None) -> None:
-        """What a watch says."""
+        """Record a change of a pod."""
         pod = new or old
         if pod is None or pod.metadata.uid in self._known or not is_foreign(pod, self._gpu_resource):
             return
@@ -50,16 +50,16 @@ class PodMemory:
                 self._known = {one.metadata.uid for one in self._records.kept}
 
     def pods(self) -> Iterator[Pod]:
-        """All that are remembered, oldest first."""
+        """Yield the archived pods, oldest first."""
         yield from self._records.kept
 
     def knows(self, pod: Pod) -> bool:
-        """Whether it is among them."""
+        """Whether the pod is archived."""
         return pod.metadata.uid in self._known
 
 
 def _cut_off(pod: Pod, now: float) -> Pod:
-    """A pod that was deleted while it ran: it ended when we heard of it."""
+    """Set the end of a pod that was deleted while it ran to the time of the deletion event."""
     state = trainer(pod)
     if state.running is None:
         return pod

@@ -1,4 +1,4 @@
-"""Training that ran under any scheduler, put together from its pods: jobs for the simulator, and how they fared."""
+"""Training under any scheduler, reconstructed from pods: jobs for the simulator and their recorded runs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,16 +21,16 @@ GROUP_LABELS = (
     "batch.kubernetes.io/job-name",
     "job-name",
 )
-"""Labels by which pods of one training job know each other, the most telling first: Kubeflow's operator, Trainer (as
+"""Labels that pods of one training job share, the most specific first: Kubeflow's operator, Trainer (as
 JobSets), Volcano, KubeRay, coscheduling, Kubernetes' own Jobs."""
 WORKLOADS = frozenset(
     {"Job", "JobSet", "TrainJob", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "RayJob"}
 )
-"""Kinds whose creation is the submission of the pods that are named after them."""
+"""Kinds whose creation time is the submission time of the pods that they own."""
 SERVING = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
-"""Owners whose pods are replicas of a service: each a job of its own."""
+"""Owners whose pods are replicas of a service; each pod counts as a separate job."""
 UNKNOWN_SITE = "(unknown)"
-"""Of pods whose nodes are gone or belong to no Site; no object of Kubernetes can have this name."""
+"""Site of pods whose nodes no longer exist or belong to no Site; no object of Kubernetes can have this name."""
 End = Literal["Succeeded", "Failed", "Running"]
 
 
@@ -46,25 +46,25 @@ class PastUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """How a job really fared; seconds since the epoch."""
+class PastRun:
+    """Recorded run of a job; times in seconds since the epoch."""
 
     key: str
     submitted: float
     started: float
-    """When its first pod ran."""
+    """Start of its first pod."""
     completed: float
-    """When its last pod had ended; of one that still runs: when the history ends."""
+    """End of its last pod; for a running job, the end of the history."""
     gpus: int
-    """That its pods held at most together."""
+    """Maximum number of GPUs that its pods held at the same time."""
     gpu_seconds: float
-    """That they held in all."""
+    """GPU-seconds that its pods held in total."""
     end: End
     uses: tuple[PastUse, ...] = ()
     """By site."""
 
-    def moved(self, first: float) -> "Past":
-        """The same on a clock that begins at `first`."""
+    def moved(self, first: float) -> "PastRun":
+        """Return the run on a clock that starts at `first`."""
         times = {name: getattr(self, name) - first for name in ("submitted", "started", "completed")}
         return replace(self, **times)
 
@@ -77,7 +77,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """One pod on its GPUs."""
+    """Time of one pod on its GPUs."""
 
     node: str
     start: float
@@ -88,12 +88,12 @@ class _Stay:
 
 
 def is_foreign(pod: Pod, gpu_resource: str = GPU_RESOURCE) -> bool:
-    """Whether the pod trains under another scheduler: it asks for GPUs and belongs to no TrainingJob."""
+    """Whether the pod trains under another scheduler: it requests GPUs and belongs to no TrainingJob."""
     return LABEL_JOB not in pod.metadata.labels and pod_requests(pod, gpu_resource).gpus > 0
 
 
 def group_key(pod: Pod) -> str:
-    """``namespace/name`` of the job that the pod belongs to: that of its group, its owner, or its own."""
+    """Return ``namespace/name`` of the pod's job: of its group, its owner, or the pod itself."""
     metadata = pod.metadata
     name = next((metadata.labels[label] for label in GROUP_LABELS if label in metadata.labels), "")
     if not name:
@@ -108,16 +108,16 @@ def histories(
     submissions: Mapping[str, float],
     gpu_resource: str = GPU_RESOURCE,
     sites: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[list[tuple[Job, Past]], int]:
+) -> tuple[list[tuple[Job, PastRun]], int]:
     """Jobs that have run, by key, and how many have not begun: of those nobody knows how long they take.
 
-    A job is a gang of as many members as its pods ran at the same time; the members take so long that the job needs
-    the GPU time that its pods held. What they asked of CPU and memory is the largest pod's.
+    A job becomes a gang with as many members as pods ran at the same time. The duration of the members gives the job
+    the same GPU time as its pods held. The CPU and memory requests are those of the largest pod.
 
     Args:
-        pods: That train under other schedulers (`is_foreign`).
-        until: When the history ends: what runs has run until then.
-        submissions: When jobs were handed in, by key; else their earliest pod's creation counts.
+        pods: Pods of other schedulers (`is_foreign`).
+        until: End of the history, which running pods have reached, in seconds since the epoch.
+        submissions: Submission times by job key; default: the creation of the first pod.
         gpu_resource: Name of the GPUs' resource.
         sites: The site of each node that is known.
     """
@@ -125,7 +125,7 @@ def histories(
     for pod in pods:
         key = group_key(pod)
         groups.setdefault(key, _Group(key)).pods.append(pod)
-    found: list[tuple[Job, Past]] = []
+    found: list[tuple[Job, PastRun]] = []
     waiting = 0
     for key in sorted(groups):
         group = groups[key]
@@ -138,7 +138,7 @@ def histories(
 
 
 def _stay(pod: Pod, until: float, gpu_resource: str) -> _Stay | None:
-    """None if the pod has never run."""
+    """The time of the pod on its GPUs; None if it has never run."""
     state = trainer(pod)
     began = state.terminated.started_at if state.terminated else state.running.started_at if state.running else None
     over = pod.status.phase in ("Succeeded", "Failed")
@@ -163,7 +163,7 @@ def _last_end(pod: Pod) -> datetime | None:
 
 def _history(
     group: _Group, stays: list[_Stay], submitted: float | None, gpu_resource: str, sites: Mapping[str, str]
-) -> tuple[Job, Past]:
+) -> tuple[Job, PastRun]:
     created = [pod.metadata.creation_timestamp for pod in group.pods if pod.metadata.creation_timestamp]
     first, last = min(stay.start for stay in stays), max(stay.end for stay in stays)
     arrival = min([first, *(at.timestamp() for at in created)]) if submitted is None else min(first, submitted)
@@ -184,7 +184,7 @@ def _history(
         step_seconds=max(1.0, gpu_seconds / (request.gpus * members)),
     )
     most, uses = _most(stays, lambda stay: stay.gpus), tuple(_uses(stays, sites))
-    return job, Past(group.key, arrival, first, last, most, gpu_seconds, end, uses)
+    return job, PastRun(group.key, arrival, first, last, most, gpu_seconds, end, uses)
 
 
 def _uses(stays: list[_Stay], sites: Mapping[str, str]) -> Iterator[PastUse]:
@@ -197,7 +197,7 @@ def _uses(stays: list[_Stay], sites: Mapping[str, str]) -> Iterator[PastUse]:
 
 
 def _most(stays: list[_Stay], amount: Any) -> int:
-    """The largest sum at any time; who ends makes room before who begins."""
+    """Maximum sum at any time; at equal times, ends count before starts."""
     changes = [(stay.start, 1, amount(stay)) for stay in stays if stay.end > stay.start]
     changes += [(stay.end, 0, -amount(stay)) for stay in stays if stay.end > stay.start]
     most = now = 0
@@ -208,7 +208,7 @@ def _most(stays: list[_Stay], amount: Any) -> int:
 
 
 def latest(pods: Iterable[Pod], known: Iterable[float] = ()) -> float:
-    """The last moment that anything in the history tells of; -inf of an empty one."""
+    """Return the last time in the history; -inf if it is empty."""
     moments = list(known)
     for pod in pods:
         state = trainer(pod)

@@ -1,4 +1,4 @@
-"""A cluster's history beside what policies would have made of the same jobs on the same nodes."""
+"""Comparison of a cluster's recorded history with simulations of the same jobs under other policies."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any
 
 from tranche.model import Job, Preemption, Site
 from tranche.replay.export import Export
-from tranche.replay.pod_history import UNKNOWN_SITE, Past
+from tranche.replay.pod_history import UNKNOWN_SITE, PastRun
 from tranche.simulation.analysis.summary import Summary, summarize
 from tranche.simulation.cluster_spec import ClusterSpec
 from tranche.simulation.engine.result import JobResult, JobUse, SimulationResult, SiteUse
@@ -21,18 +21,18 @@ SITE_KEYS = ("site", "tier", "unlimited", "gpu_seconds", "copied_bytes", "in_vai
 
 
 class ReplayError(ValueError):
-    """There is nothing to compare; the text is one line that says why."""
+    """There is nothing to compare; the message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One column of fate: the past, or the same jobs under a policy."""
+    """One row of the comparison: the recorded history, or the same jobs under a policy."""
 
     label: str
     policy: str
-    """Empty: what really happened."""
+    """Policy; empty for the recorded history."""
     told: bool
-    """Whether the planner was told how long jobs of other schedulers take."""
+    """Whether the planner had the durations of jobs of other schedulers."""
     summary: Summary
     gpu_hours: float
     """That the counted jobs held, with what preemption and restarts lost."""
@@ -47,25 +47,26 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The comparison; all rows count the same jobs."""
+    """Comparison; all rows count the same jobs."""
 
     rows: tuple[Row, ...]
     counted: int
     running: int
-    """Jobs that ran when the history ended, or that do not say how they fared: they take room, and are not counted."""
+    """Jobs that were running at the end of the history, or without a recorded outcome: they use GPUs but are not
+    counted."""
     unfit: tuple[str, ...]
-    """Jobs that ended in reality and never would under some policy, by key: not counted."""
+    """Keys of jobs that ended in the history but never would under some policy; they are not counted."""
     span_seconds: float
-    """From the first submission to the last end that is counted."""
+    """Time from the first submission to the last counted end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """What the simulation assumes."""
+    """Assumptions of the simulation."""
 
     policies: tuple[str, ...] = ("fifo", "chunk")
     restart_seconds: float = 30.0
-    """Lost at every pod start."""
+    """Restart cost at every pod start."""
     never_preempt: bool = False
     """Jobs of other schedulers are never stopped once they run."""
     seed: int = 1
@@ -74,20 +75,20 @@ class ReplaySettings:
 def replay(
     export: Export, cluster: ClusterSpec, settings: ReplaySettings, on_progress: OnProgress | None = None
 ) -> Replay:
-    """Simulate the history under each policy, told of durations and not, and count what all of them completed.
+    """Simulate the history under each policy, with and without durations, and count the jobs that all completed.
 
     Args:
-        export: The history.
-        cluster: On which it is replayed.
-        settings: What is assumed.
-        on_progress: Told how many simulations of how many are done.
+        export: Recorded history.
+        cluster: Cluster of the simulation.
+        settings: Assumptions.
+        on_progress: Called with the numbers of completed and all simulations.
 
     Raises:
-        ReplayError: no job has ended, or no policy completes any of those.
+        ReplayError: no job has ended, or no job completes under every policy.
     """
     ended = {key: past for key, past in export.pasts.items() if past.end != "Running"}
     if not ended:
-        raise ReplayError("no job of this history has ended, so there is nothing to compare with")
+        raise ReplayError("no job of this history has ended: nothing to compare")
     jobs = tuple(_as_replayed(job, export.pasts.get(job.key), settings) for job in export.jobs)
     results: list[tuple[str, bool, SimulationResult]] = []
     cells = [(policy, told) for policy in settings.policies for told in (True, False)]
@@ -104,7 +105,7 @@ def replay(
     rows = [_row(ACTUAL, "", past, True, SimulationResult((), capacity_gpus=results[0][2].capacity_gpus))]
     for policy, told, result in results:
         kept = [job for job in result.jobs if job.key in completed]
-        label = policy if told else f"{policy}, no durations told"
+        label = policy if told else f"{policy}, no durations given"
         row = _row(label, policy, kept, told, result)
         if told or row.summary != rows[-1].summary:
             rows.append(row)
@@ -114,7 +115,7 @@ def replay(
     return Replay(tuple(rows), len(completed), len(export.jobs) - len(ended), unfit, span)
 
 
-def _as_replayed(job: Job, past: Past | None, settings: ReplaySettings) -> Job:
+def _as_replayed(job: Job, past: PastRun | None, settings: ReplaySettings) -> Job:
     if past is not None and settings.never_preempt:
         return replace(job, preemption=Preemption.NEVER)
     return job
@@ -135,7 +136,7 @@ def _scenario(
     )
 
 
-def _actual(past: Past, sites: Mapping[str, Site]) -> JobResult:
+def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
     uses = tuple(_past_uses(past, sites))
     known = bool(sites) and all(one.site in sites for one in uses)
     return JobResult(
@@ -159,7 +160,7 @@ def _actual(past: Past, sites: Mapping[str, Site]) -> JobResult:
     )
 
 
-def _past_uses(past: Past, sites: Mapping[str, Site]) -> Iterator[SiteUse]:
+def _past_uses(past: PastRun, sites: Mapping[str, Site]) -> Iterator[SiteUse]:
     for one in past.uses:
         site = sites.get(one.site)
         tier, unlimited = (site.tier.value, site.unlimited) if site is not None else ("", False)
@@ -175,7 +176,7 @@ def _row(label: str, policy: str, jobs: Sequence[JobResult], told: bool, result:
 
 
 def facts_of(result: Replay, export: Export, cluster: str) -> dict[str, Any]:
-    """The comparison as the command line and the read API give it; these names are an interface."""
+    """Return the comparison as in the JSON output of the command line and the read API; the keys are an interface."""
     rows = [
         {
             "label": row.label,

@@ -1,76 +1,53 @@
-"""What tranche would do now, if it took over: a planner on paper for jobs that wait under any scheduler."""
+"""Decisions that tranche would make now for waiting jobs of any scheduler, from a planner that writes nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from tranche.kube.api.core_types import Pod
+from tranche.kube.api.timestamp import whole_second
 from tranche.kube.convert.pods_and_nodes import is_over, pod_constraints, pod_requests, started_at
 from tranche.kube.convert.site_membership import site_of
-from tranche.kube.convert.trainingjob import LATEST
-from tranche.live import Controller, ControllerSettings
-from tranche.live.informers import Watches
-from tranche.live.lease_annotations import PlannerChoice
-from tranche.metrics.scheduler import Metrics
+from tranche.live.cluster_restore import restore_planner
+from tranche.live.informers import ClusterObjects
+from tranche.live.lease_annotations import PlannerConfig
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
-from tranche.planner import Event, Instruction, JobSubmitted, Planner, WorkerStarted
-from tranche.policies import get_live_policy
+from tranche.planner import JobSubmitted
 from tranche.replay.pod_history import group_key, is_foreign
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """What would be done with one waiting job."""
+    """Decision for one waiting job."""
 
     at: datetime
     job: str
     """``namespace/name``."""
     decision: Literal["start", "wait"]
     nodes: list[str]
-    """Where its workers would start."""
+    """Nodes where its workers would start."""
     planned_start: datetime | None
     planned_completion: datetime | None
-    """If it took an hour, unless it is a TrainingJob that says more."""
+    """Planned completion. Jobs of other schedulers count as one hour long."""
     explanation: str
 
 
-class _PaperPlanner(Planner):
-    """Takes over jobs of other schedulers as if they were ours."""
-
-    def __init__(self, choice: PlannerChoice, others: list[JobSubmitted]) -> None:
-        super().__init__(get_live_policy(choice.policy), choice.settings())
-        self._others = others
-
-    def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
-        """Take over ours and theirs."""
-        return super().restore([*jobs, *self._others], now, chain(events, self._starts()))
-
-    def _starts(self) -> Iterator[Event]:
-        """Since when workers of theirs train."""
-        for event in self._others:
-            for window in event.plan.windows if event.plan is not None else ():
-                if window.start:
-                    yield WorkerStarted(event.job.key, window.attempt, window.start)
-
-
-def decide(watches: Watches, choice: PlannerChoice, now: float) -> list[Decision]:
-    """Take over what the watches show, jobs of other schedulers included, and plan all that wait.
+def decide(objects: ClusterObjects, config: PlannerConfig, now: float) -> list[Decision]:
+    """Plan all waiting jobs, those of other schedulers included, from the present state of the cluster.
 
     Args:
-        watches: In step; their pods hold all fields of pods of other schedulers.
-        choice: Which planner.
+        objects: The objects of the cluster; pods of other schedulers with all their fields.
+        config: Planner configuration.
         now: Seconds since the epoch.
     """
-    still = watches.still()
-    sites = {name: site_of(node.metadata.labels, still.sites.store) for name, node in still.nodes.store.items()}
-    groups = _groups(still, choice.gpu_resource)
-    others = [_submission(key, pods, sites, choice.gpu_resource) for key, pods in sorted(groups.items())]
-    planner = _PaperPlanner(choice, others)
-    nobody: Any = None  # nothing is sent
-    settings = ControllerSettings(choice.gpu_resource)
-    Controller(nobody, still, planner, Metrics(), settings, clock=lambda: now).restore()
+    nodes = objects.nodes.items()
+    sites = {name: site_of(node.metadata.labels, objects.sites) for name, node in nodes}
+    groups = _groups(objects, config.gpu_resource)
+    others = [_submission(key, pods, sites, config.gpu_resource) for key, pods in sorted(groups.items())]
+    planner = config.planner()
+    restore_planner(planner, _without(objects, groups), config.gpu_resource, now, foreign=others)
     running = {event.job.key for event in others if event.plan is not None}
     planner.forecast(now)
     states = planner.cluster.jobs.items()
@@ -79,18 +56,23 @@ def decide(watches: Watches, choice: PlannerChoice, now: float) -> list[Decision
     return [_decision(key, planner.plan_of(key, now), now) for key in waiting]
 
 
-def _groups(still: Watches, gpu_resource: str) -> dict[str, list[Pod]]:
-    """Jobs of other schedulers that are not over; their pods are taken out: they are no room that is lost for ever."""
+def _groups(objects: ClusterObjects, gpu_resource: str) -> dict[str, list[Pod]]:
+    """Pods of other schedulers that have not ended, by job."""
     groups: dict[str, list[Pod]] = {}
-    pods = still.pods.store
-    for key in [key for key, pod in pods.items() if is_foreign(pod, gpu_resource) and not is_over(pod)]:
-        pod = pods.pop(key)
-        groups.setdefault(group_key(pod), []).append(pod)
+    for pod in objects.pods.values():
+        if is_foreign(pod, gpu_resource) and not is_over(pod):
+            groups.setdefault(group_key(pod), []).append(pod)
     return groups
 
 
+def _without(objects: ClusterObjects, groups: Mapping[str, list[Pod]]) -> ClusterObjects:
+    """The objects without these pods: they are planned as jobs, so they must not also count as foreign usage."""
+    planned = {id(pod) for pods in groups.values() for pod in pods}
+    return replace(objects, pods={key: pod for key, pod in objects.pods.items() if id(pod) not in planned})
+
+
 def _submission(key: str, pods: list[Pod], sites: Mapping[str, str | None], gpu_resource: str) -> JobSubmitted:
-    """A gang of another scheduler, with windows where its pods are; nobody knows how long it takes."""
+    """Convert a job of another scheduler to a gang with windows on the nodes of its pods; its duration is unknown."""
     created = [pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp]
     largest = max(pods, key=lambda pod: pod_requests(pod, gpu_resource).gpus)
     job = Job(
@@ -131,11 +113,7 @@ def _decision(key: str, plan: JobPlan, now: float) -> Decision:
         job=key,
         decision="start" if plan.windows else "wait",
         nodes=[window.node or window.site for window in plan.windows],
-        planned_start=_moment(plan.estimated_start),
-        planned_completion=_moment(plan.estimated_completion),
+        planned_start=whole_second(plan.estimated_start),
+        planned_completion=whole_second(plan.estimated_completion),
         explanation=plan.explanation,
     )
-
-
-def _moment(at: float | None) -> datetime | None:
-    return datetime.fromtimestamp(min(at, LATEST), UTC) if at else None

@@ -1,4 +1,4 @@
-"""The scheduler that only watches: it records what trains, what it would do, and what would have been."""
+"""Shadow mode: records training under other schedulers, decisions of the planner, and replays under its policy."""
 
 import asyncio
 import logging
@@ -14,8 +14,8 @@ from prometheus_client.registry import CollectorRegistry
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
 from tranche.kube.client.reflector import Reflector
-from tranche.live.informers import API, Watches
-from tranche.live.lease_annotations import PlannerChoice
+from tranche.live.informers import API, Informers
+from tranche.live.lease_annotations import PlannerConfig
 from tranche.replay.export import Export, export_of
 from tranche.replay.jsonl_store import Records
 from tranche.replay.pod_archive import PodMemory, decode_watched_pod
@@ -31,19 +31,19 @@ MOST_DECISIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:
-    """What can be set."""
+    """Settings of shadow mode."""
 
     decide_seconds: float = 60.0
-    """Between two looks at what waits."""
+    """Time between two decisions."""
     replay_seconds: float = 3600.0
-    """Between two comparisons."""
+    """Time between two comparisons."""
     baseline: str = "fifo"
     directory: Path | None = None
-    """Of the records; None: they end with the process."""
+    """Directory of the records; None: memory only."""
 
 
-class ShadowWatches(Watches):
-    """All that a planner sees, with pods of other schedulers in full; without our kinds where they are not served."""
+class ShadowInformers(Informers):
+    """Watches with all fields of foreign pods; without TrainingJobs and Sites if their CRDs are not installed."""
 
     def __init__(self, client: ApiClient, *, served: bool) -> None:
         super().__init__(client, decode_watched_pod)
@@ -54,16 +54,16 @@ class ShadowWatches(Watches):
         yield from ((kind, reflector) for kind, reflector in super().__iter__() if kind not in ours)
 
     def by_kind(self, kind: str) -> Reflector[Any]:
-        """The reflector of that name, whether it runs or not."""
+        """Return the reflector of a kind, whether it runs or not."""
         found: Reflector[Any] = getattr(self, kind)
         return found
 
 
 async def serves_our_kinds(client: ApiClient) -> bool:
-    """Whether the CRDs are installed.
+    """Return whether the CRDs are installed.
 
     Raises:
-        ApiError: the API server does not answer.
+        ApiError: the API server does not respond.
     """
     try:
         await client.get(API)
@@ -75,12 +75,12 @@ async def serves_our_kinds(client: ApiClient) -> bool:
 
 
 class Shadow:
-    """Watches for ever, and writes nothing to the cluster."""
+    """Shadow scheduler: it only watches, and writes nothing to the cluster."""
 
     def __init__(
         self,
-        watches: ShadowWatches,
-        choice: PlannerChoice,
+        watches: ShadowInformers,
+        config: PlannerConfig,
         settings: ShadowSettings,
         registry: CollectorRegistry,
         clock: Callable[[], float] = time.time,
@@ -88,41 +88,41 @@ class Shadow:
         """Read the records of an earlier process.
 
         Args:
-            watches: Of the cluster; to be run by the caller.
-            choice: The planner that would have decided.
-            settings: How often, and where records are kept.
-            registry: Of the process's metrics.
+            watches: Watches of the cluster, run by the caller.
+            config: Planner configuration for decisions and replays.
+            settings: Intervals and directory.
+            registry: Metrics registry of the process.
             clock: Seconds since the epoch.
 
         Raises:
-            RecordError: they cannot be read.
+            RecordError: the records cannot be read.
         """
         self._watches = watches
-        self._choice = choice
+        self._config = config
         self._settings = settings
         self._clock = clock
         folder = settings.directory
-        self._memory = PodMemory(choice.gpu_resource, clock, folder / "pods.jsonl" if folder else None)
+        self._memory = PodMemory(config.gpu_resource, clock, folder / "pods.jsonl" if folder else None)
         path = folder / "decisions.jsonl" if folder else None
         self.decisions = Records(Decision, MOST_DECISIONS, path)
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.comparison: dict[str, Any] = {}
-        """As ``tranche replay --format json`` prints it; empty until there is something to compare."""
-        self.problem = "nothing was compared yet"
-        """Why there is no comparison."""
+        """Last comparison, as from ``tranche replay --format json``; empty before the first one."""
+        self.problem = "no comparison has been made yet"
+        """Reason if there is no comparison."""
         self._completion = Gauge(
             "tranche_shadow_completion_seconds",
-            "Job completion times as they were and as they would have been, over the same jobs.",
+            "Actual and replayed job completion times, over the same jobs.",
             ["fate", "statistic"],
             registry=registry,
         )
-        self._jobs = Gauge("tranche_shadow_jobs", "Jobs that the last comparison counts.", registry=registry)
+        self._jobs = Gauge("tranche_shadow_jobs", "Jobs counted in the last comparison.", registry=registry)
         watches.pods.subscribe(self._memory.note)
 
     async def run(self) -> None:
-        """Decide and compare at their intervals, on paper."""
+        """Decide and compare periodically, forever."""
         await self._watches.synced()
-        logger.info("shadow mode: this process writes nothing to the cluster")
+        logger.info("shadow mode: this process does not write to the cluster")
         decided = compared = float("-inf")
         while True:
             now = time.monotonic()
@@ -136,8 +136,8 @@ class Shadow:
             await asyncio.sleep(max(0.05, due - time.monotonic()))
 
     def decide(self) -> None:
-        """Note what would be done with each waiting job, where that differs from what was noted last."""
-        decisions = decide(self._watches, self._choice, self._clock())
+        """Record the decision for each waiting job if it differs from the last recorded one."""
+        decisions = decide(self._watches.objects, self._config, self._clock())
         for one in decisions:
             essence = (one.decision, tuple(one.nodes))
             if self._last.get(one.job) != essence:
@@ -145,8 +145,8 @@ class Shadow:
         self._last = {one.job: (one.decision, tuple(one.nodes)) for one in decisions}
 
     def export(self) -> Export | None:
-        """Everything that is remembered and present; None if nothing has trained."""
-        gpu_resource = self._choice.gpu_resource
+        """Export the archived and current pods; None if nothing has trained."""
+        gpu_resource = self._config.gpu_resource
         present = [
             pod
             for pod in self._watches.pods.store.values()
@@ -161,12 +161,12 @@ class Shadow:
         )
 
     def compare(self, export: Export | None) -> None:
-        """Replay it under the baseline and our policy; runs beside the event loop."""
+        """Replay an export under the baseline and the configured policy; runs in a thread."""
         if export is None:
             self.problem = "no pod with GPUs has run yet"
             return
         cluster = ClusterSpec("the nodes of the cluster", export.nodes, export.sites)
-        settings = ReplaySettings((self._settings.baseline, self._choice.policy))
+        settings = ReplaySettings((self._settings.baseline, self._config.policy))
         try:
             result = replay(export, cluster, settings)
         except ReplayError as error:

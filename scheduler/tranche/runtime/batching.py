@@ -1,4 +1,4 @@
-"""Long looks in portions: between two of them the event loop serves others."""
+"""Iteration in batches that yields to the event loop in between."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -6,11 +6,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 PORTION = 500
-"""Nodes, jobs or samples: about a millisecond of work."""
+"""Default batch size (nodes, jobs or samples): about a millisecond of work."""
 
 
 async def portions(items: Iterable[T], size: int = PORTION) -> AsyncIterator[list[T]]:
-    """All items as they are now, so many at a time; whatever they come from may change meanwhile."""
+    """Yield a snapshot of all items in batches of `size`; the source may change meanwhile."""
     whole = list(items)
     for start in range(0, len(whole), size):
         if start:

@@ -1,7 +1,8 @@
-"""Python's garbage collector, so tended that it does not stall the loop.
+"""Control of Python's garbage collector so that full collections do not stall the event loop.
 
-A full collection looks at all that is held, 0.1 s and more of a large cluster, and Python makes one whenever that has
-grown by a quarter. So it makes none by itself: what is there is set aside, and only what is new is looked at.
+A full collection traverses all objects, which takes 0.1 s or more for a large cluster, and Python starts one when their
+number has grown by a quarter. Therefore automatic full collections are disabled; instead, existing objects are frozen
+periodically and only new objects are traversed.
 """
 
 import asyncio
@@ -10,16 +11,18 @@ from collections.abc import Awaitable, Callable
 
 PAUSE_SECONDS = 10.0
 ROUNDS = 360
-"""After so many everything is looked at, once: what was set aside and has become garbage in rings is found then."""
+"""Number of rounds after which one full collection finds frozen objects that have become cyclic garbage."""
 NEVER = 1_000_000_000
 
 
-async def tend(synced: Awaitable[None], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Collect for ever, from when all that stays is there.
+async def freeze_periodically(
+    synced: Awaitable[None], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Collect and freeze periodically, forever.
 
     Args:
-        synced: Done then.
-        sleep: For some seconds.
+        synced: Completes when the long-lived objects exist.
+        sleep: Waits for a number of seconds.
     """
     await synced
     young, middle, _ = gc.get_threshold()

@@ -1,4 +1,4 @@
-"""Serving the application in the event loop that is running."""
+"""HTTP server that runs in the current event loop."""
 
 import asyncio
 import contextlib
@@ -9,33 +9,33 @@ import uvicorn
 from fastapi import FastAPI
 
 KEEP_ALIVE_SECONDS = 120
-"""Longer than the 90 s for which kube-scheduler keeps idle connections: it must be the one that closes them."""
+"""Keep-alive time, longer than the 90 s of kube-scheduler, so that the client closes idle connections."""
 GRACE_SECONDS = 5
-"""For requests under way when we stop."""
+"""Time for requests in progress at shutdown, in seconds."""
 
 
 class ListenError(OSError):
-    """An address that cannot be used."""
+    """The listen address cannot be used."""
 
 
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals belong to whoever runs the loop."""
+        """Leave signals to the owner of the event loop."""
         yield
 
 
 async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int], None] | None = None) -> None:
-    """Answer requests until cancelled; then finish those under way.
+    """Serve requests until cancelled; then finish those in progress.
 
     Args:
-        app: What to serve.
-        host: Address to listen at.
-        port: 0: any free one.
+        app: Application to serve.
+        host: Listen address.
+        port: Port; 0 for any free port.
         listening: Called with the port once connections are accepted.
 
     Raises:
-        ListenError: if the address cannot be used.
+        ListenError: the address cannot be used.
     """
     with listen(host, port) as listener:
         config = uvicorn.Config(
@@ -61,13 +61,13 @@ async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket whose connections send at once.
+    """Create a listening socket with TCP_NODELAY.
 
-    With Nagle's algorithm the body of an answer, which uvicorn writes apart from its headers, would wait 40 ms for the
-    acknowledgement of the headers. asyncio turns it off only for sockets that it opened itself.
+    uvicorn writes the body of a response separately from its headers. With Nagle's algorithm, the body would wait 40 ms
+    for the acknowledgement of the headers. asyncio disables it only for sockets that it opened itself.
 
     Raises:
-        ListenError: if the address cannot be used.
+        ListenError: the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -1,4 +1,4 @@
-"""How often one sender may call."""
+"""Rate limit per sender."""
 
 from collections import OrderedDict
 
@@ -6,16 +6,16 @@ REMEMBERED = 50_000
 
 
 class RateLimit:
-    """A token bucket a sender; senders that have not called for the longest time are forgotten first."""
+    """Token bucket per sender. Beyond `REMEMBERED` senders, the least recently active ones are dropped."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
         self._burst = burst
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """What is left, and when that was."""
+        """Remaining tokens and the time of the last update, by sender."""
 
     def admits(self, sender: str, now: float) -> bool:
-        """Whether the sender may call now; if so, the call is counted."""
+        """Whether the sender may call now; an admitted call takes a token."""
         left, at = self._buckets.get(sender, (float(self._burst), now))
         left = min(float(self._burst), left + max(0.0, now - at) * self._per_second)
         admitted = left >= 1

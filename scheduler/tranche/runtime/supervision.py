@@ -1,24 +1,24 @@
-"""Tasks that are to run for ever."""
+"""Supervision of long-running coroutines."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
 
-async def run_for_ever(**works: Coroutine[Any, Any, None]) -> None:
-    """Run side by side what never ends; once one of them does, however that comes, all are stopped.
+async def run_until_first_exit(**works: Coroutine[Any, Any, None]) -> None:
+    """Run long-lived coroutines concurrently until the first one ends; then cancel the rest and raise.
 
-    A task group alone does not notice that a task has returned, or was cancelled by something that it had called: the
-    others would go on, and wait for it without a word.
+    A task group alone does not react when a task returns, or is cancelled by something that it called: the other tasks
+    would continue without it, and nothing would be logged.
 
     Args:
-        works: By what the error calls them.
+        works: Coroutines, by the names that the error uses.
 
     Raises:
-        ExceptionGroup: of what they raised; of a RuntimeError if one of them ended without raising anything.
+        ExceptionGroup: with the exceptions of the coroutines, or a RuntimeError if one ended without an exception.
     """
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work, name=name) for name, work in works.items()]
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         names = sorted(task.get_name() for task in ended)
-        raise RuntimeError(f"what should run for ever has ended: {', '.join(names)}")
+        raise RuntimeError(f"a task that should not end has ended: {', '.join(names)}")

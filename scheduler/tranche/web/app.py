@@ -1,4 +1,4 @@
-"""The web application for people: the page, and the read-only API behind it. Everything with data asks who looks."""
+"""Web application for users: the page and its read-only API. Every route with data requires authentication."""
 
 import asyncio
 import time
@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from tranche import __version__
-from tranche.auth.user_access import Doorkeeper
-from tranche.extender.view import View, Watches
+from tranche.auth.user_access import AccessReviewer
+from tranche.extender.view import View, ViewSources
 from tranche.kube.client.client import ApiClient
 from tranche.model.chunk_ranges import LARGEST
 from tranche.web import job_views
@@ -26,7 +26,7 @@ from tranche.web.static_files import SafeHeaders, etag, static_files
 LARGEST_PAGE = 1000
 MOST_LANES = 100
 SHOWN = 50
-"""Jobs of a group, if the page does not ask for more."""
+"""Default number of jobs per group."""
 
 _encode = msgspec.json.Encoder().encode
 Name = Annotated[str, Query(max_length=63)]
@@ -36,19 +36,19 @@ PathName = Annotated[str, Path(max_length=253)]
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """What only the planner of this process knows."""
+    """Access to state that only the planner of this process has."""
 
     progress: job_views.Progress = job_views.not_planning
-    """How far a job is."""
+    """Progress of a job."""
     expected: Expected = nothing_expected
-    """Where and when a job that waits will start."""
+    """Expected node and start time of a waiting job."""
     chunk_windows: ChunkWindows = no_windows
-    """Where and when each chunk of a job trains."""
+    """Node and time window of each chunk of a job."""
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What answers are made of."""
+class WebContext:
+    """State that the routes share."""
 
     view: View
     board: Board
@@ -59,36 +59,36 @@ class Desk:
 
 def create_page_app(
     view: View,
-    watches: Watches,
+    watches: ViewSources,
     client: ApiClient,
     planning: Planning | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """Make the application; it shares the event loop of watches and verbs, so no answer takes long.
+    """Create the application. It shares the event loop with watches and extender, so handlers yield often.
 
     Args:
-        view: What the verbs look at.
-        watches: What it was made of.
-        client: For reviews of tokens and rights, and for events.
-        planning: What the planner knows, if there is one.
-        clock: Seconds, of everything that is remembered for a while.
+        view: View of the extender verbs.
+        watches: Watches of the view.
+        client: Client for token and access reviews, and for events.
+        planning: State of the planner, if this process has one.
+        clock: Monotonic seconds, for caches.
     """
     planning = planning or Planning()
     board = Board(view, watches, planning.expected)
-    desk = Desk(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning)
-    guard = Guard(Doorkeeper(client, clock))
+    context = WebContext(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning)
+    guard = Guard(AccessReviewer(client, clock))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SafeHeaders)
     app.add_exception_handler(Refusal, _refused)
     app.include_router(static_files())
-    app.include_router(_many(desk, guard))
-    app.include_router(_one(desk, guard))
+    app.include_router(_many(context, guard))
+    app.include_router(_one(context, guard))
     return app
 
 
-def _many(desk: Desk, guard: Guard) -> APIRouter:
+def _many(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
-    board = desk.board
+    board = context.board
 
     @router.get("/overview")
     async def read_overview(
@@ -98,18 +98,18 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         find: Find = "",
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = SHOWN,
     ) -> Response:
-        """What the page shows first: visitor, namespaces he may see, sites, what jobs used there, and jobs by group."""
+        """Overview page: user, visible namespaces, sites with the use of each, and jobs by group."""
         seen = await visitor.scope(board.namespaces)
         scope = await visitor.scope((), namespace) if namespace else seen
         whole = await visitor.may("list", "sites")
         groups = {}
         for group in GROUPS:
             groups[group] = await board.jobs(group, scope, find, limit)
-            await asyncio.sleep(0)  # kube-scheduler's calls come between
+            await asyncio.sleep(0)  # let requests of kube-scheduler run in between
         answer = {
             "user": visitor.user.username,
             "namespaces": [name for name in board.namespaces if name in seen],
-            "sites": await desk.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
+            "sites": await context.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             "uses": board.uses(scope),
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
@@ -124,10 +124,10 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         after: Annotated[str, Query(max_length=253)] = "",
         limit: Annotated[int, Query(ge=1, le=MOST_LANES)] = 16,
     ) -> Response:
-        """Nodes of a site with their windows, a page at a time; `next` is the next page's `after`, if there is one."""
+        """Nodes of a site with their windows, paginated; `next` is the `after` of the next page."""
         whole = await visitor.may("list", "sites")
         scope = await visitor.scope(board.namespaces, namespace)
-        return data_response(await desk.timelines.timeline(site, scope, whole, after, limit), request)
+        return data_response(await context.timelines.timeline(site, scope, whole, after, limit), request)
 
     @router.get("/jobs")
     async def list_jobs(
@@ -138,7 +138,7 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
         after: Annotated[str, Query(max_length=127)] = "",
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
     ) -> Response:
-        """Jobs by namespace and name, a page at a time; `next` is the next page's `after`, if there is one."""
+        """Jobs by namespace and name, paginated; `next` is the `after` of the next page."""
         scope = await visitor.scope(board.namespaces, namespace)
         jobs = await board.list_jobs(scope, phase, after, limit)
         last = f"{jobs[-1].namespace}/{jobs[-1].name}" if len(jobs) == limit else None
@@ -146,26 +146,26 @@ def _many(desk: Desk, guard: Guard) -> APIRouter:
 
     @router.get("/sites")
     async def list_sites(request: Request, visitor: Annotated[Visitor, Depends(guard)]) -> Response:
-        """All sites with what they have, use and hold for plans."""
+        """All sites with capacity, usage and reservations."""
         await visitor.require("list", "sites")
-        return data_response({"sites": await desk.timelines.sites()}, request)
+        return data_response({"sites": await context.timelines.sites()}, request)
 
     return router
 
 
-def _one(desk: Desk, guard: Guard) -> APIRouter:
+def _one(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
 
     @router.get("/jobs/{namespace}/{name}")
     async def read_job(
         request: Request, visitor: Annotated[Visitor, Depends(guard)], namespace: PathName, name: PathName
     ) -> Response:
-        """One job with its plan."""
+        """One job with its plan and progress."""
         await visitor.require("get", "trainingjobs", namespace, name)
-        job = job_views.read_job(desk.view, namespace, name, desk.planning.progress)
+        job = job_views.read_job(context.view, namespace, name, context.planning.progress)
         if job is None:
             return _absent(namespace, name)
-        expected = desk.planning.expected(f"{namespace}/{name}")
+        expected = context.planning.expected(f"{namespace}/{name}")
         place = {"site": expected.site, "node": expected.node} if expected is not None and not job.windows else None
         return data_response({**msgspec.to_builtins(job), "expectedAt": place}, request)
 
@@ -178,37 +178,37 @@ def _one(desk: Desk, guard: Guard) -> APIRouter:
         after: Annotated[int, Query(ge=-1, le=LARGEST)] = -1,
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
     ) -> Response:
-        """Place and time window of each chunk, or member of a gang, a page at a time; `next` is the next `after`."""
+        """Node and time window of each chunk or gang member, paginated; `next` is the `after` of the next page."""
         await visitor.require("get", "trainingjobs", namespace, name)
         key = f"{namespace}/{name}"
-        if key not in desk.view.jobs:
+        if key not in context.view.jobs:
             return _absent(namespace, name)
-        return data_response(await page_of(desk.planning.chunk_windows(key), after, limit), request)
+        return data_response(await page_of(context.planning.chunk_windows(key), after, limit), request)
 
     @router.get("/jobs/{namespace}/{name}/events")
     async def read_events(
         request: Request, visitor: Annotated[Visitor, Depends(guard)], namespace: PathName, name: PathName
     ) -> Response:
-        """What Kubernetes has noted of the job lately; `refused` says who may not see that."""
+        """Recent Kubernetes events of the job; `refused` has the reason if the user may not list events."""
         await visitor.require("get", "trainingjobs", namespace, name)
         if refused := await visitor.objection("list", "/events", namespace):
             return data_response({"events": [], "refused": refused}, request)
-        job = desk.view.jobs.get(f"{namespace}/{name}")
+        job = context.view.jobs.get(f"{namespace}/{name}")
         if job is None:
             return _absent(namespace, name)
-        events = await answered(lambda: desk.occurrences.of(namespace, name, job.metadata.uid))
+        events = await answered(lambda: context.occurrences.of(namespace, name, job.metadata.uid))
         return data_response({"events": events, "refused": ""}, request)
 
     @router.get("/openapi.json", dependencies=[Depends(guard)], include_in_schema=False)
     async def describe(request: Request) -> Response:
-        """This API, described."""
+        """OpenAPI description of this API."""
         return data_response(request.app.openapi(), request)
 
     return router
 
 
 def data_response(value: Any, request: Request) -> Response:
-    """An answer of structs and plain values, or 304 if the visitor has it already."""
+    """Encode a response as JSON, or return 304 if the client has the same version."""
     body = _encode(value)
     headers = {"ETag": etag(body), "Cache-Control": "no-cache, private", "Vary": "Authorization, Tranche-Token"}
     if request.headers.get("If-None-Match") == headers["ETag"]:
@@ -217,7 +217,7 @@ def data_response(value: Any, request: Request) -> Response:
 
 
 def _absent(namespace: str, name: str) -> Response:
-    return JSONResponse({"error": f"there is no TrainingJob {namespace}/{name}"}, 404)
+    return JSONResponse({"error": f"TrainingJob {namespace}/{name} does not exist"}, 404)
 
 
 async def _refused(request: Request, refusal: Exception) -> Response:

@@ -1,22 +1,22 @@
-"""Before every answer with data: a token is asked for, and every namespace is checked."""
+"""Authentication and authorization of every request for data."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from fastapi import Request
 
-from tranche.auth.review_cache import BusyError
-from tranche.auth.user_access import Doorkeeper, Scope, User
+from tranche.auth.review_cache import BusyError, User
+from tranche.auth.user_access import AccessReviewer, Scope
 from tranche.kube.client.client import ApiError
 
 T = TypeVar("T")
 HEADER = "Tranche-Token"
-"""As good as ``Authorization: Bearer``, which the API server's service proxy keeps for itself."""
+"""Alternative to ``Authorization: Bearer``, which the service proxy of the API server does not forward."""
 RETRY_SECONDS = 5
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a fault
-    """A status and one line."""
+    """Rejection of a request, with an HTTP status and a one-line reason."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -24,68 +24,68 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a fault
 
 
 class Visitor:
-    """Somebody whose token is good."""
+    """Authenticated user of one request."""
 
-    def __init__(self, user: User, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, user: User, reviewer: AccessReviewer) -> None:
         self.user = user
-        self._doorkeeper = doorkeeper
+        self._reviewer = reviewer
 
     async def scope(self, namespaces: Collection[str], only: str = "") -> Scope:
-        """Which namespaces' jobs to show: those he may list, or the one that he asks for.
+        """Return the namespaces to show: those in which the user may list jobs, or only the requested one.
 
         Raises:
-            Refusal: 403 if he may not list that one, 503 if the API server does not answer.
+            Refusal: 403 if the user may not list the requested one, 503 if the API server does not respond.
         """
         if only:
             await self.require("list", "trainingjobs", only)
             return Scope(namespaces=frozenset({only}))
-        return await answered(lambda: self._doorkeeper.scope(self.user, namespaces))
+        return await answered(lambda: self._reviewer.scope(self.user, namespaces))
 
     async def may(self, verb: str, resource: str, namespace: str = "", name: str = "") -> bool:
-        """As `Doorkeeper.may`; raises Refusal 503 if the API server does not answer."""
-        return await answered(lambda: self._doorkeeper.may(self.user, verb, resource, namespace, name))
+        """Return `AccessReviewer.may` for this user; raises Refusal 503 if the API server does not respond."""
+        return await answered(lambda: self._reviewer.may(self.user, verb, resource, namespace, name))
 
     async def objection(self, verb: str, resource: str, namespace: str = "", name: str = "") -> str:
-        """Why he may not do that; empty if he may. Raises what `may` does."""
+        """Return why the user may not do that; empty if allowed. Raises the same errors as `may`."""
         if await self.may(verb, resource, namespace, name):
             return ""
         where = f" in namespace {namespace}" if namespace else ""
         what = resource[1:] if resource.startswith("/") else f"{resource}.tranche.dev"
-        return f"{self.user.username} may not {verb} {what}{where}, says the cluster's RBAC"
+        return f"{self.user.username} is not allowed to {verb} {what}{where} (RBAC)"
 
     async def require(self, verb: str, resource: str, namespace: str = "", name: str = "") -> None:
-        """Raise Refusal 403 if he may not."""
+        """Raise Refusal 403 if the user may not do that."""
         if reason := await self.objection(verb, resource, namespace, name):
             raise Refusal(403, reason)
 
 
 class Guard:
-    """A dependency of every route with data: the visitor, or a refusal."""
+    """FastAPI dependency of every route with data, which authenticates the user."""
 
-    def __init__(self, doorkeeper: Doorkeeper) -> None:
-        self._doorkeeper = doorkeeper
+    def __init__(self, reviewer: AccessReviewer) -> None:
+        self._reviewer = reviewer
 
     async def __call__(self, request: Request) -> Visitor:
-        """The visitor.
+        """Authenticate the request.
 
         Raises:
-            Refusal: 401 without a good token, 503 if the API server does not answer.
+            Refusal: 401 without a valid token, 503 if the API server does not respond.
         """
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         token = request.headers.get(HEADER, "") or (bearer if scheme.lower() == "bearer" else "")
         if not token.strip():
-            raise Refusal(401, f"a token is needed, as Authorization: Bearer … or as {HEADER}: …")
-        user = await answered(lambda: self._doorkeeper.identify(token.strip()))
+            raise Refusal(401, f"a token is required: set the header Authorization: Bearer TOKEN or {HEADER}: TOKEN")
+        user = await answered(lambda: self._reviewer.identify(token.strip()))
         if user is None:
-            raise Refusal(401, "the API server does not know this token: it may have expired")
-        return Visitor(user, self._doorkeeper)
+            raise Refusal(401, "the API server rejected this token: it may have expired")
+        return Visitor(user, self._reviewer)
 
 
 async def answered(question: Callable[[], Awaitable[T]]) -> T:
-    """The API server's answer; raises Refusal 503 if there is none."""
+    """Await a review; raises Refusal 503 if the API server does not respond."""
     try:
         return await question()
     except BusyError:
-        raise Refusal(503, "too many questions to the API server are under way") from None
+        raise Refusal(503, "too many token and access reviews are pending") from None
     except ApiError as error:
-        raise Refusal(503, f"the API server cannot be asked now: {error.reason or error.status}") from error
+        raise Refusal(503, f"the API server is not available: {error.reason or error.status}") from error

@@ -1,63 +1,63 @@
-"""The place and the time window of each chunk of a job, as the read API tells them."""
+"""Node and time window of each chunk of a job, for the read API."""
 
 import asyncio
 from collections.abc import Callable, Generator
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
-from tranche.kube.convert.trainingjob import LATEST
+from tranche.kube.api.timestamp import whole_second
 from tranche.model import ChunkWindow
 
 Listing = Generator[None, None, tuple[ChunkWindow, ...]]
-"""Works the windows out; between two pieces others have their turn."""
+"""Generator that computes the windows in steps, between which the event loop can run other tasks."""
 ChunkWindows = Callable[[str], Listing | None]
-"""By a job's key; None if the planner of this process does not know the job, or does not plan."""
-NOT_PLANNING = "the scheduler that answers does not plan this job: another replica leads, or it was just created"
+"""Function from a job key to its listing; None if this process does not plan the job."""
+NOT_PLANNING = "this replica does not plan this job: another replica is the leader, or the job was just created"
 
 
 def no_windows(key: str) -> None:
-    """No planner in this process."""
+    """Return None, in a process without a planner."""
 
 
 class Chunk(msgspec.Struct, frozen=True, rename="camel"):
-    """One chunk, or one member of a gang."""
+    """Plan of one chunk or gang member."""
 
     chunk: int
     state: str
     """Done, Running, Planned or Waiting."""
     site: str
     node: str
-    """Empty: none is known, or it is to be made on an unlimited site."""
+    """Node; empty if unknown, or if an unlimited site first creates it."""
     slots: tuple[int, ...]
-    """GPUs of the node in the planner's own count; empty under policies that bind no slot."""
+    """GPU indexes of the node in the planner; empty under policies that do not bind slots."""
     start: datetime | None
     end: datetime | None
     q: float | None
-    """Cost at dispatch, in seconds; null under policies that bind no chunk at arrival."""
+    """Cost at dispatch in seconds; null under policies that do not bind chunks at arrival."""
     planned_start: datetime | None
-    """As planned at dispatch; null as before."""
+    """Start as planned at dispatch; null under the same policies."""
     planned_end: datetime | None
 
 
 class ChunkPage(msgspec.Struct, frozen=True, rename="camel"):
-    """Some chunks of a job, in their order."""
+    """Page of chunks in order."""
 
     chunks: list[Chunk]
     total: int
     next: int | None
-    """Number of the last chunk, if there are more."""
+    """Number of the last chunk on the page; null on the last page."""
     note: str = ""
-    """Why there are none."""
+    """Reason if there are no chunks."""
 
 
 async def page_of(listing: Listing | None, after: int, limit: int) -> ChunkPage:
-    """Work out the windows, with pauses for others, and tell some of them.
+    """Compute the windows, yielding to the event loop, and return one page.
 
     Args:
-        listing: Of a job's chunks.
-        after: Number of the last chunk of the page before; -1: the first page.
-        limit: Chunks on a page.
+        listing: Listing of a job's chunks.
+        after: Number of the last chunk of the previous page; -1 for the first page.
+        limit: Chunks per page.
     """
     windows: tuple[ChunkWindow, ...] = ()
     while listing is not None:
@@ -66,31 +66,27 @@ async def page_of(listing: Listing | None, after: int, limit: int) -> ChunkPage:
         except StopIteration as end:
             windows = end.value
             break
-        await asyncio.sleep(0)  # kube-scheduler's calls come between
+        await asyncio.sleep(0)  # let requests of kube-scheduler run in between
     some = windows[after + 1 : after + 1 + limit]
     more = after + 1 + limit < len(windows)
     return ChunkPage([told(one) for one in some], len(windows), some[-1].chunk if more else None, _note(windows))
 
 
 def told(one: ChunkWindow) -> Chunk:
-    """A window with its times as moments."""
+    """Convert a planner window to its API form."""
     return Chunk(
         one.chunk,
         str(one.state),
         one.site,
         one.node or "",
         one.slots,
-        _moment(one.start),
-        _moment(one.end),
+        whole_second(one.start),
+        whole_second(one.end),
         one.cost,
-        _moment(one.planned_start),
-        _moment(one.planned_end),
+        whole_second(one.planned_start),
+        whole_second(one.planned_end),
     )
 
 
 def _note(windows: tuple[ChunkWindow, ...]) -> str:
     return "" if windows else NOT_PLANNING
-
-
-def _moment(at: float | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(min(at, LATEST), UTC).replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""Events of one job, read from the API server when somebody looks, and kept for a moment."""
+"""Kubernetes events of a job, read from the API server on request and cached for a short time."""
 
 import time
 from collections import OrderedDict
@@ -16,14 +16,14 @@ MOST = 100
 
 
 class Reads(Protocol):
-    """The part of an `ApiClient` that is used."""
+    """The part of `ApiClient` that is used."""
 
     async def get(self, path: str, **params: str | int) -> bytes:
-        """The raw body of a GET."""
+        """Send a GET request and return the raw body."""
 
 
 class Occurrence(msgspec.Struct, frozen=True, rename="camel"):
-    """One event, as kubectl describe tells it."""
+    """One event, as in kubectl describe."""
 
     at: datetime | None
     type: str
@@ -60,7 +60,7 @@ _decode = msgspec.json.Decoder(_Events).decode
 
 
 class Occurrences:
-    """Of any job."""
+    """Cache of the events of jobs."""
 
     def __init__(self, client: Reads, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -68,10 +68,10 @@ class Occurrences:
         self._known: OrderedDict[str, tuple[float, list[Occurrence]]] = OrderedDict()
 
     async def of(self, namespace: str, name: str, uid: str) -> list[Occurrence]:
-        """The job's events, the newest first, at most `MOST`.
+        """Return the latest events of a job, newest first, at most `MOST`.
 
         Raises:
-            ApiError: if the API server does not answer.
+            ApiError: the API server does not respond.
         """
         known = self._known.get(uid)
         if known is not None and self._clock() < known[0]:

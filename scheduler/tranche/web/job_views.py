@@ -1,4 +1,4 @@
-"""What the read-only API tells of jobs and sites."""
+"""Job summaries and details for the read API and the client."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -11,26 +11,26 @@ from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
 
 Progress = Callable[[str], Any]
-"""From a job's key to how far it is, as a dataclass; None if the planner of this process does not know."""
+"""Function from a job key to its progress as a dataclass; None if this process does not plan the job."""
 
 
-NOT_PLANNED = "not planned yet: tranche's scheduler has not seen it, or does not run"
+NOT_PLANNED = "not planned yet: the scheduler of tranche has not read the job yet, or is not running"
 
 
 def not_planning(key: str) -> None:
-    """No planner in this process."""
+    """Return None, in a process without a planner."""
 
 
 class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """One job in a list."""
+    """Summary of one job in a list."""
 
     namespace: str
     name: str
     phase: str
     chunks: str
-    """Done of all: ``12/27``."""
+    """Done and total chunks, such as ``12/27``."""
     done: str
-    """Numbers of the chunks that are done: ``0-11``."""
+    """Numbers of the done chunks, such as ``0-11``."""
     planned_start: datetime | None
     planned_completion: datetime | None
     explanation: str
@@ -39,51 +39,55 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobDetail(JobSummary, frozen=True, rename="camel"):
-    """One job alone."""
+    """Details of one job."""
 
     started: datetime | None
     plan: str
-    """Term and revision, as pods carry them: ``3.17``; empty without a plan."""
+    """Term and revision of the plan, such as ``3.17``; empty without a plan."""
     priority: str
     chunk_count: int | None
-    """None: a gang, which has no chunks."""
+    """Number of chunks; None for a gang."""
     running: list[dict[str, Any]]
-    """Chunks that are begun and not done, with their durable batches."""
+    """Started chunks that are not done, with their durable batches."""
     preemptions: int
     failures: int
     lost_batches: float
     attempts: list[dict[str, Any]]
-    """How its last pods ended."""
+    """Last ended attempts."""
     trained: dict[str, Any]
-    """Mini-batches by now, of how many, whether estimated from run time alone; if the job reports: when, how fast."""
+    """Current and total mini-batches, whether estimated from run time alone and, if the job reports, report time and
+    speed."""
     homes: dict[str, str]
     windows: list[dict[str, Any]]
     parameter_servers: list[dict[str, Any]]
     chief: dict[str, Any] | None
-    """Of a gang that has one."""
+    """Chief of the gang, if it has one."""
     staging: list[dict[str, Any]]
     conditions: list[dict[str, Any]]
     sites: list[dict[str, Any]]
-    """What it has used at each: GPU-seconds, chunks, bytes copied."""
+    """Usage at each site: GPU-seconds, chunks, copied bytes."""
 
 
 def read_job(view: View, namespace: str, name: str, progress: Progress = not_planning) -> JobDetail | None:
-    """One job; None if there is none. Its progress is the planner's, or else what was written last."""
+    """Return the details of a job, with the planner's progress or else the last written one.
+
+    None if it does not exist.
+    """
     job = view.jobs.get(f"{namespace}/{name}")
     return None if job is None else detail(job, progress(job.key))
 
 
 def summary(job: TrainingJob) -> JobSummary:
-    """One job in a list, by what the API server has of it."""
+    """Return the summary of a job."""
     return JobSummary(**_summary(job))
 
 
 def detail(job: TrainingJob, known: Any = None) -> JobDetail:
-    """One job alone.
+    """Return the details of a job.
 
     Args:
-        job: As the API server has it.
-        known: How far it is by the planner's word; None: what was written last.
+        job: The TrainingJob.
+        known: Progress from the planner; None: use the last written progress.
     """
     plan, ledger = job.status.plan, job.status.progress
     return JobDetail(
@@ -109,7 +113,7 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
 
 
 def sentence(job: TrainingJob) -> str:
-    """What the job does, or what it waits for; never empty."""
+    """Return a sentence on what the job does or waits for; never empty."""
     if job.status.plan is not None and job.status.plan.explanation:
         return job.status.plan.explanation
     refused = next(
@@ -127,7 +131,7 @@ def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
 
 
 def phase_of(job: TrainingJob) -> str:
-    """As the operator says, or Waiting before it has said anything."""
+    """Return the phase from the operator; Waiting before the operator has set one."""
     return job.status.phase or "Waiting"
 
 

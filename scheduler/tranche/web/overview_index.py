@@ -1,4 +1,4 @@
-"""What the page shows of many jobs: an index that follows the watch, so that a look costs what it shows."""
+"""Index of jobs and windows for the overview page; it follows the watch, so that requests do not scan all jobs."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tranche.auth.user_access import Scope
-from tranche.extender.view import View, Watches
+from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import ROLE_WORKER, pod_name
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import template_shape
@@ -20,43 +20,43 @@ from tranche.web.job_views import JobSummary, summary
 
 OVER = ("Succeeded", "Failed")
 GROUPS = {"waiting": ("Waiting", "Suspended"), "running": ("Starting", "Running"), "finished": OVER}
-"""Of the page, by phase."""
+"""Groups of the page, by phase."""
 MOST_ROWS = 2000
-"""Looked at in one turn of the loop."""
+"""Maximum rows processed before yielding to the event loop."""
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Expectation(Protocol):
-    """Where and when a job is expected to start, by the planner's rehearsal; times in seconds since the epoch."""
+    """Forecast start of a waiting job; times in seconds since the epoch."""
 
     @property
     def start(self) -> float:
-        """Of its first worker."""
+        """Start of the first worker."""
 
     @property
     def completion(self) -> float:
-        """Of its last chunk."""
+        """Completion of the last chunk."""
 
     @property
     def site(self) -> str:
-        """Of the first worker; "" if that is not known."""
+        """Site of the first worker; "" if unknown."""
 
     @property
     def node(self) -> str:
-        """The same."""
+        """Node of the first worker; "" if unknown."""
 
 
 Expected = Callable[[str], Expectation | None]
-"""By a job's key; None if the planner of this process does not know, or does not plan."""
+"""Function from a job key to its forecast; None if this process has none."""
 
 
 def nothing_expected(key: str) -> None:
-    """No planner in this process."""
+    """Return None, in a process without a planner."""
 
 
 class Bar(msgspec.Struct, frozen=True, rename="camel"):
-    """One window, or where a waiting job will start."""
+    """Bar of the timeline: a window, or the expected start of a waiting job."""
 
     namespace: str
     job: str
@@ -67,11 +67,11 @@ class Bar(msgspec.Struct, frozen=True, rename="camel"):
     start: datetime | None
     end: datetime | None
     state: str
-    """Running, Planned (its pod does not train yet), Closing (it is to stop) or Expected (of a job that waits)."""
+    """Running, Planned (the pod does not run yet), Closing (the pod must stop) or Expected (for a waiting job)."""
 
 
 class Lane(msgspec.Struct, frozen=True, rename="camel"):
-    """One node; gpus and usedGpus are null for who may not read sites."""
+    """Timeline of one node; gpus and usedGpus are null for users who may not read sites."""
 
     node: str
     ready: bool
@@ -101,47 +101,47 @@ _UNUSED = Use()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job."""
+    """Index entry of one job."""
 
     key: str
     generation: tuple[str, int]
     gpus: int
-    """Of one worker."""
+    """GPUs of one worker."""
     summary: JobSummary
     ended: datetime | None
     places: Mapping[tuple[str, str], tuple[Bar, ...]]
-    """Windows by site and node; node "" on an unlimited site."""
+    """Windows by (site, node); the node is "" at an unlimited site."""
     uses: Mapping[str, Use]
-    """By site."""
+    """Use by site."""
 
 
 class Board:
-    """All jobs by group, and their windows by node; kept as the watches report changes."""
+    """Index of all jobs by group and of their windows by node, updated from watch changes."""
 
-    def __init__(self, view: View, watches: Watches, expected: Expected = nothing_expected) -> None:
+    def __init__(self, view: View, watches: ViewSources, expected: Expected = nothing_expected) -> None:
         self._view = view
         self._expected = expected
         self.rows: dict[str, Row] = {}
         self._groups: dict[str, dict[str, Row]] = {group: {} for group in GROUPS}
         self._namespaces: dict[str, dict[str, Row]] = {}
         self._places: dict[str, dict[str, dict[str, tuple[Bar, ...]]]] = {}
-        """Site, node, job."""
+        """Bars by site, node and job key."""
         self._uses: dict[str, dict[str, Use]] = {}
         """Sums over the jobs of a namespace, by site."""
         watches.jobs.subscribe(self._note_job)
 
     @property
     def namespaces(self) -> list[str]:
-        """That have jobs."""
+        """Namespaces that have jobs, sorted."""
         return sorted(self._namespaces)
 
     @property
     def sites(self) -> list[str]:
-        """Where windows are."""
+        """Sites that have windows, sorted."""
         return sorted(self._places)
 
     async def jobs(self, group: str, scope: Scope, find: str, limit: int) -> tuple[int, list[JobSummary]]:
-        """How many jobs of a group there are, and the first of them: by planned start, or the last finished first."""
+        """Return the number of jobs of a group and the first `limit` of them, by planned start or latest completion."""
         rows: list[Row] = []
         async for some in portions(self._groups[group].values(), MOST_ROWS):
             if not scope.everything:
@@ -151,7 +151,7 @@ class Board:
         return len(rows), [row.summary for row in first]
 
     async def list_jobs(self, scope: Scope, phase: str, after: str, limit: int) -> list[JobSummary]:
-        """Jobs by namespace and name, at most `limit` of them, those after the key `after`; "" is any phase."""
+        """List at most `limit` jobs after the key `after`, by namespace and name; phase "" means any."""
         found: list[JobSummary] = []
         async for keys in portions(sorted(key for key in self.rows if key > after), MOST_ROWS):
             told = (self.rows[key].summary for key in keys if key in self.rows)
@@ -161,7 +161,7 @@ class Board:
         return found[:limit]
 
     def own_sites(self, scope: Scope) -> list[str]:
-        """Sites where windows are that the visitor may see, or that jobs he may see have used."""
+        """Return the sites with windows in the scope, and those that jobs of the scope have used."""
         if scope.everything:
             return sorted({*self.sites, *self.uses(scope)})
         return sorted({*(site for row in self._own(scope) for site, _ in row.places), *self.uses(scope)})
@@ -175,20 +175,20 @@ class Board:
         return dict(sorted(found.items()))
 
     def own_nodes(self, site: str, scope: Scope) -> list[str]:
-        """Nodes of a site where such windows are."""
+        """Return the nodes of a site with windows in the scope."""
         if scope.everything:
             return list(self._places.get(site, ()))
         return list({node for row in self._own(scope) for place, node in row.places if place == site})
 
     def lane(self, site: str, node: str, scope: Scope, planned: Iterable[Row], whole: bool) -> Lane:
-        """One node with its windows, and the jobs that wait for it.
+        """Build the timeline of one node with its windows and the jobs expected there.
 
         Args:
-            site: Where it is.
-            node: Its name; "" for windows that have none yet.
-            scope: Whose windows to show.
+            site: Site of the node.
+            node: Name of the node; "" for windows without a node.
+            scope: Namespaces to show.
             planned: Jobs expected to start there.
-            whole: Whether to tell what the node has and how much of it is used.
+            whole: Whether to include capacity and usage of the node.
         """
         held = self._places.get(site, {}).get(node, {})
         bars = [self._seen(bar) for key, bars in held.items() if key.partition("/")[0] in scope for bar in bars]
@@ -204,7 +204,7 @@ class Board:
         )
 
     async def awaited(self) -> dict[str, dict[str, list[Row]]]:
-        """Jobs that wait, by the site and the node where they are expected to start."""
+        """Return the waiting jobs by expected site and node."""
         found: dict[str, dict[str, list[Row]]] = {}
         async for rows in portions(self._groups["waiting"].values(), MOST_ROWS):
             for row in rows:
@@ -222,7 +222,7 @@ class Board:
         return Bar(told.namespace, told.name, 0, 0, row.gpus, "", start, end, "Expected")
 
     def _seen(self, bar: Bar) -> Bar:
-        """With the state of its pod."""
+        """Set the state of a bar from its pod."""
         if bar.state != "Open":
             return bar
         pod = self._view.pods.get(f"{bar.namespace}/{pod_name(bar.job, ROLE_WORKER, bar.index, bar.attempt)}")
@@ -291,7 +291,7 @@ def _end(row: Row) -> tuple[datetime, str]:
 
 
 def natural(name: str) -> list[Any]:
-    """For sorting: ``n2`` before ``n10``."""
+    """Sort key with natural order: ``n2`` before ``n10``."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d{1,18})", name)]
 
 

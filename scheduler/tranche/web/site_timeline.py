@@ -1,4 +1,4 @@
-"""Sites and their nodes for the page: what is the same for all visitors is worked out once for a short while."""
+"""Sites and node timelines for the page; results that are the same for all users are cached for a short time."""
 
 import asyncio
 import time
@@ -16,23 +16,23 @@ from tranche.runtime.batching import portions
 from tranche.web.overview_index import Board, Lane, Row, natural
 
 FRESH_SECONDS = 2.0
-"""As often as a page asks."""
+"""Cache time in seconds, equal to the refresh interval of the page."""
 T = TypeVar("T")
 
 
 class Timeline(msgspec.Struct, frozen=True, rename="camel"):
-    """Some nodes of one site."""
+    """Page of node timelines of one site."""
 
     site: str
     lanes: list[Lane]
     nodes: int
-    """Of the site, or with windows that the visitor may see."""
+    """Number of nodes of the site, or of those with windows that the user may see."""
     next: str | None
-    """Name of the last node, if there are more."""
+    """Name of the last node on the page; null on the last page."""
 
 
 class Timelines:
-    """Answers from a board, and from what was worked out at most `FRESH_SECONDS` ago."""
+    """Timelines from a board, with results cached for `FRESH_SECONDS`."""
 
     def __init__(self, view: View, board: Board, clock: Callable[[], float] = time.monotonic) -> None:
         self._view = view
@@ -42,18 +42,18 @@ class Timelines:
         self._working = asyncio.Lock()
 
     async def sites(self) -> list[SiteSummary]:
-        """All sites."""
+        """Return the summaries of all sites."""
         return await self._recent("sites", lambda: list_sites(self._view))
 
     async def timeline(self, site: str, scope: Scope, whole: bool, after: str, limit: int) -> Timeline:
-        """Nodes of one site by name, a page at a time.
+        """Return one page of node timelines of a site, by name.
 
         Args:
-            site: Its name.
-            scope: Whose windows to show.
-            whole: All nodes, and what they have; else only those with windows of the scope.
-            after: Name of the last node of the page before; empty: the first page.
-            limit: Nodes on a page.
+            site: Name of the site.
+            scope: Namespaces to show.
+            whole: Include all nodes with their capacity; otherwise only those with windows of the scope.
+            after: Name of the last node of the previous page; empty for the first page.
+            limit: Nodes per page.
         """
         awaited = (await self._recent("awaited", self._board.awaited)).get(site, {})
         listed = (await self._recent("nodes", self._by_site)).get(site, []) if whole else []
@@ -73,7 +73,7 @@ class Timelines:
         if not whole:
             own |= {node for node, rows in awaited.items() if any(row.summary.namespace in scope for row in rows)}
             return sorted(own, key=natural)
-        own -= set(names)  # what is left are windows without a node, of an unlimited site, and of nodes that are gone
+        own -= set(names)  # the rest are windows without a node, at an unlimited site, or on deleted nodes
         return sorted({*names, *own}, key=natural) if own else names
 
     async def _by_site(self) -> dict[str, list[str]]:
@@ -89,7 +89,7 @@ class Timelines:
         return by_site
 
     async def _recent(self, what: str, work_out: Callable[[], Awaitable[T]]) -> T:
-        async with self._working:  # who comes meanwhile waits for the same answer
+        async with self._working:  # concurrent requests wait for the same result
             known = self._known.get(what)
             now = self._clock()
             if known is None or now >= known[0]:

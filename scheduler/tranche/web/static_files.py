@@ -1,4 +1,4 @@
-"""The page's own files, and the headers that keep everything else out of it."""
+"""Static files of the page, and security headers for all responses."""
 
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
@@ -22,7 +22,7 @@ POLICY = "; ".join(
         "trusted-types 'none'",
     )
 )
-"""Nothing from elsewhere, nothing inline, no frame around us, and no text that becomes markup or script."""
+"""Content security policy: only own files, no inline code, no framing, and Trusted Types for scripts."""
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -37,14 +37,14 @@ Application = Callable[..., Awaitable[None]]
 
 
 class SafeHeaders:
-    """Middleware: every answer, errors included, carries `HEADERS`."""
+    """Middleware that adds `HEADERS` to every response, including errors."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
         self._raw = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """As ASGI wants it."""
+        """Handle one ASGI connection."""
 
         async def send_safely(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -55,7 +55,10 @@ class SafeHeaders:
 
 
 def static_files() -> APIRouter:
-    """Routes of the page; it is read once, holds no data, and anybody may have it: it shows a login."""
+    """Create the routes of the static files.
+
+    They contain no data and need no authentication: the page shows a login.
+    """
     router = APIRouter(include_in_schema=False)
     for file in files("tranche.web").joinpath("static").iterdir():
         kind = KINDS.get(file.name[file.name.rfind(".") :])
@@ -77,5 +80,5 @@ def _answer(body: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def etag(body: bytes) -> str:
-    """Of an answer, by what is in it."""
+    """Return the ETag of a body."""
     return f'"{blake2b(body, digest_size=12).hexdigest()}"'

@@ -1,8 +1,8 @@
-"""The report API: ``POST /v1/jobs/{namespace}/{name}/progress``, where running jobs say how far they are.
+"""Worker API: ``POST /v1/jobs/{namespace}/{name}/progress`` receives progress reports of running jobs.
 
-``POST /v1/jobs/{namespace}/{name}/next`` is where a worker that has trained its chunks asks for more.
+``POST /v1/jobs/{namespace}/{name}/next`` grants the next chunks to a worker that has trained its chunks.
 
-It has a port of its own: training pods reach it, and the extender verbs listen on loopback only.
+The API has its own port, because training pods connect to it, while the extender verbs listen on loopback only.
 """
 
 import time
@@ -23,45 +23,45 @@ from tranche.extender.app import read_body
 from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.api.resources import MAX_CHUNKS, TrainingJob
 from tranche.kube.client.client import ApiError
-from tranche.kube.convert.pod_identity import Identity, asks, identity, reports
+from tranche.kube.convert.pod_identity import Identity, identity, may_report_progress, may_request_chunks
 from tranche.kube.convert.pods_and_nodes import Pod, is_over
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Allotment, ChunkRequest, Report, Timings
 from tranche.runtime.rate_limit import RateLimit
 
 LARGEST_REPORT = 256 * 2**10
-"""Bytes; two vectors of 2,000 chunks have a quarter of it."""
+"""Maximum size of a request body in bytes; two vectors of 2,000 chunks take a quarter of it."""
 REPORTS_PER_SECOND, BURST = 1.0, 10
-"""Of one pod; it reports every 15–30 s."""
+"""Rate limit of progress reports per pod; a pod reports every 15 to 30 s."""
 REQUESTS_PER_SECOND = 10.0
-"""For chunks, of one pod."""
-SPEAKERS = {ROLE_CHIEF: "the chief", ROLE_SERVER: "parameter server 0", ROLE_WORKER: "worker 0"}
+"""Rate limit of chunk requests per pod."""
+REPORTER_NAMES = {ROLE_CHIEF: "the chief", ROLE_SERVER: "parameter server 0", ROLE_WORKER: "worker 0"}
 RETRY_SECONDS = 5
-"""After which a client that was turned away may come again."""
+"""Value of Retry-After in responses with status 429 and 503."""
 
 
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Desk(Protocol):
-    """Where reports are taken to the planner."""
+class ReportSink(Protocol):
+    """Receiver of progress reports."""
 
     @property
     def leading(self) -> bool:
-        """Whether this process plans."""
+        """Whether this process is the leader."""
 
     def take(self, report: Report) -> bool:
-        """Have the report counted soon; False if another attempt has taken over."""
+        """Queue a report for the planner; False if a newer attempt has superseded this one."""
 
 
-class Counter(Protocol):
-    """Where workers are given chunks."""
+class ChunkGranter(Protocol):
+    """Source of chunk grants for workers."""
 
     async def ask(self, request: ChunkRequest) -> Allotment | None:
-        """What the worker is to train next; None if its attempt is over.
+        """Return the next chunks for the worker; None if its attempt has ended.
 
         Raises:
-            TimeoutError: if that could not be written down in time.
+            TimeoutError: the plan with the grant could not be written in time.
         """
 
 
@@ -86,86 +86,89 @@ class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
 
 @dataclass(frozen=True, slots=True)
 class ReportRoute:
-    """Decides what becomes of one report or request."""
+    """Handler of progress reports and chunk requests."""
 
     pods: Mapping[str, Pod]
-    """By ``namespace/name``."""
+    """Pods by ``namespace/name``."""
     jobs: Mapping[str, TrainingJob]
-    desk: Desk
-    counter: Counter
+    sink: ReportSink
+    granter: ChunkGranter
     reviewer: TokenReviewer
     limit: RateLimit
-    """Of reports."""
+    """Rate limit of reports."""
     request_limit: RateLimit
     clock: Callable[[], float]
 
     async def receive(self, request: Request) -> None:
-        """Check one report from its head to its body, and pass it on.
+        """Authenticate, authorize and validate one report, and pass it to the sink.
 
         Raises:
-            _Refusal: with a status and one line.
-            ClientDisconnect: if the body does not arrive.
+            _Refusal: the report is rejected, with an HTTP status and a one-line reason.
+            ClientDisconnect: the body is incomplete.
         """
         who, body = await self._admit(request, _may_report, self.limit)
-        if not self.desk.take(_report(body, who.job)):
-            raise _Refusal(409, f"attempt {who.attempt} is over: exit")
+        if not self.sink.take(_report(body, who.job)):
+            raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
 
     async def allot(self, request: Request) -> Allotment:
-        """Check one request for chunks, and answer it; raises what `receive` does."""
+        """Check one chunk request and return the grant; raises the same errors as `receive`."""
         who, body = await self._admit(request, _may_ask, self.request_limit)
         asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)
         try:
-            given = await self.counter.ask(asked)
+            given = await self.granter.ask(asked)
         except TimeoutError:
-            raise _Refusal(503, "the plan could not be written in time: ask again") from None
+            raise _Refusal(503, "the plan could not be written in time: retry") from None
         if given is None:
-            raise _Refusal(409, f"attempt {who.attempt} is over: exit")
+            raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
         return given
 
     async def _admit(
         self, request: Request, objection: Callable[[TrainingJob, Identity], str | None], limit: RateLimit
     ) -> tuple[Identity, _Body]:
-        """Who sends it, and what."""
-        if not self.desk.leading:
-            raise _Refusal(503, "this scheduler does not plan: another one leads, or it has just started")
+        """Authenticate and validate a request; return the identity of the pod and the body."""
+        if not self.sink.leading:
+            raise _Refusal(503, "this replica is not the leader, or it has just started")
         who, bearer = self._identify(await self._authenticate(request))
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         if who.job != key:
             raise _Refusal(403, f"pod {bearer.pod} belongs to TrainingJob {who.job}")
         job = self.jobs.get(key)
         if job is None:
-            raise _Refusal(404, f"there is no TrainingJob {key}")
+            raise _Refusal(404, f"TrainingJob {key} does not exist")
         if (reason := objection(job, who)) is not None:
             raise _Refusal(403, reason)
         if not limit.admits(bearer.uid, self.clock()):
-            raise _Refusal(429, "too many of one pod in a second")
+            raise _Refusal(429, "too many requests from this pod")
         text = await read_body(request, LARGEST_REPORT)
         if text is None:
-            raise _Refusal(413, f"the body is larger than {LARGEST_REPORT} bytes")
+            raise _Refusal(413, f"the request body is larger than {LARGEST_REPORT} bytes")
         body = _read(text)
         if body.attempt != who.attempt:
-            raise _Refusal(409, f"the body is of attempt {body.attempt}, and the pod is attempt {who.attempt}")
+            raise _Refusal(409, f"the body is for attempt {body.attempt}, but the pod is attempt {who.attempt}")
         return who, body
 
     async def _authenticate(self, request: Request) -> Bearer:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise _Refusal(401, "a bearer token is needed: the pod's projected service-account token")
+            raise _Refusal(401, "a bearer token is required: the pod's projected service-account token")
         try:
             bearer = await self.reviewer.review(token.strip())
         except BusyError:
-            raise _Refusal(503, "too many tokens wait for their review") from None
+            raise _Refusal(503, "too many token reviews are pending") from None
         except ApiError as error:
             raise _Refusal(503, f"the token cannot be reviewed now: {error.reason or error.status}") from error
         if bearer is None:
-            raise _Refusal(401, "the token is not valid, not for this audience, or not bound to a pod")
+            raise _Refusal(401, "the token is invalid, is for another audience, or is not bound to a pod")
         return bearer
 
     def _identify(self, bearer: Bearer) -> tuple[Identity, Bearer]:
-        """Which attempt of which job the pod is. Its name must say so too: nobody else can have that name."""
+        """Return the identity of the pod.
+
+        Its name must match its labels, because only the planned pod can have that name.
+        """
         pod = self.pods.get(f"{bearer.namespace}/{bearer.pod}")
         if pod is None or pod.metadata.uid != bearer.uid or is_over(pod):
-            raise _Refusal(403, f"pod {bearer.pod} is not known, or is over")
+            raise _Refusal(403, f"pod {bearer.pod} is unknown or has ended")
         who = identity(pod)
         name = who.job.partition("/")[2] if who is not None else ""
         if (
@@ -180,25 +183,25 @@ class ReportRoute:
 def create_report_app(
     pods: Mapping[str, Pod],
     jobs: Mapping[str, TrainingJob],
-    desk: Desk,
-    counter: Counter,
+    sink: ReportSink,
+    granter: ChunkGranter,
     reviewer: TokenReviewer,
     metrics: Metrics,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """Make the application of the report API.
+    """Create the application of the worker API.
 
     Args:
-        pods: Copies of the API server's pods …
-        jobs: … and TrainingJobs, by ``namespace/name``.
-        desk: Where reports go.
-        counter: Where workers are given chunks.
-        reviewer: Of tokens.
-        metrics: Where requests are counted.
-        clock: Seconds, of rate limits.
+        pods: Pods by ``namespace/name``.
+        jobs: TrainingJobs by ``namespace/name``.
+        sink: Receiver of reports.
+        granter: Source of chunk grants.
+        reviewer: Reviewer of pod tokens.
+        metrics: Metrics that count requests.
+        clock: Monotonic seconds, for rate limits.
     """
     limits = RateLimit(REPORTS_PER_SECOND, BURST), RateLimit(REQUESTS_PER_SECOND, BURST)
-    route = ReportRoute(pods, jobs, desk, counter, reviewer, *limits, clock)
+    route = ReportRoute(pods, jobs, sink, granter, reviewer, *limits, clock)
     app = FastAPI(title="tranche reports", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
 
     async def receive(request: Request) -> Response:
@@ -218,7 +221,7 @@ def create_report_app(
 
 
 def _answering(answer: Answer, count: Callable[[str], None]) -> Answer:
-    """Refusals as their answers."""
+    """Wrap a handler so that refusals become HTTP responses."""
 
     async def answering(request: Request) -> Response:
         try:
@@ -228,35 +231,36 @@ def _answering(answer: Answer, count: Callable[[str], None]) -> Answer:
             headers = {"Retry-After": str(RETRY_SECONDS)} if refusal.status in (429, 503) else None
             return JSONResponse({"error": str(refusal)}, refusal.status, headers)
         except ClientDisconnect:
-            return JSONResponse({"error": "the body is not complete"}, 400)
+            return JSONResponse({"error": "the request body is incomplete"}, 400)
 
     return answering
 
 
 def _may_report(job: TrainingJob, who: Identity) -> str | None:
-    """Why the pod must not report; None if it may."""
-    if reports(job, who.role, who.index):
+    """Return why the pod must not report; None if it may."""
+    if may_report_progress(job, who.role, who.index):
         return None
-    return f"{next(SPEAKERS[role] for role in SPEAKERS if reports(job, role, 0))} reports for this job"
+    reporter = next(name for role, name in REPORTER_NAMES.items() if may_report_progress(job, role, 0))
+    return f"only {reporter} reports progress for this job"
 
 
 def _may_ask(job: TrainingJob, who: Identity) -> str | None:
-    return None if asks(job, who.role) else "only workers of jobs with spec.data ask for chunks"
+    return None if may_request_chunks(job, who.role) else "only workers of jobs with spec.data may request chunks"
 
 
 def _read(body: bytes) -> _Body:
     try:
         told = _DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise _Refusal(422, f"the body: {error}") from error
+        raise _Refusal(422, f"request body: {error}") from error
     for vector in (told.applied, told.durable):
         if len(vector) > MAX_CHUNKS or not all(0 <= chunk < MAX_CHUNKS for chunk in vector):
-            raise _Refusal(422, f"the body: chunks are numbered from 0 to {MAX_CHUNKS - 1}")
+            raise _Refusal(422, f"request body: chunk numbers must be from 0 to {MAX_CHUNKS - 1}")
         if not all(isfinite(batches) and batches >= 0 for batches in vector.values()):
-            raise _Refusal(422, "the body: batches are numbers from 0 on")
+            raise _Refusal(422, "request body: batches must be finite numbers of at least 0")
     seconds = (told.batch_seconds, told.fetch_seconds, told.compute_seconds)
     if not all(one is None or (isfinite(one) and one >= 0) for one in seconds):
-        raise _Refusal(422, "the body: seconds are numbers from 0 on")
+        raise _Refusal(422, "request body: seconds must be finite numbers of at least 0")
     return told
 
 

@@ -54,7 +54,7 @@ def test_a_failed_job_raises_and_says_why(whole: Whole, client: Client) -> None:
 
 def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(whole: Whole, client: Client) -> None:
     whole.submit("endless", seconds=300.0)
-    with pytest.raises(WaitedTooLong, match=r"is not over after 0\.5 s; it goes on"):
+    with pytest.raises(WaitedTooLong, match=r"has not ended after 0\.5 s; it continues"):
         client.wait("endless", timeout=0.5)
     threading.Timer(1.0, whole.delete, ("endless",)).start()
     with pytest.raises(NoSuchJob):

@@ -33,7 +33,7 @@ def test_queue_and_why_say_what_status_says_and_name_the_binding_constraint(whol
         everywhere = json.loads(kubectl("tranche", "queue", "-A", "-o", "json").stdout)
         assert [(job["namespace"], job["name"]) for job in everywhere] == [("default", "ahead"), ("default", "behind")]
         assert kubectl("tranche", "queue", "-n", "kube-system").stdout == (
-            "no TrainingJob runs or waits in namespace kube-system\n"
+            "no running or waiting TrainingJobs in namespace kube-system\n"
         )
     finally:
         whole.delete("behind", "ahead")
@@ -112,8 +112,8 @@ def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole:
         text = kubectl("tranche", "history", "large").stdout
         assert text.splitlines()[0].split() == ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
         assert f"log of {last['pod']}:\n  {last['pod']} begins\n  loss 0.50\n  loss 0.25\n" in text
-        assert (told.get("log"), told["noLog"]) == (None, "gone with its pod")
-        assert f"no log of {told['pod']}: gone with its pod\n" in text
+        assert (told.get("log"), told["noLog"]) == (None, "the pod no longer exists")
+        assert f"no log of {told['pod']}: the pod no longer exists\n" in text
         short = kubectl("tranche", "history", "large", "--log-lines", "1").stdout
         assert f"log of {last['pod']}:\n  loss 0.25\n" in short
         assert "log of" not in kubectl("tranche", "history", "large", "--log-lines", "0").stdout

@@ -73,7 +73,7 @@ def test_the_policy_is_that_of_the_scheduler_or_the_answer_says_that_it_was_assu
     there = kubectl("tranche", "whatif", "-f", "-", "--system-namespace", "elsewhere", text=text)
     assert there.returncode == 0
     assert "policy              chunk\n" in there.stdout
-    assert there.stderr == "policy chunk is assumed: the Lease elsewhere/tranche-scheduler cannot be read\n"
+    assert there.stderr == "assuming policy chunk: the Lease elsewhere/tranche-scheduler cannot be read\n"
 
 
 def test_who_may_not_create_jobs_or_see_the_cluster_is_told_which_right_is_missing(whole: Whole, kubectl: Run) -> None:
@@ -85,15 +85,15 @@ def test_who_may_not_create_jobs_or_see_the_cluster_is_told_which_right_is_missi
     kubectl("create", "role", "submitter", "--verb=create", "--resource=trainingjobs.tranche.dev", "-n", "default")
     kubectl("create", "rolebinding", "submitter", "--role=submitter", "--serviceaccount=default:default")
     refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)
-    assert refused.stderr.startswith("Error: cannot see the whole cluster, which a what-if plans with: ")
+    assert refused.stderr.startswith("Error: cannot read the whole cluster, which a what-if plans with: ")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kind: Pod", "stdin: this is a Pod, not a TrainingJob"),
-        ("a: [", "stdin: this is not YAML"),
-        ("", "stdin: holds 0 objects: give one TrainingJob"),
+        ("kind: Pod", "stdin: is a Pod, not a TrainingJob"),
+        ("a: [", "stdin: not valid YAML"),
+        ("", "stdin: contains 0 objects: provide exactly one TrainingJob"),
         (json.dumps(manifest("asked", 0, 1.0)), "should be greater than or equal to 1"),
     ],
 )

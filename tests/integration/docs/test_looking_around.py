@@ -26,12 +26,12 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
             said = typed(lines, tmp_path)
     assert said["kubectl get trainingjobs -o wide"].count("Succeeded") == 1
     assert said["kubectl get sites"].count("\n") == 5
-    assert "no TrainingJob runs or waits" in said["kubectl tranche queue"]
+    assert "no running or waiting TrainingJobs" in said["kubectl tranche queue"]
     assert "Completed" in said[described]
     jobs, metrics, logs = list(said.values())[-3:]
     assert json.loads(jobs)["jobs"][0]["phase"] == "Succeeded"
     assert "tranche_leader" in metrics
-    assert "took over" in logs
+    assert "restored" in logs
 
 
 def typed(lines: list[str], home: Path) -> dict[str, str]:

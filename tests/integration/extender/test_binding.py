@@ -246,7 +246,7 @@ def test_what_a_user_reads_of_a_waiting_pod_names_the_reason(lab: Lab, site: str
     nodes = lab.cluster.add_site(site, nodes=1, gpus=1)
     lab.plan("cats", window(0, 1, nodes[0], state="Closing"), stamp=(3, 4))
     message = lab.reason(lab.worker("cats", 0, 1, nodes, plan="3.4"))
-    assert f"window 0 (attempt 1) of {lab.namespace}/cats was closed by plan 3.4" in message
+    assert f"window 0 (attempt 1) of {lab.namespace}/cats is closed in plan 3.4" in message
     assert "Internal" not in json.dumps(message)
 
 

@@ -13,7 +13,7 @@ from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.leader_election import Leadership, LeaseSettings
 from tranche.kube.client.reflector import Reflector
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.live.pod_timeouts import Absences
+from tranche.live.pod_timeouts import PodAbsenceChecker
 from tranche_testcluster import Cluster
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -209,20 +209,20 @@ def test_a_pod_is_absent_if_there_is_none_or_another_jobs_and_not_while_nobody_a
 
     async def scene(client: ApiClient) -> None:
         told = asyncio.Event()
-        absences = Absences(client, told.set)
+        absences = PodAbsenceChecker(client, told.set)
         asking = asyncio.create_task(absences.run())
-        assert not absences.sure("default", "there", "u")
-        assert not absences.sure("default", "there", "of another job")
+        assert not absences.confirmed_absent("default", "there", "u")
+        assert not absences.confirmed_absent("default", "there", "of another job")
         await until(lambda: not absences._asked)
         assert told.is_set()
-        assert absences.sure("default", "there", "of another job")
-        assert not absences.sure("default", "there", "u")
+        assert absences.confirmed_absent("default", "there", "of another job")
+        assert not absences.confirmed_absent("default", "there", "u")
         own.stop("kube-apiserver")
-        assert not absences.sure("default", "nowhere", "u")
+        assert not absences.confirmed_absent("default", "nowhere", "u")
         await until(lambda: not absences._asked)
-        assert not absences.sure("default", "nowhere", "u")
+        assert not absences.confirmed_absent("default", "nowhere", "u")
         own.start("kube-apiserver")
-        await until(lambda: absences.sure("default", "nowhere", "u"))
+        await until(lambda: absences.confirmed_absent("default", "nowhere", "u"))
         asking.cancel()
 
     run(own, scene)

@@ -79,7 +79,7 @@ def test_without_a_token_there_is_a_login_and_with_a_bad_one_a_reason(stage: Sta
         assert "resnet" not in window.page.content()
         window.page.fill("#token", "nonsense")
         window.page.keyboard.press("Enter")
-        window.page.locator(".problem", has_text="does not know this token").wait_for()
+        window.page.locator(".problem", has_text="rejected this token").wait_for()
         window.page.fill("#token", stage.token)
         window.page.keyboard.press("Enter")
         ready(window)

@@ -90,7 +90,7 @@ def expose(cluster: Cluster) -> None:
 
 def test_the_api_server_keeps_authorization_for_itself_and_passes_the_header_of_the_page(proxied: Proxied) -> None:
     status, told = proxied.ask("v1/overview", "passer")
-    assert (status, told["error"].split(",")[0]) == (401, "a token is needed")
+    assert (status, told["error"].split(":")[0]) == (401, "a token is required")
     token = visitor_token(proxied.whole.cluster)
     status, told = proxied.ask("v1/overview", "passer", Tranche_Token=token)
     assert (status, told["user"]) == (200, "system:serviceaccount:default:demo-viewer")

@@ -224,7 +224,7 @@ def test_a_leader_that_was_stopped_and_goes_on_is_refused_and_ends(whole: Whole,
     finally:
         process.send_signal(signal.SIGCONT)
     assert process.wait(10) == 1
-    assert "another scheduler has taken over" in whole.stack.log(stopped).read_text()
+    assert "another scheduler is the leader now" in whole.stack.log(stopped).read_text()
     assert_all_succeed(whole, [*arrivals.names, "stop-small", "stop-large"])
     assert_nothing_was_done_twice(history)
     pair.restart(stopped)
@@ -239,7 +239,7 @@ def test_a_stopped_leader_that_finds_no_newer_plan_ends_by_the_lease(whole: Whol
     finally:
         process.send_signal(signal.SIGCONT)
     assert process.wait(10) == 1
-    assert "another scheduler has taken over: the Lease" in whole.stack.log(stopped).read_text()
+    assert "another scheduler is the leader now: Lease" in whole.stack.log(stopped).read_text()
     pair.restart(stopped)
 
 

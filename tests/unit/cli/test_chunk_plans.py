@@ -9,7 +9,8 @@ from support.live_controller import NOW, reported, resource, taken_over
 from tranche.cli.kubectl import main
 from tranche.cli.kubectl_tables import chunks_text
 from tranche.client.chunk_plan import ANEW, ChunkPlan, listed
-from tranche.live.lease_annotations import PlannerChoice
+from tranche.client.what_if import PlanningInputs
+from tranche.live.lease_annotations import PlannerConfig
 from tranche.web.chunk_plan import Chunk
 
 START, END = datetime(2026, 11, 22, 14, tzinfo=UTC), datetime(2026, 11, 22, 15, tzinfo=UTC)
@@ -51,7 +52,7 @@ def test_q_has_a_column_where_there_is_one() -> None:
 
 def test_a_job_without_chunks_in_the_plan_says_where_to_look() -> None:
     assert chunks_text(ChunkPlan("default", "cats", "chunk", [])) == (
-        "nothing is planned for the chunks of TrainingJob cats: kubectl tranche why cats\n"
+        "no chunks of TrainingJob cats are planned; for the reason, run: kubectl tranche why cats\n"
     )
 
 
@@ -60,7 +61,7 @@ def listed_by(policy: str) -> ChunkPlan:
         controller = await taken_over(policy=policy)
         one = resource("cats", "100s", data={"chunks": 3})
         reported(controller, "jobs", one.key, one)
-        return listed(controller.watches.still(), PlannerChoice(policy), one.key, "", NOW)
+        return listed(PlanningInputs(controller.watches.objects, PlannerConfig(policy)), one.key, NOW)
 
     return asyncio.run(asked())
 

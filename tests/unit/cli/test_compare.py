@@ -86,7 +86,7 @@ def test_resampling_gives_an_interval(log: Path) -> None:
 def test_seeds_that_draw_nothing_are_said_to(log: Path) -> None:
     result = run(log, "--gpus", 4, "--policies", "fifo,srsf", "--seeds", 3, "--processes", 1)
     assert result.exit_code == 0
-    assert "seeds change nothing for fifo, srsf" in result.stderr
+    assert "fifo, srsf: no confidence interval" in result.stderr
     assert "±" not in result.stdout.partition("\n")[2]
 
 
@@ -129,7 +129,7 @@ def test_a_report_holds_every_simulation(log: Path, tmp_path: Path) -> None:
     assert len((out / "simulations.csv").read_text().splitlines()) == 5
     assert json.loads((out / "comparison.json").read_text())["baseline"] == "fifo"
     (page,) = out.glob("*.html")
-    assert "are of seed 1" in page.read_text()
+    assert "are for seed 1" in page.read_text()
 
 
 def test_a_job_that_never_fits_is_named_once_for_each_policy(log: Path) -> None:
@@ -174,7 +174,7 @@ sites:
         (("--policies", "fifo", "--loads", "-1"), "--loads"),
         (("--policies", "fifo", "--seeds", "0"), "--seeds"),
         (("--policies", "fifo", "--processes", "0"), "--processes"),
-        (("--policies", "fifo", "--processes", "2", "--dask", "tcp://127.0.0.1:1"), "contradict"),
+        (("--policies", "fifo", "--processes", "2", "--dask", "tcp://127.0.0.1:1"), "mutually exclusive"),
         ((), "--policies"),
     ],
 )
@@ -196,7 +196,9 @@ def test_a_failed_simulation_is_named_and_the_exit_status_is_one(log: Path, monk
 
 
 def test_a_dask_cluster_that_is_not_there_is_one_line(log: Path) -> None:
-    assert "no scheduler answers" in refused(log, "--gpus", 4, "--policies", "fifo", "--dask", "tcp://127.0.0.1:9")
+    assert "no Dask scheduler responded" in refused(
+        log, "--gpus", 4, "--policies", "fifo", "--dask", "tcp://127.0.0.1:9"
+    )
     assert "--dask" in refused(log, "--gpus", 4, "--policies", "fifo", "--dask", "nonsense://x")
 
 

@@ -32,7 +32,7 @@ def test_the_use_of_sites_is_a_row_for_each() -> None:
     ]
     assert sites_text(used).splitlines() == [
         "",
-        "SITE     GPU-HOURS   CHUNKS   COPIED GB   IN VAIN GB",
+        "SITE     GPU-HOURS   CHUNKS   COPIED GB   UNUSED GB",
         "cloud    1.50        3        4.50        1.50",
         "edge-a   0.03        1        0.00        0.00",
     ]
@@ -42,4 +42,4 @@ def test_the_use_of_sites_is_a_row_for_each() -> None:
 def test_a_kubeconfig_that_is_not_there_is_one_line_that_says_what_to_do() -> None:
     result = CliRunner().invoke(main, ["queue", "--kubeconfig", "/nowhere"])
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
-    assert "give --kubeconfig or --context, or set KUBECONFIG" in result.stderr
+    assert "use --kubeconfig or --context, or set KUBECONFIG" in result.stderr

@@ -81,7 +81,7 @@ def test_the_past_stands_beside_fifo_and_the_production_policy_on_the_same_jobs(
     rows = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "0"))
     assert rows["as it was"]["average_jct_seconds"] == pytest.approx((1000 + 1090 + 1180) / 3)
     assert rows["fifo"]["average_jct_seconds"] == pytest.approx(rows["as it was"]["average_jct_seconds"])
-    assert "fifo, no durations told" not in rows, "fifo knows no durations: one row"
+    assert "fifo, no durations given" not in rows, "fifo knows no durations: one row"
     assert rows["chunk"]["average_jct_seconds"] == pytest.approx((1200 + 100 + 190) / 3)
     assert {row["jobs"] for row in rows.values()} == {3}
     for row in rows.values():
@@ -152,7 +152,7 @@ def test_what_still_runs_takes_room_and_is_not_counted(path: Path) -> None:
     facts = json.loads(result.stdout)
     assert (facts["counted"], facts["running"]) == (3, 1)
     text = replayed(path, items)
-    assert "not counted: 1 that have not ended, 0 that have not begun" in text.stderr
+    assert "not counted: 1 not ended, 0 not started" in text.stderr
     assert "3 jobs over 20 min on 1 GPUs on 1 nodes" in text.stdout
 
 
@@ -169,9 +169,9 @@ def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> Non
 @pytest.mark.parametrize(
     ("items", "options", "words"),
     [
-        (HISTORY[:3], (), "says nothing of nodes: add --gpus N or --cluster FILE, or export nodes too"),
-        (HISTORY, ("--gpus", "4", "--cluster", __file__), "--gpus and --cluster contradict each other"),
-        ([HISTORY[3]], (), "holds no TrainingJob that can be simulated, nor pods that used GPUs"),
+        (HISTORY[:3], (), "contains no nodes: add --gpus N or --cluster FILE, or export nodes too"),
+        (HISTORY, ("--gpus", "4", "--cluster", __file__), "--gpus and --cluster are mutually exclusive"),
+        ([HISTORY[3]], (), "contains neither a TrainingJob that can be simulated nor pods that used GPUs"),
         ([pod("long", 0, 0, None), HISTORY[3]], (), "no job of this history has ended"),
         ([HISTORY[0], node("n1", 0)], (), "none of the 1 jobs that ended could run on 0 GPUs on 1 nodes"),
     ],

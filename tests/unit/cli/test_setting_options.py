@@ -46,7 +46,7 @@ def drawn(log: Path, *words: object, preset: str = "jsac-cloud") -> dict[str, An
 def test_jsac_is_jsac_edge_and_a_warning_says_so(log: Path) -> None:
     words = ("--arrivals", log, "--jobs", 3, "--chunk-scale", 0.1, "--policy", "fifo", "--format", "csv")
     old, new = (run("simulate", "--preset", preset, *words) for preset in ("jsac", "jsac-edge"))
-    assert old.stderr == "Warning: the preset jsac is now called jsac-edge: use --preset jsac-edge\n"
+    assert old.stderr == "Warning: preset jsac is now called jsac-edge: use --preset jsac-edge\n"
     assert new.stderr == ""
     assert old.stdout.replace("--preset jsac ", "--preset jsac-edge ") == new.stdout
 
@@ -112,14 +112,17 @@ def test_a_log_runs_on_a_preset_with_other_workers(log: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("LOG", "--preset", "jsac-cloud", "--draw", "uniform"), "--draw concerns drawn jobs: add --preset and --arr"),
+        (
+            ("LOG", "--preset", "jsac-cloud", "--draw", "uniform"),
+            "--draw applies to drawn jobs: add --preset and --arr",
+        ),
         (
             ("LOG", "--preset", "jsac-cloud", "--delay", "home", "--epochs", 9),
-            "--delay and --epochs concern drawn jobs",
+            "--delay and --epochs apply to drawn jobs",
         ),
-        (("LOG", "--preset", "jsac-cloud", "--ps-hosts", 1), "--ps-hosts concerns drawn jobs"),
-        (("LOG", "--gpus", 4, "--speeds", "mixed"), "--speeds concerns the presets jsac-"),
-        (("--arrivals", "LOG", "--preset", "edge-cloud", "--edges", 3), "--edges concerns the presets jsac-"),
+        (("LOG", "--preset", "jsac-cloud", "--ps-hosts", 1), "--ps-hosts applies to drawn jobs"),
+        (("LOG", "--gpus", 4, "--speeds", "mixed"), "--speeds applies to the jsac presets"),
+        (("--arrivals", "LOG", "--preset", "edge-cloud", "--edges", 3), "--edges applies to the jsac presets"),
         (("--arrivals", "LOG", "--preset", "edge-cloud", "--delay-scale", 2), "can be scaled only with delay=outside"),
         (("--arrivals", "LOG", "--preset", "jsac-cloud", "--edges", 0), "--edges"),
         (("--arrivals", "LOG", "--preset", "jsac-cloud", "--draw", "normal"), "--draw"),

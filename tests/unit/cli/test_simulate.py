@@ -191,7 +191,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
         (("--gpus", 0), "--gpus"),
         (("--gpus", -1), "--gpus"),
         (("--gpus", "many"), "--gpus"),
-        (("--gpus", 4, "--preset", "jsac-edge"), "contradict"),
+        (("--gpus", 4, "--preset", "jsac-edge"), "mutually exclusive"),
         (("--preset", "no-such"), "no-such"),
         (("--gpus", 4, "--policy", "no-such"), "no-such"),
         (("--gpus", 4, "--layout", "no-such"), "no-such"),
@@ -224,8 +224,8 @@ def test_broken_yaml_is_one_line(log: Path, tmp_path: Path) -> None:
 
 
 def test_a_report_folder_that_is_a_file_is_one_line(log: Path) -> None:
-    assert "a folder is needed" in refused(log, "--gpus", 4, "--out", log)
-    assert "a folder is needed" in refused(log, "--gpus", 4, "--out", log / "below")
+    assert "not a directory" in refused(log, "--gpus", 4, "--out", log)
+    assert "not a directory" in refused(log, "--gpus", 4, "--out", log / "below")
 
 
 def test_a_report_is_written_with_every_job(log: Path, tmp_path: Path) -> None:

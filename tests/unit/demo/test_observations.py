@@ -38,7 +38,7 @@ def test_a_cluster_that_does_not_answer_ends_the_demo_in_one_sentence(monkeypatc
         return True
 
     monkeypatch.setattr(runs, "_run", fall_silent)
-    with pytest.raises(runs.DemoError, match=r"^the API server does not answer \(The read operation timed out\)"):
+    with pytest.raises(runs.DemoError, match=r"^the API server does not respond \(The read operation timed out\)"):
         runs.run(Console(), runs.DemoSettings())
 
 

@@ -65,7 +65,7 @@ def test_the_report_says_how_well_it_was_predicted(outcome: Outcome) -> None:
     assert "12 of 12 jobs succeeded" in text
     assert "differ from the measured ones by 0.0% at the median and 0.0% at" in text
     assert "0 of 12 jobs by more than 15%" in text
-    assert "where the difference comes from" not in text
+    assert "source of the difference" not in text
 
 
 def test_a_job_whose_status_was_late_is_listed_with_that_cause(outcome: Outcome) -> None:

@@ -41,7 +41,7 @@ class Reviews:
         return {"status": {"authenticated": True, "audiences": [self.audience], "user": user}}
 
 
-class Desk:
+class Sink:
     def __init__(self) -> None:
         self.leading = True
         self.over = False
@@ -66,12 +66,12 @@ class Running:
     """The application; a job ``cats`` whose parameter server is attempt 7."""
 
     def __init__(self) -> None:
-        self.stores, self.reviews, self.desk, self.metrics = Stores(), Reviews(), Desk(), Metrics()
+        self.stores, self.reviews, self.sink, self.metrics = Stores(), Reviews(), Sink(), Metrics()
         self.now = 0.0
         reviewer = TokenReviewer(self.reviews, lambda: self.now)
-        stores, desk = self.stores, self.desk
+        stores, sink = self.stores, self.sink
         app = create_report_app(
-            stores.pods.store, stores.jobs.store, desk, desk, reviewer, self.metrics, lambda: self.now
+            stores.pods.store, stores.jobs.store, sink, sink, reviewer, self.metrics, lambda: self.now
         )
         self.client = TestClient(app)
         self.stores.add_job("cats", window(0, 8, "n1"), servers=[window(0, 7, "n2")])
@@ -94,7 +94,7 @@ def test_a_report_of_the_jobs_own_pod_is_taken() -> None:
     app = Running()
     body = {**BODY, "batchSeconds": 0.5, "fetchSeconds": 0.1, "computeSeconds": 0.4, "later": "is ignored"}
     assert app.post(body) == (204, "")
-    assert app.desk.taken == [Report("ns/cats", 7, {0: 12}, {0: 10}, Timings(0.5, 0.1, 0.4))]
+    assert app.sink.taken == [Report("ns/cats", 7, {0: 12}, {0: 10}, Timings(0.5, 0.1, 0.4))]
     assert 'tranche_reports_total{result="accepted"} 1.0' in app.metrics.render().decode()
 
 
@@ -102,7 +102,7 @@ def test_a_report_of_the_jobs_own_pod_is_taken() -> None:
 def test_without_a_token_that_is_bound_to_a_pod_it_is_401(token: str | None) -> None:
     app = Running()
     assert app.post(token=token)[0] == 401
-    assert app.desk.taken == []
+    assert app.sink.taken == []
 
 
 def test_a_token_of_another_audience_is_401() -> None:
@@ -114,14 +114,14 @@ def test_a_token_of_another_audience_is_401() -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        ("ns/cats-ps-0-7/other", "is not known"),
-        ("ns/cats-ps-0-6/u6", "is not known"),
+        ("ns/cats-ps-0-7/other", "is unknown or has ended"),
+        ("ns/cats-ps-0-6/u6", "is unknown or has ended"),
         ("ns/web/u1", "belongs to no TrainingJob"),
         ("ns/dogs-worker-0-1/u9", "belongs to TrainingJob ns/dogs"),
         ("ns/cats-worker-0-8/u8", "parameter server 0 reports"),
         ("ns/cats-ps-1-9/u10", "parameter server 0 reports"),
         ("ns/liar/u11", "belongs to no TrainingJob"),
-        ("ns/cats-ps-0-5/u5", "is over"),
+        ("ns/cats-ps-0-5/u5", "is unknown or has ended"),
     ],
 )
 def test_a_pod_that_does_not_report_for_the_job_is_403(token: str, reason: str) -> None:
@@ -135,7 +135,7 @@ def test_a_pod_that_does_not_report_for_the_job_is_403(token: str, reason: str) 
     app.stores.add_pod(worker("cats", 0, 5, role="ps", uid="u5", status={"phase": "Failed"}))
     status, error = app.post(token=token)
     assert (status, reason in error) == (403, True), error
-    assert app.desk.taken == []
+    assert app.sink.taken == []
 
 
 def test_rank_0_reports_for_a_gang_and_each_worker_for_a_job_without_servers() -> None:
@@ -157,14 +157,14 @@ def test_rank_0_reports_for_a_gang_and_each_worker_for_a_job_without_servers() -
 def test_a_job_that_is_gone_is_404() -> None:
     app = Running()
     app.stores.jobs.put("ns/cats", None)
-    assert app.post() == (404, "there is no TrainingJob ns/cats")
+    assert app.post() == (404, "TrainingJob ns/cats does not exist")
 
 
 def test_a_stale_attempt_is_409() -> None:
     app = Running()
     assert app.post({**BODY, "attempt": 6})[0] == 409
-    app.desk.over = True
-    assert app.post() == (409, "attempt 7 is over: exit")
+    app.sink.over = True
+    assert app.post() == (409, "attempt 7 has ended: exit")
 
 
 def test_too_large_a_body_is_413_whether_or_not_it_says_its_length() -> None:
@@ -189,13 +189,13 @@ def test_too_large_a_body_is_413_whether_or_not_it_says_its_length() -> None:
 def test_a_body_that_makes_no_sense_is_422(body: Any) -> None:
     app = Running()
     status, error = app.post(body)
-    assert (status, error.startswith("the body: ")) == (422, True)
-    assert app.desk.taken == []
+    assert (status, error.startswith("request body: ")) == (422, True)
+    assert app.sink.taken == []
 
 
 def test_whoever_does_not_plan_is_503_and_asks_nobody() -> None:
     app = Running()
-    app.desk.leading = False
+    app.sink.leading = False
     assert app.post()[0] == 503
     assert app.reviews.asked == []
 
@@ -252,10 +252,10 @@ def ask(app: Running, body: Any = ASKS, token: str = "ns/free-worker-0-7/u-free"
 def test_a_worker_that_asks_is_given_chunks_with_their_fence_and_where_to_resume() -> None:
     app = chunked()
     assert ask(app) == (200, {"chunks": [5], "fence": 9, "resume": {"5": 20.0}})
-    assert app.desk.asked == [ChunkRequest("ns/free", 7, 8, {0: 10})]
-    app.desk.given = Allotment()
+    assert app.sink.asked == [ChunkRequest("ns/free", 7, 8, {0: 10})]
+    app.sink.given = Allotment()
     assert ask(app, {"attempt": 7}) == (200, {"chunks": [], "fence": 0, "resume": {}})
-    assert app.desk.asked[1].fence == 7, "of a pod that says nothing else it is its attempt"
+    assert app.sink.asked[1].fence == 7, "of a pod that says nothing else it is its attempt"
     metrics = app.metrics.render().decode()
     assert 'tranche_chunk_requests_total{result="continued"} 1.0' in metrics
     assert 'tranche_chunk_requests_total{result="exit"} 1.0' in metrics
@@ -268,12 +268,12 @@ def test_who_may_not_ask_or_asks_too_late_is_refused_as_with_reports() -> None:
     assert ask(app, url="/v1/jobs/ns/cats/next")[0] == 403
     assert ask(app, {**ASKS, "attempt": 6})[0] == 409
     assert ask(app, {**ASKS, "durable": {"x": 1}})[0] == 422
-    assert app.desk.asked == []
-    app.desk.given = None
-    assert ask(app) == (409, {"error": "attempt 7 is over: exit"})
-    app.desk.slow = True
+    assert app.sink.asked == []
+    app.sink.given = None
+    assert ask(app) == (409, {"error": "attempt 7 has ended: exit"})
+    app.sink.slow = True
     assert ask(app)[0] == 503
-    app.desk.leading = False
+    app.sink.leading = False
     assert ask(app)[0] == 503
 
 
@@ -303,10 +303,10 @@ FUZZED = Running()
 @given(body=ANY_JSON | LIKE_OURS | st.binary(max_size=50), token=st.sampled_from(["ns/cats-ps-0-7/u7", "a/b/c", "a"]))
 def test_no_body_makes_it_fail(body: Any, token: str) -> None:
     FUZZED.now += 10.0
-    FUZZED.desk.taken.clear()
+    FUZZED.sink.taken.clear()
     status, _ = FUZZED.post(body, token)
     assert status in (204, 401, 403, 409, 422)
-    assert (status == 204) == bool(FUZZED.desk.taken)
+    assert (status == 204) == bool(FUZZED.sink.taken)
 
 
 @settings(deadline=None, max_examples=100)
@@ -324,5 +324,5 @@ def test_the_chief_of_a_gang_reports_and_its_parameter_server_does_not() -> None
     )
     app.stores.add_pod(worker("cats", 0, 9, "n1", role="chief", uid="u9"))
     assert app.post({**BODY, "attempt": 9}, token="ns/cats-chief-0-9/u9") == (204, "")
-    assert [report.attempt for report in app.desk.taken] == [9]
-    assert app.post() == (403, "the chief reports for this job")
+    assert [report.attempt for report in app.sink.taken] == [9]
+    assert app.post() == (403, "only the chief reports progress for this job")

@@ -119,13 +119,13 @@ def test_only_plans_of_at_least_the_priority_protect() -> None:
 
 
 def test_an_unknown_node_is_objected_to() -> None:
-    assert "not known" in Stores().view.reservations.objection("n1", "ns/a", ONE)
+    assert "not yet in tranche" in Stores().view.reservations.objection("n1", "ns/a", ONE)
 
 
 def test_a_full_node_says_so() -> None:
     stores = Stores(["n1"], gpus=1)
     stores.add_pod(stranger("a", "n1"))
-    assert stores.view.reservations.objection("n1", "ns/b", ONE) == "n1 has not enough room left"
+    assert stores.view.reservations.objection("n1", "ns/b", ONE) == "n1 has insufficient free resources"
 
 
 class TestLeaving:

@@ -54,7 +54,7 @@ class TestPlanned:
         stores.add_job("cats", window(0, 2, "n1"), window(1, 1, "n1"), stamp=(3, 7))
         result = filter_nodes(worker("cats", 0, 1, plan=stamp), NODES, stores.view)
         assert result.node_names == []
-        assert result.failed_and_unresolvable_nodes["n1"] == "window 0 (attempt 1) of ns/cats was closed by plan 3.7"
+        assert result.failed_and_unresolvable_nodes["n1"] == "window 0 (attempt 1) of ns/cats is closed in plan 3.7"
 
     def test_a_closing_window_rejects_its_pod(self) -> None:
         stores = Stores(NODES)
@@ -70,7 +70,7 @@ class TestFallbacks:
         result = filter_nodes(worker("cats", 0, 1), ["n2", "n3"], stores.view)
         assert result.node_names == ["n2"]
         assert result.failed_and_unresolvable_nodes == {
-            "n3": "planned for n1, which cannot take it now; this one is no fallback"
+            "n3": "planned for n1, which is not available now; this node is not a fallback"
         }
 
     def test_a_fallback_that_another_plan_has_reserved_is_not(self) -> None:
@@ -98,7 +98,9 @@ class TestFallbacks:
         stores.add_job("dogs", window(0, 1, "n1", state="Open" if leaving else "Closing"))
         stores.add_job("cats", window(0, 1, "n1", "n2"))
         result = filter_nodes(worker("cats", 0, 1), ["n2", "n3"], stores.view)
-        assert result == FilterResult([], dict.fromkeys(["n2", "n3"], "waits for ns/dogs-worker-0-1 to leave n1"))
+        assert result == FilterResult(
+            [], dict.fromkeys(["n2", "n3"], "waiting for ns/dogs-worker-0-1 to terminate on n1")
+        )
 
     def test_a_fallback_that_is_not_known_is_not_taken(self) -> None:
         stores = Stores()
@@ -113,7 +115,7 @@ def test_a_chief_goes_to_its_planned_node_and_is_named_when_it_is_closed() -> No
     found = filter_nodes(worker("cats", 0, 5, gpus=0, role="chief"), NODES, stores.view)
     assert found.node_names == ["n2"]
     older = filter_nodes(worker("cats", 0, 4, gpus=0, role="chief"), NODES, stores.view)
-    assert older.failed_and_unresolvable_nodes["n1"] == "chief (attempt 4) of ns/cats was closed by plan 1.1"
+    assert older.failed_and_unresolvable_nodes["n1"] == "chief (attempt 4) of ns/cats is closed in plan 1.1"
 
 
 class TestStrangers:

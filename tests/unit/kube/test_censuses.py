@@ -2,7 +2,7 @@ from typing import Any
 
 from support.extender_objects import job
 from tranche.kube.api.resources import TrainingJob
-from tranche.metrics.job_counts import Census
+from tranche.metrics.job_counts import JobCounts
 
 
 def waiting(name: str, created: str, start: str | None = None) -> TrainingJob:
@@ -14,27 +14,27 @@ def waiting(name: str, created: str, start: str | None = None) -> TrainingJob:
 
 
 def test_a_job_counts_in_the_phase_that_it_is_in_now_and_not_when_it_is_gone() -> None:
-    census = Census()
+    counts = JobCounts()
     first, later = job("cats"), job("cats", phase="Running")
-    census.note("ns/cats", None, first)
-    assert (census.phases["Waiting"], set(census.waiting)) == (1, {"ns/cats"})
-    census.note("ns/cats", first, later)
-    assert (census.phases["Waiting"], census.phases["Running"], census.waiting) == (0, 1, {})
-    census.note("ns/cats", later, None)
-    assert census.phases.total() == 0
+    counts.note("ns/cats", None, first)
+    assert (counts.phases["Waiting"], set(counts.waiting)) == (1, {"ns/cats"})
+    counts.note("ns/cats", first, later)
+    assert (counts.phases["Waiting"], counts.phases["Running"], counts.waiting) == (0, 1, {})
+    counts.note("ns/cats", later, None)
+    assert counts.phases.total() == 0
 
 
 def test_planned_starts_are_told_of_waiting_jobs_that_have_one() -> None:
-    census = Census(
+    counts = JobCounts(
         [
             waiting("soon", "1970-01-01T00:00:05Z", "1970-01-01T00:01:00Z"),
             waiting("late", "1970-01-01T00:00:03Z", "1970-01-01T00:10:00Z"),
             waiting("never", "1970-01-01T00:00:09Z"),
         ]
     )
-    assert census.planned([59.0, 60.0, 1000.0]) == (2, [0, 1, 2])
-    assert census.oldest() == 3.0
+    assert counts.planned([59.0, 60.0, 1000.0]) == (2, [0, 1, 2])
+    assert counts.oldest() == 3.0
 
 
 def test_without_waiting_jobs_none_is_the_oldest() -> None:
-    assert Census([job("cats", phase="Succeeded")]).oldest() is None
+    assert JobCounts([job("cats", phase="Succeeded")]).oldest() is None

@@ -88,7 +88,7 @@ def test_a_job_without_any_estimate_is_reported_unless_it_was_measured() -> None
     export = scan_export(RECORDED)
     assert "team-b/unestimated" in {job.key for job in export.jobs}
     (problem,) = export.problems
-    assert problem.startswith(f"{RECORDED}: team-b/smallest: is Waiting and says neither model.stepTime nor ")
+    assert problem.startswith(f"{RECORDED}: team-b/smallest: is Waiting and has neither model.stepTime nor ")
     assert complaint(RECORDED).startswith("team-b/smallest: is Waiting")
 
 
@@ -134,7 +134,7 @@ def test_a_job_that_succeeded_without_recorded_time_keeps_its_prior(path: Path, 
     item["status"]["progress"]["attainedSeconds"] = attained
     assert read_export(written(path, item))[0].step_seconds == 0.030103
     del item["spec"]["model"]
-    assert "is Succeeded and says neither" in complaint(written(path, item))
+    assert "is Succeeded and has neither" in complaint(written(path, item))
 
 
 def test_only_a_job_that_is_not_over_stays_suspended(path: Path) -> None:
@@ -147,7 +147,7 @@ def test_only_a_job_that_is_not_over_stays_suspended(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": "Secret"}, "default/job-1650: is a Secret, not a TrainingJob: make the export with kubectl get"),
+        ({"kind": "Secret"}, "default/job-1650: is a Secret, not a TrainingJob: create the export with kubectl get"),
         ({"metadata": {"name": "x"}}, "/x: has no metadata.creationTimestamp"),
         ({"metadata": {}}, "items[0]: metadata.name: Field required"),
         ({"metadata": {"name": "a\nb"}}, "'/a\\nb': has no metadata.creationTimestamp"),
@@ -166,7 +166,7 @@ def test_an_item_that_is_no_job_is_named(path: Path, change: dict[str, Any], wor
     [
         (("data", "chunks"), 0, "spec.data.chunks: Input should be greater than or equal to 1"),
         (("data", "chunkSize"), "huge", "'huge' is not a quantity such as 64Mi"),
-        (("model", "stepTime"), "0s", "has an estimate of no time at all"),
+        (("model", "stepTime"), "0s", "has an estimated duration that is not positive"),
         (("model", "stepTime"), "soon", "'soon' is not a duration such as 1h30m"),
         (("workers", "template"), {"spec": {"containers": 5}}, "Expected"),
     ],
@@ -184,23 +184,23 @@ def test_several_problems_are_counted_and_a_job_that_is_there_twice_is_one(path:
     message = complaint(written(path, *items, *items))
     assert message.startswith("team-b/smallest: ")
     assert message.endswith("(and 2 more)")
-    assert any(problem.endswith("default/job-1650: is there twice") for problem in scan_export(path).problems)
+    assert any(problem.endswith("default/job-1650: is a duplicate") for problem in scan_export(path).problems)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no JSON: "),
-        (b"{", "is no JSON: "),
-        (b"[" * 100_000, "is no JSON: "),
-        (b"\xff\xfe", "is no JSON: "),
-        (b'{"items": NaN}', "is no JSON: "),
-        (b"[]", "is no List of objects: make it with kubectl get trainingjobs -A -o json"),
-        (b"5", "is no List of objects"),
-        (b'{"kind": "List", "items": {}}', "is no List of objects"),
+        (b"", "is not valid JSON: "),
+        (b"{", "is not valid JSON: "),
+        (b"[" * 100_000, "is not valid JSON: "),
+        (b"\xff\xfe", "is not valid JSON: "),
+        (b'{"items": NaN}', "is not valid JSON: "),
+        (b"[]", "is not a List of objects: create it with kubectl get trainingjobs -A -o json"),
+        (b"5", "is not a List of objects"),
+        (b'{"kind": "List", "items": {}}', "is not a List of objects"),
         (
             b'{"kind": "List", "items": []}',
-            "can be simulated, nor pods that used GPUs: make it with",
+            "can be simulated nor pods that used GPUs: create it with",
         ),
         (b'{"kind": "List", "items": [5]}', "items[0]: is a int, not a TrainingJob"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from tranche.kube.api.core_types import Pod
 from tranche.model import Job
-from tranche.replay.pod_history import UNKNOWN_SITE, Past, group_key, histories, is_foreign
+from tranche.replay.pod_history import UNKNOWN_SITE, PastRun, group_key, histories, is_foreign
 
 T0 = 1_800_000_000
 
@@ -41,7 +41,7 @@ def labelled(job: str, label: str = "training.kubeflow.org/job-name") -> dict[st
     return {"labels": {label: job}}
 
 
-def told(*pods: Pod, until: float = 1000, **submissions: float) -> tuple[dict[str, tuple[Job, Past]], int]:
+def told(*pods: Pod, until: float = 1000, **submissions: float) -> tuple[dict[str, tuple[Job, PastRun]], int]:
     at = {f"team/{name}": T0 + second for name, second in submissions.items()}
     found, waiting = histories(pods, T0 + until, at)
     return {job.key: (job, past) for job, past in found}, waiting

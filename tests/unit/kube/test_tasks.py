@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tranche.runtime.supervision import run_for_ever
+from tranche.runtime.supervision import run_until_first_exit
 
 
 async def _rest() -> None:
@@ -28,19 +28,19 @@ def test_a_task_that_ends_without_an_error_stops_the_others_and_is_named(
     ends: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     with pytest.raises(ExceptionGroup) as raised:
-        asyncio.run(asyncio.wait_for(run_for_ever(lease=ends(), writer=_rest()), 5.0))
-    assert [str(error) for error in raised.value.exceptions] == ["what should run for ever has ended: lease"]
+        asyncio.run(asyncio.wait_for(run_until_first_exit(lease=ends(), writer=_rest()), 5.0))
+    assert [str(error) for error in raised.value.exceptions] == ["a task that should not end has ended: lease"]
 
 
 def test_an_error_of_one_stops_the_others_and_is_all_that_is_raised() -> None:
     with pytest.raises(ExceptionGroup) as raised:
-        asyncio.run(asyncio.wait_for(run_for_ever(lease=_fails(), writer=_rest()), 5.0))
+        asyncio.run(asyncio.wait_for(run_until_first_exit(lease=_fails(), writer=_rest()), 5.0))
     assert [repr(error) for error in raised.value.exceptions] == ["ValueError('broken')"]
 
 
 def test_who_is_cancelled_cancels_all() -> None:
     async def scenario() -> None:
-        task = asyncio.create_task(run_for_ever(lease=_rest(), writer=_rest()))
+        task = asyncio.create_task(run_until_first_exit(lease=_rest(), writer=_rest()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -65,57 +65,57 @@ def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
     first, second = state.runs.values()
     written(controller, "long")  # both are told of now
     close_window(controller.planner.context, state, first)
-    controller._step()
+    controller.step()
     assert first.window.attempt in state.runs  # its pod may be on its way: it is waited for
 
-    controller._untold.add(("default/long", second.window.attempt))
+    controller._unpublished.add(("default/long", second.window.attempt))
     close_window(controller.planner.context, state, second)
     controller._next_timeouts = 0.0
-    controller._step()
+    controller.step()
     assert second.window.attempt not in state.runs
-    assert ("default/long", second.window.attempt) not in controller._untold
+    assert ("default/long", second.window.attempt) not in controller._unpublished
 
 
 def test_nobody_waits_for_pods_of_windows_that_close_before_any_plan_told_of_them() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
     reported(controller, "jobs", "default/long", resource("long"))
     reported(controller, "jobs", "default/short", resource("short", "1m"))
-    controller._step()
+    controller.step()
     runs = {name: controller.planner.cluster.jobs[f"default/{name}"].runs for name in ("long", "short")}
     assert not runs["long"]
     assert [run.handover for run in runs["short"].values()] == [True, True]
-    assert controller._untold == {("default/short", attempt) for attempt in runs["short"]}
+    assert controller._unpublished == {("default/short", attempt) for attempt in runs["short"]}
 
 
 def test_after_half_a_second_the_api_server_is_asked_for_the_pods_of_closing_windows_that_no_watch_shows() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
     reported(controller, "jobs", "default/long", resource("long"))
     written(controller, "long")  # from now on its pods may be on their way
-    controller._stopwatch = lambda: 100.0
+    controller.stopwatch = lambda: 100.0
     reported(controller, "jobs", "default/short", resource("short", "1m"))
     runs = controller.planner.cluster.jobs["default/long"].runs
     assert [run.closing for run in runs.values()] == [True, True]
     assert controller._next_timeouts == 100.5
-    controller._stopwatch = lambda: 100.49
-    controller._step()
+    controller.stopwatch = lambda: 100.49
+    controller.step()
     assert runs
-    controller._stopwatch = lambda: 100.51
-    controller._step()
+    controller.stopwatch = lambda: 100.51
+    controller.step()
     asked = controller._absences._asked
     names = {f"long-worker-{run.window.index}-{run.window.attempt}" for run in runs.values()}
     assert asked == {("default", name, "long") for name in names}
     controller._absences._absent.update(asked)  # what it answers: there are none
     controller._look_for_timeouts()
-    controller._step()
+    controller.step()
     assert not runs
 
 
 def test_windows_count_as_told_of_once_a_plan_with_them_is_written() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     opened = {("default/long", attempt) for attempt in controller.planner.cluster.jobs["default/long"].runs}
-    assert controller._untold == opened
+    assert controller._unpublished == opened
     written(controller, "long")
-    assert controller._untold == set()
+    assert controller._unpublished == set()
 
 
 def quota(hard: int, used: int, name: str = "gpus") -> QuotaObject:
@@ -216,7 +216,7 @@ def test_reports_are_counted_once_a_turn_and_told_with_the_plan() -> None:
         assert controller.reports.take(Report("default/long", attempt, {chunk: applied}, {chunk: applied / 2}))
     assert not controller.reports.take(Report("default/long", 99))
     assert controller.reports.take(Report("default/other", attempt)), "a job that is over: nothing to count"
-    controller._step()
+    controller.step()
     progress = written(controller, "long")["progress"]
     assert progress["running"] == [{"chunk": chunk, "batches": 10.0}]
     assert progress["batches"] == 20.0
@@ -230,11 +230,11 @@ def test_a_flood_of_reports_is_counted_in_turns(monkeypatch: pytest.MonkeyPatch)
     for attempt, run in state.runs.items():
         assert controller.reports.take(Report("default/long", attempt, {}, {run.window.chunks[0]: 30}))
     controller._wake.clear()
-    controller._step()
+    controller.step()
     assert len(state.partial) == 1
     assert controller._wake.is_set(), "the next turn comes at once"
     controller._wake.clear()
-    controller._step()
+    controller.step()
     assert len(state.partial) == 2
     assert not controller._wake.is_set()
 
@@ -242,7 +242,7 @@ def test_a_flood_of_reports_is_counted_in_turns(monkeypatch: pytest.MonkeyPatch)
 def test_progress_of_a_job_that_reports_nothing_is_marked_as_an_estimate() -> None:
     controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
     for attempt in list(controller.planner.cluster.jobs["default/long"].runs):
-        controller._tell(WorkerStarted("default/long", attempt, NOW - 360.0))
+        controller.handle(WorkerStarted("default/long", attempt, NOW - 360.0))
     controller._publish("default/long")
     progress = written(controller, "long")["progress"]
     assert (progress["batches"], progress["estimated"]) == (pytest.approx(20.0), True)
@@ -265,6 +265,6 @@ def test_a_restarted_scheduler_falls_back_to_the_checkpoint_that_was_written() -
     controller = asyncio.run(taken_over(resource("long", plan=plan, progress=progress, **spec)))
     state = controller.planner.cluster.jobs["default/long"]
     assert state.done == {0}
-    controller._tell(ParameterServerLost("default/long", 0, 3))
+    controller.handle(ParameterServerLost("default/long", 0, 3))
     assert (state.done, state.partial) == (set(), {0: 60})
     assert state.lost_batches == 40

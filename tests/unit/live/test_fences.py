@@ -41,7 +41,7 @@ def test_a_plan_that_the_planner_before_us_wrote_after_we_had_read_the_job_is_ta
     assert runs[7].window.chunks == (1,)
     assert [run.window.chunks for attempt, run in runs.items() if attempt != 7] == [(0,)]
     assert min(attempt for attempt in runs if attempt != 7) == 8  # an attempt is never given out twice
-    assert not {window for window in controller._untold if window[1] in ours}
+    assert not {window for window in controller._unpublished if window[1] in ours}
 
 
 def test_the_first_plan_of_a_term_overwrites_only_the_version_that_it_was_made_from() -> None:

@@ -37,7 +37,7 @@ def tended(rounds: int, held: list[Ring], let_go_after: int) -> list[bool]:
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        asyncio.run(gc_tuning.tend(asyncio.sleep(0), sleep))
+        asyncio.run(gc_tuning.freeze_periodically(asyncio.sleep(0), sleep))
     return there
 
 
@@ -50,7 +50,7 @@ def test_nothing_that_is_held_is_looked_at_twice() -> None:
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        asyncio.run(gc_tuning.tend(asyncio.sleep(0), sleep))
+        asyncio.run(gc_tuning.freeze_periodically(asyncio.sleep(0), sleep))
     assert min(counts) > 10_000
     assert gc.get_threshold()[2] == gc_tuning.NEVER
 

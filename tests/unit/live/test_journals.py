@@ -29,7 +29,7 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
         note(FACTS[0])
     with path.open("a") as file:
         file.write('{"at": 3.0, "kind": "sta')
-    with pytest.raises(JournalError, match=r"journal\.jsonl, line 2: not a fact"):
+    with pytest.raises(JournalError, match=r"journal\.jsonl, line 2: not a journal entry"):
         read_journal(path)
 
 

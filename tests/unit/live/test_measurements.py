@@ -8,7 +8,7 @@ from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live import Controller
 from tranche.live.planner_metrics import REASONS
-from tranche.metrics.job_counts import Census
+from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import WorkerEnded, WorkerStarted
 
@@ -90,8 +90,8 @@ def test_gpu_time_is_counted_by_site_when_a_worker_has_ended() -> None:
     assert value(metrics, name, site="edge", tier="Edge") == 0
     assert value(metrics, name, site="cloud", tier="Cloud") == 0
     attempt = min(controller.planner.cluster.jobs["default/cats"].runs)
-    controller._tell(WorkerStarted("default/cats", attempt, NOW + 10))
-    controller._tell(WorkerEnded("default/cats", attempt, "Succeeded", NOW + 100))
+    controller.handle(WorkerStarted("default/cats", attempt, NOW + 10))
+    controller.handle(WorkerEnded("default/cats", attempt, "Succeeded", NOW + 100))
     assert value(metrics, name, site="edge", tier="Edge") == 100
     assert value(metrics, "tranche_site_copied_bytes_total", site="edge", tier="Edge") == 0
     progress = written(controller, "cats")["progress"]
@@ -119,7 +119,7 @@ def test_waiting_jobs_are_counted_by_what_the_last_written_plan_says() -> None:
 
 def waiting(controller: Controller) -> dict[str, float]:
     """By reason, of the jobs that are in the store."""
-    controller.metrics.set_jobs(Census(controller.watches.jobs.store.values()))
+    controller.metrics.set_jobs(JobCounts(controller.watches.jobs.store.values()))
     counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
     return {reason: count for reason, count in counts.items() if count}
 
@@ -127,9 +127,9 @@ def waiting(controller: Controller) -> dict[str, float]:
 def test_a_worker_that_ran_and_was_lost_counts_as_stopped_after_the_time_that_it_ran() -> None:
     controller, job = started()
     attempts = [window["attempt"] for window in written(controller, "cats")["plan"]["workers"]]
-    controller._tell(WorkerStarted(job.key, attempts[0], NOW))
-    controller._tell(WorkerEnded(job.key, attempts[0], "Lost", NOW + 30))
-    controller._tell(WorkerEnded(job.key, attempts[1], "Lost", NOW + 30))
+    controller.handle(WorkerStarted(job.key, attempts[0], NOW))
+    controller.handle(WorkerEnded(job.key, attempts[0], "Lost", NOW + 30))
+    controller.handle(WorkerEnded(job.key, attempts[1], "Lost", NOW + 30))
     assert value(controller.metrics, "tranche_preemptions_total", reason="lost") == 1, "the other never ran"
     assert value(controller.metrics, "tranche_preempted_worker_seconds_sum") == 30
     assert value(controller.metrics, "tranche_window_start_seconds_count", handover="no") == 1
@@ -141,7 +141,7 @@ def test_planned_starts_are_cumulative_and_the_oldest_waiting_job_has_its_age() 
     starts: list[dict[str, Any]] = [
         {"plan": {**plan(99), "estimatedStart": after(start)}} for start in (60, 400, 10**6)
     ]
-    metrics.set_jobs(Census(resource(f"j{i}", **status) for i, status in enumerate(starts)))
+    metrics.set_jobs(JobCounts(resource(f"j{i}", **status) for i, status in enumerate(starts)))
     found = [value(metrics, "tranche_jobs_planned_start", within=within) for within in ("60", "900", "86400", "+Inf")]
     assert found == [1, 2, 2, 3]
     assert value(metrics, "tranche_jobs_oldest_waiting_seconds") == 50

@@ -29,6 +29,6 @@ def test_a_later_version_may_know_more_and_an_earlier_one_less() -> None:
 def test_a_controller_tells_what_it_knows_only_when_it_has_taken_over() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
     controller.restore(MEMORY)
-    assert read_memory(controller.learnt()).nodes == {"n1": 1.5}
+    assert read_memory(controller.memory_annotations()).nodes == {"n1": 1.5}
     controller.reports.leading = False
-    assert controller.learnt() == {}, "what is on the Lease stays there"
+    assert controller.memory_annotations() == {}, "what is on the Lease stays there"

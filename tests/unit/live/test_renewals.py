@@ -48,14 +48,14 @@ def test_chunks_are_given_when_the_written_plan_says_so_and_not_before() -> None
         write(controller)
         task = await begin(controller, request())
         assert controller._wake.is_set(), "the planner is told at once"
-        controller._step()
+        controller.step()
         assert controller.planner.cluster.jobs[KEY].runs[1].window.chunks == (1,)
         assert not await settled(task)
         write(controller)
         assert await settled(task)
         assert task.result() == Allotment((1,), 2)
         again = await begin(controller, request())
-        controller._step()
+        controller.step()
         assert await settled(again), "what is written needs no more waiting"
         assert again.result() == task.result()
 
@@ -80,7 +80,7 @@ def test_nothing_has_to_be_written_before_a_worker_is_told_to_exit() -> None:
         state.done.add(1)
         state.windows_changed()
         task = await begin(controller, request())
-        controller._step()
+        controller.step()
         assert await settled(task)
         assert task.result() == Allotment()
 
@@ -105,7 +105,7 @@ def test_a_plan_that_is_not_written_in_time_is_not_waited_for(monkeypatch: pytes
     async def scenario() -> None:
         controller = await one_worker()
         task = await begin(controller, request())
-        controller._step()
+        controller.step()
         with pytest.raises(TimeoutError):
             await task
         assert controller.renewals._waiting == {}

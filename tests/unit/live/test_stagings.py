@@ -100,6 +100,6 @@ def test_status_holds_all_that_the_next_planner_needs() -> None:
 
 def test_the_gpu_that_is_set_is_refused_under_any_name() -> None:
     asks = {"resources": {"limits": {"example.org/accelerator": "1"}}}
-    with pytest.raises(ValueError, match=r"spec.data.staging: .* leave out example.org/accelerator"):
+    with pytest.raises(ValueError, match=r"spec.data.staging: .* remove the request for example.org/accelerator"):
         to_job(resource("j", data=data(**asks)), "example.org/accelerator")
     assert to_job(resource("j", data=data(**asks))).staged

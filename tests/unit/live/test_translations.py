@@ -11,7 +11,7 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import job_events, pod_events
 from tranche.live.foreign_usage import NodeBook
-from tranche.live.pod_timeouts import Silences, Timeouts
+from tranche.live.pod_timeouts import Timeouts, UnreachableNodes
 from tranche.model import Resources, Site
 from tranche.planner import (
     ChiefEnded,
@@ -262,7 +262,7 @@ def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_
     p.handle(JobSubmitted(job("a")), NOW)
     stuck = pod("a-worker-0-1", phase="Pending")
     known = {"default/a-worker-0-1": stuck}
-    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.next_due == 30.0
@@ -284,7 +284,7 @@ def test_a_chief_that_finds_no_place_and_one_that_is_to_stop_and_has_no_pod_are_
     p.handle(JobSubmitted(job("a", is_gang=True, chief=worker(0))), NOW)
     known = {"default/a-chief-0-1": pod("a-chief-0-1", role="chief", phase="Pending")}
     known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Pending", spec={"nodeName": "n1"})
-    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + 29, 29.0) == []
@@ -302,7 +302,7 @@ def test_a_parameter_server_of_a_chunked_job_that_finds_no_place_is_told_in_time
     p.handle(JobSubmitted(job("a", servers=1, server=worker(0))), NOW)
     known = {"default/a-ps-0-1": pod("a-ps-0-1", role="ps", phase="Pending")}
     known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Running", spec={"nodeName": "n1"})
-    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + 29, 29.0) == []
@@ -323,7 +323,7 @@ def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: f
     helper = f"a-ps-0-{state.servers[0].planned.attempt}"
     known[f"default/{helper}"] = pod(helper, role="ps", phase="Pending")
     startups = {"cloud": startup}
-    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}), startup=startups.get, node_start_seconds=900.0)
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), startup=startups.get, node_start_seconds=900.0)
     assert timeouts.due([state], NOW, 0.0) == []
     assert timeouts.due([state], NOW + limit - 1, limit - 1) == []
     events = timeouts.due([state], NOW + limit, limit)
@@ -344,7 +344,7 @@ def test_the_pod_of_a_deleted_namesake_is_not_the_pod_of_a_window() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     old = pod("a-worker-0-1", phase="Pending", metadata={"ownerReferences": []})
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": old}, Silences({}, {}))
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": old}, UnreachableNodes({}, {}))
     states = list(p.cluster.jobs.values())
     timeouts.due(states, NOW, 0.0)
     assert timeouts.due(states, NOW + 31, 31.0) == []
@@ -365,7 +365,7 @@ def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
         metadata={"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 60},
     )
     known = {"default/a-worker-0-1": pod("a-worker-0-1", phase="Pending"), "default/v": leaving}
-    timeouts = Timeouts(5.0, 30.0, known, Silences({}, {}))
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
     states = list(p.cluster.jobs.values())
     timeouts.due(states, NOW, 0.0)
     assert timeouts.due(states, NOW + 89, 89.0) == []
@@ -376,7 +376,9 @@ def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
 def test_a_step_of_the_wall_clock_changes_nothing_for_pods_that_wait(step: float) -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": pod("a-worker-0-1", phase="Pending")}, Silences({}, {}))
+    timeouts = Timeouts(
+        5.0, 30.0, {"default/a-worker-0-1": pod("a-worker-0-1", phase="Pending")}, UnreachableNodes({}, {})
+    )
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + step, 29.0) == []
@@ -437,7 +439,7 @@ def test_what_a_silent_node_runs_is_lost_when_its_site_tolerates_it_no_longer(
         name: msgspec.structs.replace(one, spec=BOUND.spec)
         for name, one in {"default/a-worker-0-2": worker_pod, "default/a-ps-0-1": server_pod}.items()
     }
-    timeouts = Timeouts(5.0, 30.0, placed, Silences(nodes, sites))
+    timeouts = Timeouts(5.0, 30.0, placed, UnreachableNodes(nodes, sites))
     states = list(p.cluster.jobs.values())
     assert (next(iter(states[0].runs)), states[0].servers[0].planned.attempt) == (2, 1)
     if seconds:

@@ -98,7 +98,7 @@ def test_events_need_the_right_to_list_events(app: Visited) -> None:
     assert [(e["message"], e["count"]) for e in told] == [("still", 3), ("waits", 1)]
     app.api.asked.clear()
     told = app.told("jobs/other/secret/events", "bob")
-    assert (told["events"], "may not list events in namespace other" in told["refused"]) == ([], True)
+    assert (told["events"], "is not allowed to list events in namespace other" in told["refused"]) == ([], True)
     assert not any("/events" in path for path in app.api.asked)
 
 

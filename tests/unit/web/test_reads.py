@@ -81,7 +81,7 @@ def test_a_job_that_has_not_been_planned_is_told_too() -> None:
 
 def test_an_unknown_job_is_404() -> None:
     response = Visited().ask("jobs/ns/cats")
-    assert (response.status_code, response.json()) == (404, {"error": "there is no TrainingJob ns/cats"})
+    assert (response.status_code, response.json()) == (404, {"error": "TrainingJob ns/cats does not exist"})
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "namespace=" + "x" * 64])

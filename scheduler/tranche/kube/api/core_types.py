@@ -1,7 +1,7 @@
-"""Pods and nodes as narrow structs: only what we read, decoded straight from the API server's JSON.
+"""Structs of pods, nodes and quotas with only the fields that are read, decoded directly from JSON.
 
-A struct without garbage collection must never be part of a reference cycle. These hold plain data only, lists as
-tuples, so that the collector has nothing to walk through over tens of thousands of pods.
+A struct without garbage collection must never be part of a reference cycle. These structs hold plain data only, with
+tuples for lists, so that the collector need not traverse tens of thousands of pods.
 """
 
 from datetime import datetime
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Narrow(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Base of all below; fields that we do not name are ignored."""
+    """Base class; fields that are not declared are ignored."""
 
 
 Quantities = dict[str, str | int | float]
@@ -42,13 +42,13 @@ class Metadata(Narrow, frozen=True):
 
 
 class ResourceRequirements(Narrow, frozen=True):
-    """Of a container or a whole pod."""
+    """ResourceRequirements of a container or a pod."""
 
     requests: Quantities = {}
     limits: Quantities = {}
 
     def request(self, name: str) -> str | int | float:
-        """What is asked of a resource; where only a limit is set, Kubernetes asks for the limit."""
+        """Return the request for a resource; if only a limit is set, Kubernetes uses the limit."""
         return self.requests.get(name, self.limits.get(name, 0))
 
 
@@ -76,19 +76,19 @@ class Term(Narrow, frozen=True):
 
 
 class NodeSelector(Narrow, frozen=True):
-    """Alternatives."""
+    """NodeSelector: terms of which at least one must match."""
 
     node_selector_terms: tuple[Term, ...] | None = ()
 
 
 class NodeAffinity(Narrow, frozen=True):
-    """Preferences are left to kube-scheduler."""
+    """NodeAffinity; only kube-scheduler uses the preferences."""
 
     required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
 class Affinity(Narrow, frozen=True):
-    """Affinity to other pods is left to kube-scheduler."""
+    """Affinity; only kube-scheduler uses affinity to other pods."""
 
     node_affinity: NodeAffinity | None = None
 
@@ -103,7 +103,7 @@ class PodToleration(Narrow, frozen=True):
 
 
 class PodSpec(Narrow, frozen=True):
-    """What a pod asks for and where it is bound."""
+    """PodSpec: requests, constraints and node of a pod."""
 
     node_name: str = ""
     scheduler_name: str = ""
@@ -129,13 +129,13 @@ class PodCondition(Narrow, frozen=True):
 
 
 class Running(Narrow, frozen=True):
-    """State of a container that runs."""
+    """ContainerStateRunning."""
 
     started_at: datetime | None = None
 
 
 class Terminated(Narrow, frozen=True):
-    """State of a container that has ended."""
+    """ContainerStateTerminated."""
 
     exit_code: int = 0
     reason: str = ""
@@ -145,21 +145,21 @@ class Terminated(Narrow, frozen=True):
 
 
 class ContainerState(Narrow, frozen=True):
-    """Both absent: it waits."""
+    """ContainerState; if both fields are absent, the container waits."""
 
     running: Running | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(Narrow, frozen=True):
-    """What the kubelet says of a container."""
+    """ContainerStatus."""
 
     name: str = ""
     state: ContainerState = ContainerState()
 
 
 class PodStatus(Narrow, frozen=True):
-    """What the kubelet says of a pod."""
+    """PodStatus."""
 
     phase: str = ""
     reason: str = ""
@@ -193,13 +193,13 @@ class ScopeExpression(Narrow, frozen=True):
 
 
 class ScopeSelector(Narrow, frozen=True):
-    """All must hold."""
+    """ScopeSelector: expressions that must all match."""
 
     match_expressions: tuple[ScopeExpression, ...] = ()
 
 
 class QuotaSpec(Narrow, frozen=True):
-    """Limits, and which pods count."""
+    """ResourceQuotaSpec: limits and scopes."""
 
     hard: Quantities = {}
     scopes: tuple[str, ...] = ()
@@ -207,7 +207,7 @@ class QuotaSpec(Narrow, frozen=True):
 
 
 class QuotaStatus(Narrow, frozen=True):
-    """Limits as enforced, and what counts against them."""
+    """ResourceQuotaStatus: enforced limits and usage."""
 
     hard: Quantities = {}
     used: Quantities = {}
@@ -230,7 +230,7 @@ class NodeTaint(Narrow, frozen=True):
 
 
 class NodeSpec(Narrow, frozen=True):
-    """What keeps pods away."""
+    """NodeSpec: taints and the unschedulable flag."""
 
     taints: tuple[NodeTaint, ...] = ()
     unschedulable: bool = False
@@ -247,7 +247,7 @@ class NodeCondition(Narrow, frozen=True):
 
 
 class NodeStatus(Narrow, frozen=True):
-    """What a node offers."""
+    """NodeStatus: allocatable resources and conditions."""
 
     allocatable: Quantities = {}
     conditions: tuple[NodeCondition, ...] = ()
@@ -262,5 +262,5 @@ class NodeObject(Narrow, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet reports and is well; a node without the condition is not."""
+        """Whether the condition Ready is True; False without the condition."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)

@@ -1,6 +1,6 @@
-"""What the custom resources are made of: base class, quantities, durations, pod templates, and their rules.
+"""Field types of the custom resources: base class, quantities, durations, pod templates, and their CEL rules.
 
-The ``x-tranche-…`` keys are replaced by `tranche_codegen.crds`; all other extras go into the CRDs as they stand.
+The ``x-tranche-…`` keys are replaced by `tranche_codegen.crds`; all other extras are copied into the CRDs.
 """
 
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ MAX_CHUNKS = 2000
 MAX_JOB_NAME = 50
 MAX_SITE_NAME = 63
 MAX_SITES = 64
-"""Of which status.progress says what a job has used."""
+"""Maximum number of sites with usage in status.progress."""
 
 
 def rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:

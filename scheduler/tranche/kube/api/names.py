@@ -1,4 +1,4 @@
-"""Names that operator, planner and extender agree on: labels, annotations, finalizer, managers, pod names."""
+"""Names shared by operator, planner and extender: labels, annotations, finalizer, field managers, pod names."""
 
 SCHEDULER_NAME = "tranche"
 SCHEDULER_MANAGER = "tranche-scheduler"
@@ -13,14 +13,14 @@ ROLE_SERVER = "ps"
 ROLE_CHIEF = "chief"
 ROLE_STAGING = "staging"
 PLANNED_ROLES = frozenset({ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF})
-"""Of pods that a plan gives a node."""
+"""Roles of the pods that a plan assigns to nodes."""
 
 ANNOTATION_PLAN = "tranche.dev/plan"
 """``<term>.<revision>`` of the plan that the pod was created from."""
 FINALIZER_LEDGER = "tranche.dev/ledger"
-"""Held until the pod's end has been counted in status.progress."""
+"""Finalizer of a pod until its end is recorded in status.progress."""
 REPORT_AUDIENCE = "tranche.dev"
-"""Of the service-account tokens with which pods report; worth nothing elsewhere."""
+"""Audience of the service-account tokens for progress reports; other services reject these tokens."""
 
 CONDITION_PLANNED = "Planned"
 CONDITION_INVALID_TEMPLATE = "InvalidTemplate"
@@ -33,16 +33,16 @@ CONDITION_SUSPENDED = "Suspended"
 CONDITION_RUNNING = "Running"
 
 GPU_RESOURCE = "nvidia.com/gpu"
-"""Default of the setting."""
+"""Default resource name of GPUs."""
 PRIORITIES = {"tranche-low": -10, "tranche-normal": -9, "tranche-high": -8}
-"""Value of each strict tier's PriorityClass; below −10 a cluster autoscaler ignores pods."""
+"""Values of the PriorityClasses of the strict tiers. The cluster autoscaler ignores pods with a value below −10."""
 
 
 def pod_name(job: str, role: str, index: int, attempt: int) -> str:
-    """Deterministic, so that creating twice is harmless."""
+    """Return the name of a planned pod. It is deterministic, so that a second creation fails and is harmless."""
     return f"{job}-{role}-{index}-{attempt}"
 
 
 def staging_pod_name(job: str, site: str, attempt: int) -> str:
-    """Of the pod that brings data to a site."""
+    """Return the name of the pod that copies data to a site."""
     return f"{job}-{ROLE_STAGING}-{site}-{attempt}"

@@ -1,4 +1,4 @@
-"""The custom resources as pydantic models: what users write, what status holds, and the source of the CRDs.
+"""Pydantic models of the custom resources: specification, status, and the source of the CRDs.
 
 `tranche_codegen.crds` generates the manifests from these models, and a test keeps both equal. CEL rules, defaults,
 bounds and list types stand beside the field that they concern; ``kubectl explain`` shows the docstrings.
@@ -96,7 +96,7 @@ __all__ = [
 
 
 class Metadata(Resource):
-    """The part of ObjectMeta that we read."""
+    """ObjectMeta, with only the fields that are read."""
 
     name: str
     namespace: str = ""
@@ -130,7 +130,7 @@ class TrainingJob(Resource):
     @model_validator(mode="before")
     @classmethod
     def _forget_what_was_written_for_a_namesake(cls, data: Any) -> Any:
-        """Drop plan and ledger that a late write has brought from a deleted job of the same name."""
+        """Drop a plan and ledger that a late write for a deleted job of the same name left in the status."""
         if not isinstance(data, dict) or not isinstance(status := data.get("status"), dict):
             return data
         plan, metadata = status.get("plan"), data.get("metadata")

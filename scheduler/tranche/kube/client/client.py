@@ -1,4 +1,4 @@
-"""Requests to the API server over one aiohttp session: reads, writes, server-side apply, and streams for watches."""
+"""API client over one aiohttp session: reads, writes, server-side apply, and streams for watches."""
 
 import asyncio
 import time
@@ -38,34 +38,34 @@ class _Status(msgspec.Struct):
 
 
 class ApiClient:
-    """One cluster's API server. Safe for any number of tasks of the event loop that it was made in."""
+    """Client of one cluster's API server. Any number of tasks of one event loop can share it."""
 
     def __init__(self, session: aiohttp.ClientSession, credentials: Credentials) -> None:
         self._session = session
         self._credentials = credentials
         self.observe: Callable[[str, int, float], None] = _ignore
-        """Told of the method, the status (0: no answer came) and the seconds of every request."""
+        """Callback for every request: method, HTTP status (0: no response) and duration in seconds."""
 
     @classmethod
     @asynccontextmanager
     async def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator[Self]:
-        """Open a session with the credentials that `Credentials.load` finds; no request is made yet.
+        """Open a session with the credentials from `Credentials.load`, without sending a request.
 
         Raises:
-            Unreachable: if there are no usable credentials.
+            Unreachable: there are no usable credentials.
         """
         credentials = await Credentials.load(kubeconfig, context)
-        # Compression costs both ends more than the bytes that it saves within a cluster.
+        # Within a cluster, compression costs more CPU time than the saved bytes are worth.
         headers = {"User-Agent": f"tranche/{__version__}", "Accept": "application/json", "Accept-Encoding": "identity"}
         connector = aiohttp.TCPConnector(limit=CONNECTIONS)
         async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
             yield cls(session, credentials)
 
     async def get(self, path: str, **params: str | int) -> bytes:
-        """The raw body of a GET.
+        """Send a GET request and return the raw body.
 
         Raises:
-            ApiError: if the answer is not 2xx, or (`Unreachable`) none arrived within 30 s.
+            ApiError: the status is not 2xx; `Unreachable` if no response arrived within 30 s.
         """
         return await self._send("GET", path, params)
 
@@ -79,18 +79,18 @@ class ApiClient:
         params: Mapping[str, str | int] | None = None,
         timeout: float = 30.0,
     ) -> dict[str, Any]:
-        """Send `body` (bytes as they are, anything else as JSON) and return the answer's object.
+        """Send `body` (bytes unchanged, other values as JSON) and return the decoded object of the response.
 
         Args:
             method: HTTP method.
-            path: From the root, such as ``/api/v1/nodes``; the caller has escaped the names in it.
-            body: What to send, if anything.
-            content_type: Of the body; one of the patch types for PATCH.
-            params: Query.
-            timeout: Seconds for the whole exchange.
+            path: Path from the root, such as ``/api/v1/nodes``, with escaped names.
+            body: Request body, if any.
+            content_type: Content type of the body; one of the patch types for PATCH.
+            params: Query parameters.
+            timeout: Time-out for the whole request, in seconds.
 
         Raises:
-            ApiError: if the answer is not 2xx, or (`Unreachable`) none arrived in time.
+            ApiError: the status is not 2xx; `Unreachable` if no response arrived in time.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
@@ -101,7 +101,7 @@ class ApiClient:
             raise Unreachable("NotJson", f"{method} {path}: {error}") from error
 
     async def apply(self, path: str, obj: object, manager: str) -> dict[str, Any]:
-        """Server-side apply, taking over fields that another manager owns."""
+        """Apply an object (server-side apply, forced: it takes fields over from other managers)."""
         params = {"fieldManager": manager, "force": "true"}
         return await self.request("PATCH", path, body=obj, content_type=APPLY, params=params)
 
@@ -109,15 +109,15 @@ class ApiClient:
     async def stream(
         self, path: str, params: Mapping[str, str | int], *, inactivity: float = 70.0
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a stream of lines, each one JSON value without its line end.
+        """Open a stream of lines; each line is one JSON value without its line end.
 
         Args:
             path: As in `request`.
-            params: Query.
-            inactivity: Seconds without a single byte after which the stream counts as dead.
+            params: Query parameters.
+            inactivity: Time without a byte after which the stream counts as broken, in seconds.
 
         Raises:
-            ApiError: if the server refuses; also from the iterator, as `Unreachable`, if the connection breaks.
+            ApiError: the server rejects the request; the iterator raises `Unreachable` if the connection breaks.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=inactivity)
         with _faults("GET", path):
@@ -151,7 +151,7 @@ class ApiClient:
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        """A response with a 2xx status, its body unread; the credentials are read again once after a 401."""
+        """Send a request and return the response with its body unread; after a 401, reload the credentials once."""
         renewed = False
         while True:
             began, status = time.monotonic(), 0
@@ -179,12 +179,12 @@ class ApiClient:
 
 
 def _ignore(method: str, status: int, seconds: float) -> None:
-    """Nobody counts."""
+    """Do not record requests."""
 
 
 @contextmanager
 def _faults(method: str, path: str) -> Iterator[None]:
-    """Whatever goes wrong below HTTP is `Unreachable`, also a cancellation that nobody has asked for."""
+    """Raise `Unreachable` for any error below HTTP, and for a cancellation that no caller requested."""
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:
@@ -193,7 +193,7 @@ def _faults(method: str, path: str) -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise Unreachable("Cancelled", f"{method} {path}: given up below HTTP") from error
+        raise Unreachable("Cancelled", f"{method} {path}: the connection was cancelled") from error
 
 
 async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:

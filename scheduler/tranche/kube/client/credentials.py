@@ -1,4 +1,4 @@
-"""Where the API server is and how we prove who we are, read by the kubernetes package."""
+"""API server address and credentials, read with the kubernetes package."""
 
 import asyncio
 import logging
@@ -14,13 +14,13 @@ from kubernetes.client.rest import should_bypass_proxies
 from tranche.kube.client.errors import Unreachable
 
 REFRESH_SECONDS = 60.0
-"""Age at which a token is asked for again: projected tokens and exec plugins' tokens change while we run."""
+"""Age at which a token is read again, in seconds: projected tokens and tokens of exec plugins expire."""
 
 log = logging.getLogger(__name__)
 
 
 class Credentials:
-    """One cluster's address, TLS context and headers; everything that blocks runs in a thread."""
+    """Address, TLS context and headers of one cluster. Blocking calls run in a thread."""
 
     def __init__(
         self, kubeconfig: str | None, clock: Callable[[], float] = time.monotonic, context: str | None = None
@@ -39,11 +39,11 @@ class Credentials:
         """Read the given kubeconfig, else ``$KUBECONFIG``, else the pod's service account, else ``~/.kube/config``.
 
         Args:
-            kubeconfig: File, or files with colons between them.
-            context: Of the kubeconfig; default: its current one.
+            kubeconfig: File, or files separated by colons.
+            context: Context of the kubeconfig; default: its current context.
 
         Raises:
-            Unreachable: if none of them can be read, or there is no such context.
+            Unreachable: none of them can be read, or the context does not exist.
         """
         credentials = cls(kubeconfig, context=context)
         await credentials.renew()
@@ -51,12 +51,12 @@ class Credentials:
 
     @property
     def host(self) -> str:
-        """URL of the API server, without a trailing slash."""
+        """Return the URL of the API server, without a trailing slash."""
         return str(self._configuration.host).rstrip("/")
 
     @property
     def connection(self) -> dict[str, Any]:
-        """Keyword arguments of aiohttp's requests: TLS, the name to verify, and the proxy."""
+        """Return the keyword arguments of aiohttp requests: TLS context, server name to verify, and proxy."""
         arguments: dict[str, Any] = {}
         if self._context is not None:
             arguments["ssl"] = self._context
@@ -68,7 +68,7 @@ class Credentials:
         return arguments
 
     async def headers(self) -> dict[str, str]:
-        """The authorization header, or nothing (client certificates); at most `REFRESH_SECONDS` old."""
+        """Return the authorization header, at most `REFRESH_SECONDS` old; empty with client certificates."""
         if self._configuration.refresh_api_key_hook is not None and self._stale():
             async with self._lock:
                 if self._stale():
@@ -76,10 +76,10 @@ class Credentials:
         return self._headers
 
     async def renew(self) -> None:
-        """Read everything again, as after a 401.
+        """Read the configuration again, for example after a 401.
 
         Raises:
-            Unreachable: if the configuration cannot be read or is not valid.
+            Unreachable: the configuration cannot be read or is invalid.
         """
         async with self._lock:
             try:
@@ -99,13 +99,13 @@ class Credentials:
                 self._configuration.get_api_key_with_prefix, "BearerToken", alias="authorization"
             )
         except (config.ConfigException, OSError, ValueError) as error:
-            log.warning("the token cannot be read again, the last one stays in use: %s", error)
+            log.warning("the token file cannot be read again; the previous token stays in use: %s", error)
             return
         self._headers = {"Authorization": key.strip()} if key else {}
 
 
 def uses_service_account(kubeconfig: str | None, context: str | None) -> bool:
-    """Whether nobody names a kubeconfig and we are a pod."""
+    """Whether no kubeconfig is given and the process runs in a pod."""
     in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and os.path.exists(
         config.incluster_config.SERVICE_TOKEN_FILENAME
     )
@@ -113,7 +113,7 @@ def uses_service_account(kubeconfig: str | None, context: str | None) -> bool:
 
 
 def chosen_file(kubeconfig: str | None) -> str | None:
-    """The file that is named, by the caller or the environment, now: the package looks when it is imported."""
+    """Return the kubeconfig from the argument or the current environment, which the package reads only at import."""
     return kubeconfig or os.environ.get("KUBECONFIG")
 
 
@@ -135,7 +135,7 @@ def _context(configuration: Any) -> ssl.SSLContext | None:
     if not str(configuration.host).startswith("https"):
         return None
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 refuses cluster CAs without an authority key identifier; every other client accepts them.
+    # Python 3.13 rejects cluster CAs without an authority key identifier; other clients accept them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         context.check_hostname = False

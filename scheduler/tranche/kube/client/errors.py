@@ -1,11 +1,11 @@
-"""What can go wrong between us and the API server."""
+"""Errors of requests to the API server."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 
 class ApiError(Exception):
-    """The API server refused a request."""
+    """Error response of the API server."""
 
     def __init__(
         self,
@@ -17,18 +17,18 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if status else f"{reason}: {message}")
         self.status = status
-        """HTTP status; 0 when no answer arrived."""
+        """HTTP status; 0 if no response arrived."""
         self.reason = reason
-        """CamelCase reason of the answer's Status object, such as ``Conflict``; otherwise HTTP's phrase."""
+        """CamelCase reason of the Status object, such as ``Conflict``; otherwise the HTTP reason phrase."""
         self.message = message
         self.retry_after = retry_after
-        """Seconds that the server asks us to wait, or None."""
+        """Seconds to wait before a retry, from the server; None if not given."""
         self.causes = causes
-        """Messages of the Status object's causes, by their reasons."""
+        """Messages of the causes in the Status object, by reason."""
 
 
 class Unreachable(ApiError):  # noqa: N818 (says what happened, like ConnectionRefused)
-    """No answer: the network, TLS, a time-out, or credentials that cannot be read. Trying again may help."""
+    """No response: network, TLS, time-out, or credentials that cannot be read. A retry may succeed."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(0, reason, message)

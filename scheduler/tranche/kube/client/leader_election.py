@@ -1,7 +1,7 @@
-"""Leader election by a Lease, after client-go: one holder at a time, and each a larger term than all before it.
+"""Leader election with a Lease, as in client-go: one leader at a time, and a larger term for each new leader.
 
-Nobody compares clocks: who waits takes over when the Lease has not changed for as long as its holder promised, by the
-waiter's own clock; the holder counts from before it sent its last renewal, so it stops first.
+Clocks of different machines are never compared. A candidate takes the Lease when it has not changed for the lease
+duration by the candidate's own clock. The leader counts from before it sent its last renewal, so it stops first.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
 
@@ -20,32 +20,32 @@ logger = logging.getLogger(__name__)
 
 LEASE = "tranche-scheduler"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-_MICROSECONDS = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class DeposedError(Exception):
-    """Another planner leads, or may do so by now; this one must stop."""
+    """Another process is the leader, or may be; this one must stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """Times are in seconds."""
+    """Name and times of the leader election; times in seconds."""
 
     name: str = LEASE
     duration: int = 8
-    """Nobody takes the Lease over before it has not been renewed for so long. A crash costs this and a restore."""
+    """Lease duration. Another replica may take the Lease after this time without a renewal. A crash costs this time and
+    a restore."""
     takeover: int = 60
-    """Instead, until it is renewed first: a new leader reads all jobs before, and hears of nothing else."""
+    """Lease duration until the first renewal: a new leader first reads all jobs and does nothing else meanwhile."""
     renewal: float = 2.0
-    """Between two renewals: three may fail before the Lease is lost."""
+    """Time between two renewals; three may fail before the Lease is lost."""
     retry: float = 1.0
-    """Between two looks of those who wait; a Lease that is released is taken so soon."""
+    """Poll interval of candidates, and therefore the time until a released Lease is taken."""
     forbidden: float = 30.0
-    """How long a 403 is borne: an API server that has just started refuses everybody until it has read the roles."""
+    """Grace period for 403 responses: a new API server rejects all requests until it has loaded the RBAC roles."""
 
 
 class Leadership:
-    """One candidate."""
+    """One candidate of the leader election."""
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class Leadership:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Nothing is asked for yet.
+        """Create a candidate that has not requested the Lease yet.
 
         Args:
-            client: Of the API server.
-            namespace: Of the Lease.
-            identity: Who we are: the pod's name. A process that finds itself as the holder is its own successor.
+            client: Client of the API server.
+            namespace: Namespace of the Lease.
+            identity: Name of this candidate. If it is already the holder, it may take the Lease again at once.
             settings: Name and times.
-            annotations: To be set on the Lease with every write; others on it are left.
-            clock: Monotonic seconds; goes on while the process is stopped.
-            sleep: Waits by that clock.
+            annotations: Returns annotations to set with every write; other annotations of the Lease are kept.
+            clock: Monotonic seconds that also advance while the process is stopped.
+            sleep: Waits for a number of seconds of that clock.
         """
         self._client = client
         self._collection = _LEASES.format(namespace)
@@ -82,22 +82,22 @@ class Leadership:
 
     @property
     def held(self) -> bool:
-        """Whether nobody else can hold the Lease now."""
+        """Whether this process holds the Lease and no other process can hold it."""
         return self._clock() < self._until
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Of the Lease as it was last written or read, those of earlier holders included."""
+        """Annotations of the Lease as last written or read, including those of earlier holders."""
         return self._lease.get("metadata", {}).get("annotations") or {}
 
     async def take(self, largest_term: Callable[[], int]) -> int:
-        """Wait until the Lease is free, take it, and return our term: how often it has changed hands.
+        """Wait until the Lease is free, take it, and return the new term (the number of transitions).
 
         Args:
-            largest_term: The largest term in any plan; ours is larger even if the Lease was deleted in between.
+            largest_term: Returns the largest term in any plan; the new term is larger even if the Lease was deleted.
 
         Raises:
-            ApiError: if the API server refuses for good.
+            ApiError: the API server rejects the requests permanently.
         """
         seen: tuple[object, ...] = ()
         since = began = self._clock()
@@ -112,7 +112,7 @@ class Leadership:
                 if spec.get("holderIdentity") in (None, "", self._identity) or wait <= 0:
                     term = max(spec.get("leaseTransitions") or 0, largest_term()) + 1
                     seconds = self._settings.takeover
-                    if await self._write(lease, seconds=seconds, acquireTime=_now(), leaseTransitions=term):
+                    if await self._write(lease, seconds=seconds, acquireTime=_micro_now(), leaseTransitions=term):
                         return term
                     continue
             except ApiError as error:
@@ -120,15 +120,15 @@ class Leadership:
                     error.status == 403 and self._clock() < began + self._settings.forbidden
                 ):
                     raise
-                logger.warning("the Lease %s: %s; trying again", self._settings.name, error)
+                logger.warning("Lease %s: %s; retrying", self._settings.name, error)
                 wait = self._settings.retry
             await self._sleep(min(wait, self._settings.retry))
 
     async def keep(self) -> None:
-        """Renew the Lease at once, so that it need not last for a takeover any more, and for ever.
+        """Renew the Lease forever; the first renewal, at once, replaces the long duration of the takeover.
 
         Raises:
-            DeposedError: when another one holds it, or it could not be renewed in time.
+            DeposedError: another process holds the Lease, or it could not be renewed in time.
         """
         while True:
             try:
@@ -136,23 +136,23 @@ class Leadership:
                     await self._look()
             except ApiError as error:
                 if not self.held:
-                    raise DeposedError(f"the Lease {self._settings.name} could not be renewed: {error}") from error
+                    raise DeposedError(f"Lease {self._settings.name} could not be renewed: {error}") from error
             await self._sleep(self._settings.renewal)
 
     async def release(self) -> None:
-        """Let another one take over at once, if we hold the Lease; a failure only makes it wait."""
+        """Release the Lease if this process holds it, so that another one can take it at once. Errors are ignored."""
         if self.held:
             with contextlib.suppress(ApiError):
                 await self._write(self._lease, holder="")
             self._until = float("-inf")
 
     async def _look(self) -> None:
-        """The Lease was changed by somebody: by whom?"""
+        """Read the Lease after another process changed it, and check the holder."""
         lease = await self._read()
         holder, term = lease.get("spec", {}).get("holderIdentity"), lease.get("spec", {}).get("leaseTransitions")
         if holder != self._identity or term != self._lease["spec"]["leaseTransitions"]:
             self._until = float("-inf")
-            raise DeposedError(f"the Lease {self._settings.name} is held by {holder or 'nobody'} (term {term})")
+            raise DeposedError(f"Lease {self._settings.name} is held by {holder or 'no process'} (term {term})")
         self._lease = lease
 
     async def _read(self) -> dict[str, Any]:
@@ -168,14 +168,17 @@ class Leadership:
     async def _write(
         self, lease: dict[str, Any], holder: str | None = None, seconds: int | None = None, **changes: object
     ) -> bool:
-        """Hold the Lease for some time from now on (or have `holder` do so); False if it is not as it was read."""
+        """Write the Lease, held for `seconds` from now by this process or `holder`.
+
+        False if it changed since it was read.
+        """
         began, name, seconds = self._clock(), self._settings.name, seconds or self._settings.duration
         spec = {
             **lease["spec"],
             **changes,
             "holderIdentity": self._identity if holder is None else holder,
             "leaseDurationSeconds": seconds,
-            "renewTime": _now(),
+            "renewTime": _micro_now(),
         }
         exists = "resourceVersion" in lease["metadata"]
         method, path = ("PUT", f"{self._collection}/{name}") if exists else ("POST", self._collection)
@@ -193,10 +196,10 @@ class Leadership:
         return True
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime(_MICROSECONDS)
+def _micro_now() -> str:
+    return rfc3339(time.time(), microseconds=True)
 
 
 def _passes(error: ApiError) -> bool:
-    """Whether trying again may help."""
+    """Whether a retry may succeed."""
     return error.status in (0, 409, 429) or error.status >= 500

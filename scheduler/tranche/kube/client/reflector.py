@@ -1,4 +1,4 @@
-"""A local copy of one kind of object, kept by a list and a watch that never ends."""
+"""Reflector: a local cache of one kind of object, kept up to date by a list and a watch."""
 
 import asyncio
 import logging
@@ -15,20 +15,20 @@ from tranche.kube.client.errors import ApiError
 
 T = TypeVar("T")
 Callback = Callable[[str, T | None, T | None], None]
-"""Key, the object before (None: new) and after (None: gone)."""
+"""Arguments: key, object before the change (None: new), object after it (None: gone)."""
 
 INACTIVITY_SECONDS = 70.0
-"""A watch without a byte for so long is dead: bookmarks come about every minute."""
+"""Time without data after which a watch counts as broken, in seconds; bookmarks arrive about every minute."""
 WATCH_SECONDS = (240, 480)
-"""The server is asked to end a watch after a time drawn from this range, so that clients do not return all at once."""
+"""Range of the random watch duration in seconds; it is random so that clients do not reconnect at the same time."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 LEAST_WATCH_SECONDS = 1.0
-"""A watch that the server ended after less is not opened again at once."""
+"""Back off before reopening a watch that lasted less than this number of seconds."""
 BURST_SECONDS = 0.005
-"""After so much work on events the loop serves others."""
+"""Time spent on events before yielding to the event loop, in seconds."""
 BACKLOG = 10_000
-"""Lines read ahead of the work on them; beyond, the connection is left to fill up."""
+"""Maximum number of lines read ahead of processing; beyond it, TCP flow control slows the server down."""
 
 log = logging.getLogger(__name__)
 
@@ -69,20 +69,20 @@ _FAILURE = msgspec.json.Decoder(_Failure)
 
 @dataclass(slots=True)
 class Stats:
-    """Counters since the start, for metrics."""
+    """Counters of a watch since the start, for metrics."""
 
     events: int = 0
     """Objects that were added, changed or removed."""
     relists: int = 0
-    """Complete lists, the first one included."""
+    """Complete lists, including the first one."""
     errors: int = 0
     """Failed requests, objects that could not be read, callbacks that raised."""
-    heard: float = 0.0
-    """When the server last said anything, bookmarks included; the reflector's clock."""
+    last_data: float = 0.0
+    """Time of the last data from the server, bookmarks included, by the reflector's clock."""
 
 
 class Reflector(Generic[T]):
-    """Keeps `store` in step with the API server. For one event loop; `run` must be running."""
+    """Cache of one collection. `store` is up to date while `run` runs; for one event loop only."""
 
     def __init__(
         self,
@@ -97,21 +97,21 @@ class Reflector(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         inactivity_seconds: float = INACTIVITY_SECONDS,
     ) -> None:
-        """Describe a watch; nothing is read before `run`.
+        """Configure a watch; nothing is read before `run`.
 
         Args:
-            client: Of the API server.
-            path: Of the collection, such as ``/api/v1/pods``.
-            decode: Makes an object of its JSON; any exception means that it cannot be read.
-            params: Selectors.
-            page_size: Objects in one answer of a list.
-            clock: Seconds, monotonic.
-            jitter: A random number in [0, 1).
-            sleep: Waits so many seconds.
-            inactivity_seconds: Silence after which a watch counts as dead.
+            client: Client of the API server.
+            path: Path of the collection, such as ``/api/v1/pods``.
+            decode: Decodes an object from JSON; any exception means that the object cannot be read.
+            params: Query parameters, such as selectors.
+            page_size: Objects per page of a list.
+            clock: Monotonic seconds.
+            jitter: Returns a random number in [0, 1).
+            sleep: Waits for a number of seconds.
+            inactivity_seconds: Time without data after which a watch counts as broken.
         """
         self.store: dict[str, T] = {}
-        """Objects by ``namespace/name``, cluster-scoped ones by ``name``."""
+        """Objects by ``namespace/name``; cluster-scoped objects by ``name``."""
         self.stats = Stats()
         self._client = client
         self._path = path
@@ -124,41 +124,41 @@ class Reflector(Generic[T]):
         self._inactivity = inactivity_seconds
         self._versions: dict[str, tuple[str, str]] = {}
         self._version = ""
-        """Where the next watch starts; empty: a list is due."""
+        """Resource version at which the next watch starts; empty if a list is required."""
         self._paged = True
         self._callbacks: list[Callback[T]] = []
         self._synced = asyncio.Event()
 
     @property
     def has_synced(self) -> bool:
-        """Whether the store has been complete once."""
+        """Whether the first list is complete."""
         return self._synced.is_set()
 
     @property
     def age(self) -> float:
-        """Seconds since the server last said anything; infinite before the first list."""
-        return self._clock() - self.stats.heard if self.has_synced else float("inf")
+        """Seconds since the last data from the server; infinite before the first list."""
+        return self._clock() - self.stats.last_data if self.has_synced else float("inf")
 
     async def synced(self) -> None:
-        """Return when the store has been complete once."""
+        """Wait until the first list is complete."""
         await self._synced.wait()
 
     def subscribe(self, callback: Callback[T]) -> None:
-        """Call back at every change, in order, after the store has it; first for every object that is there already.
+        """Call `callback` for every object in the store now, and then for every change after it is stored, in order.
 
-        An object that was replaced by another of the same name is reported as gone and then as new.
+        An object that is replaced by another with the same name is reported as deleted and then as new.
         """
         self._callbacks.append(callback)
         for key, held in list(self.store.items()):
             self._call(callback, key, None, held)
 
     async def run(self) -> None:
-        """Follow the API server for ever, through every error."""
+        """Follow the API server forever; errors cause a retry."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            began, heard = self._clock(), self.stats.heard
+            began, before = self._clock(), self.stats.last_data
             failed = await self._round()
-            if self.stats.heard > heard:
+            if self.stats.last_data > before:
                 pause = FIRST_PAUSE_SECONDS
             if failed is None and self._clock() - began >= LEAST_WATCH_SECONDS:
                 continue
@@ -167,15 +167,18 @@ class Reflector(Generic[T]):
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def read(self) -> None:
-        """Bring the store up to date once, without following what changes.
+        """List once, without a watch.
 
         Raises:
-            ApiError: if the API server refuses.
+            ApiError: the API server rejects the request.
         """
         await self._list()
 
     async def _round(self) -> Exception | None:
-        """One watch, after a list if one is due; returns what ended it, None if the server did in the ordinary way."""
+        """List if required, then watch. Returns the error that ended the watch.
+
+        None if the server ended it normally.
+        """
         try:
             if not self._version:
                 await self._list()
@@ -189,12 +192,12 @@ class Reflector(Generic[T]):
         except Exception as error:
             self.stats.errors += 1
             self._version = ""
-            log.exception("%s: the watch failed and starts again from a list", self._path)
+            log.exception("%s: the watch failed; restarting it with a list", self._path)
             return error
         return None
 
     async def _list(self) -> None:
-        """Bring the store up to date page by page; what the last page has not shown is gone."""
+        """List page by page; objects that are on no page are gone."""
         seen: set[str] = set()
         page = _List(_Meta())
         params = {**self._params, **({"limit": self._page_size} if self._paged else {})}
@@ -202,7 +205,9 @@ class Reflector(Generic[T]):
             try:
                 page = _LIST.decode(await self._client.get(self._path, **params))
             except ApiError as error:
-                self._paged = error.status != 410  # pages older than the server remembers: take all in one
+                self._paged = (
+                    error.status != 410
+                )  # the server no longer has this version of the list: read all objects in one page
                 raise
             breath = self._clock()
             for raw in page.items or ():
@@ -216,11 +221,11 @@ class Reflector(Generic[T]):
         self._paged = True
         self._version = page.metadata.resource_version
         self.stats.relists += 1
-        self.stats.heard = self._clock()
+        self.stats.last_data = self._clock()
         self._synced.set()
 
     async def _watch(self) -> None:
-        """Apply changes until the server ends the watch; reading never waits for the work on what was read."""
+        """Apply changes until the server ends the watch. Reading does not wait for processing."""
         least, most = WATCH_SECONDS
         params = {
             **self._params,
@@ -245,7 +250,7 @@ class Reflector(Generic[T]):
 
     def _apply(self, line: bytes) -> None:
         event = _EVENT.decode(line)
-        self.stats.heard = self._clock()
+        self.stats.last_data = self._clock()
         raw = bytes(event.object)
         if event.type == "ERROR":
             failure = _FAILURE.decode(raw)
@@ -257,7 +262,7 @@ class Reflector(Generic[T]):
         self._version = _HEAD.decode(raw).metadata.resource_version
 
     def _put(self, raw: bytes) -> str:
-        """Store an object's newest version and return its key; one that cannot be read leaves the last good one."""
+        """Store an object and return its key. If it cannot be read, the previous version stays."""
         meta = _HEAD.decode(raw).metadata
         key, version = _key(meta), (meta.uid, meta.resource_version)
         known = self._versions.get(key)
@@ -267,9 +272,9 @@ class Reflector(Generic[T]):
             self._drop(key)
         try:
             new = self._decode(raw)
-        except Exception as error:  # whatever a decoder raises, the others must go on
+        except Exception as error:  # one object that cannot be decoded must not stop the others
             self.stats.errors += 1
-            log.error("%s: %s cannot be read and is left out: %s", self._path, key, error)
+            log.error("%s: %s cannot be read and is ignored: %s", self._path, key, error)
             return key
         old = self.store.get(key)
         self.store[key] = new
@@ -293,10 +298,10 @@ class Reflector(Generic[T]):
             callback(key, old, new)
         except Exception:
             self.stats.errors += 1
-            log.exception("%s: a subscriber failed on %s", self._path, key)
+            log.exception("%s: a subscriber failed for %s", self._path, key)
 
     async def _breathe(self, since: float) -> float:
-        """Let others run when we have worked long enough since the given time; returns when the work began."""
+        """Yield to the event loop after `BURST_SECONDS` of work; returns the start of the current burst."""
         if self._clock() - since < BURST_SECONDS:
             return since
         await asyncio.sleep(0)
@@ -308,7 +313,7 @@ def _key(meta: _Meta) -> str:
 
 
 async def _read(lines: AsyncIterator[bytes], queue: asyncio.Queue[bytes | Exception | None]) -> None:
-    """Move lines into the queue; last comes what ended the stream, or None."""
+    """Move lines into the queue; the last item is the error that ended the stream, or None."""
     end: Exception | None = None
     try:
         async for line in lines:

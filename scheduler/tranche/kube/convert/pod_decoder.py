@@ -1,4 +1,7 @@
-"""Pods as a watch keeps them: tens of thousands at a time, so equal parts are held once."""
+"""Pod decoding for the watch cache.
+
+Equal parts are stored once, because a cluster may have tens of thousands of pods.
+"""
 
 from sys import intern
 from typing import TypeVar
@@ -12,18 +15,18 @@ T = TypeVar("T")
 _POD = msgspec.json.Decoder(Pod)
 _encode = msgspec.json.Encoder().encode
 _CAPACITY = 10_000
-"""Different parts that are remembered; far more than there are templates."""
+"""Maximum number of distinct parts in the cache; far more than a cluster has pod templates."""
 _parts: dict[bytes, object] = {}
 
 
 def decode_pod(raw: bytes) -> Pod:
-    """Read a pod for the watch cache.
+    """Decode a pod for the watch cache.
 
     Of a foreign pod, keep only what planning for its node needs: where it is bound or nominated, its requests and
     priority, its phase and whether it is being deleted.
 
     Raises:
-        msgspec.DecodeError: if it is not a pod.
+        msgspec.DecodeError: the JSON is not a pod.
     """
     pod = _POD.decode(raw)
     if LABEL_JOB in pod.metadata.labels:
@@ -68,7 +71,7 @@ def _asking(container: Container) -> Container:
 
 
 def shared(part: T) -> T:
-    """An equal part that is held already, or this one. Never to be changed."""
+    """Return the cached equal part, or add this one to the cache. Callers must not modify it."""
     key = type(part).__name__.encode() + _encode(part)
     known = _parts.get(key)
     if known is None:

@@ -1,4 +1,4 @@
-"""Which attempt of which job a pod is, by the labels and the annotation that the operator wrote."""
+"""Identity of a pod (job, role, index, attempt), from the labels and the annotation that the operator sets."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from tranche.kube.api.resources import GROUP, TrainingJob
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One entry of a plan, by its pod."""
+    """The entry of a plan that a pod belongs to."""
 
     job: str
     """``namespace/name``."""
@@ -28,7 +28,7 @@ class Identity:
 
 
 def identity(pod: Pod) -> Identity | None:
-    """Who the pod is; None if it is not one of ours."""
+    """Return the identity of a pod; None if it does not belong to a TrainingJob."""
     labels = pod.metadata.labels
     try:
         index, attempt = int(labels[LABEL_INDEX]), int(labels[LABEL_ATTEMPT])
@@ -37,8 +37,11 @@ def identity(pod: Pod) -> Identity | None:
         return None
 
 
-def reports(job: TrainingJob, role: str, index: int) -> bool:
-    """Whether its reports count: of the chief, else of parameter server 0, else of rank 0 of a gang, else of all."""
+def may_report_progress(job: TrainingJob, role: str, index: int) -> bool:
+    """Whether this pod reports progress.
+
+    The reporter is the chief, else parameter server 0, else rank 0 of a gang, else every worker.
+    """
     if job.spec.chief is not None:
         return role == ROLE_CHIEF
     if job.spec.parameter_servers is not None:
@@ -46,15 +49,15 @@ def reports(job: TrainingJob, role: str, index: int) -> bool:
     return role == ROLE_WORKER and (job.spec.data is not None or index == 0)
 
 
-def asks(job: TrainingJob, role: str) -> bool:
-    """Whether this pod may ask for its next chunks: every worker of a chunked job."""
+def may_request_chunks(job: TrainingJob, role: str) -> bool:
+    """Whether this pod may request its next chunks: every worker of a chunked job."""
     return role == ROLE_WORKER and job.spec.data is not None
 
 
 def owner_uid(metadata: Metadata) -> str | None:
-    """UID of the TrainingJob that controls an object; None if there is none.
+    """Return the UID of the TrainingJob that controls an object; None if there is none.
 
-    A job's name does not tell: the pods of a deleted job take a while to stop, and another job may have the name.
+    The job name is not sufficient: pods of a deleted job take time to stop, and a new job may have the same name.
     """
     for owner in metadata.owner_references:
         if owner.controller and owner.kind == "TrainingJob" and owner.api_version.partition("/")[0] == GROUP:
@@ -63,7 +66,10 @@ def owner_uid(metadata: Metadata) -> str | None:
 
 
 def plan_stamp(pod: Pod) -> tuple[int, int]:
-    """Term and revision of the plan that the pod was made from; (0, 0), older than all, if it does not say."""
+    """Return the term and revision of the plan that the pod was created from.
+
+    (0, 0), older than any plan, if unknown.
+    """
     term, _, revision = pod.metadata.annotations.get(ANNOTATION_PLAN, "").partition(".")
     try:
         return int(term), int(revision)

@@ -1,4 +1,4 @@
-"""What pods and nodes ask, offer and went through: the structs' values as the planner and the operator need them."""
+"""Requests, capacities and states of pods and nodes, as planner and operator use them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
@@ -32,41 +32,42 @@ __all__ = [
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _PROGRESS = msgspec.json.Decoder(dict[_Count, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
 MOST_GPUS = 16_384
-"""Of one node, far above what any has: the planner keeps a queue for each, and any integer may be said of a node."""
+"""Maximum number of GPUs per node, far above real nodes: the planner keeps a queue per GPU, and a node may claim any
+integer."""
 _REFUSED_BY_KUBELET = ("OutOf", "UnexpectedAdmissionError")
-"""Beginnings of a pod's status.reason when its node refused it: never the pod's own fault."""
+"""Prefixes of a pod's status.reason when the kubelet rejected it; never an error of the pod itself."""
 
 
 def pod_of_template(template: Mapping[str, Any]) -> Pod:
     """Read a PodTemplateSpec as a pod without name and status.
 
     Raises:
-        ValueError: if it is not one.
+        ValueError: it is not a PodTemplateSpec.
     """
     return msgspec.convert(template, Pod)
 
 
 def template_shape(template: Mapping[str, Any], gpu_resource: str = GPU_RESOURCE) -> PodShape:
-    """What a pod made from a PodTemplateSpec asks of its node.
+    """Return the requests and node constraints of a pod created from a PodTemplateSpec.
 
     Raises:
-        ValueError: if it is not a PodTemplateSpec, or a quantity in it cannot be read.
+        ValueError: it is not a PodTemplateSpec, or a quantity cannot be read.
     """
     pod = pod_of_template(template)
     return PodShape(pod_requests(pod, gpu_resource), pod_constraints(pod))
 
 
 def pod_requests(pod: Pod, gpu_resource: str = GPU_RESOURCE) -> Resources:
-    """What the pod takes of a node by Kubernetes' rule: the larger of its start and its run, plus overhead.
+    """Return the requests of a pod by the rule of Kubernetes: the larger of init and run phase, plus overhead.
 
-    A resize that the kubelet has not finished is not looked at.
+    An unfinished in-place resize is ignored.
 
     Args:
         pod: The pod.
-        gpu_resource: Name of the devices' resource; ``cpu`` counts whole cores, rounded down.
+        gpu_resource: Resource name of the GPUs; ``cpu`` counts whole cores, rounded down.
 
     Raises:
-        ValueError: if a quantity cannot be read.
+        ValueError: a quantity cannot be read.
     """
     sidecars = start = Resources()
     for container in pod.spec.init_containers:
@@ -103,7 +104,7 @@ def _larger(one: Resources, other: Resources) -> Resources:
 
 
 def _pod_level(asked: ResourceRequirements, containers: Resources) -> Resources:
-    """Requests of the whole pod stand for those of its containers; its limits only where no container asks."""
+    """Pod-level requests replace those of the containers; pod-level limits apply only if no container has requests."""
     cpu, memory = containers.cpu, containers.memory
     if "cpu" in asked.requests or not cpu:
         cpu = parse_millicores(asked.request("cpu"))
@@ -113,7 +114,7 @@ def _pod_level(asked: ResourceRequirements, containers: Resources) -> Resources:
 
 
 def pod_constraints(pod: Pod) -> Constraints:
-    """Node selector, required node affinity and tolerations."""
+    """Return node selector, required node affinity and tolerations of a pod."""
     spec = pod.spec
     required = spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required
     return Constraints(
@@ -132,7 +133,7 @@ def _expressions(term: Term) -> tuple[Requirement, ...]:
 
 
 def _requirement(expression: Expression, is_field: bool) -> Requirement:
-    """An operator that we do not know matches no node: better no plan for the pod than a wrong one."""
+    """Convert a match expression. An unknown operator matches no node, because no plan is better than a wrong one."""
     for operator in get_args(Operator):
         if operator == expression.operator:
             return Requirement(expression.key, operator, expression.values, is_field)
@@ -140,7 +141,7 @@ def _requirement(expression: Expression, is_field: bool) -> Requirement:
 
 
 def is_over(pod: Pod) -> bool:
-    """Whether the pod's containers have ended for good or were never started and never will be."""
+    """Whether the pod's containers have terminated permanently, or will never start."""
     if pod.status.phase in ("Succeeded", "Failed"):
         return True
     metadata = pod.metadata
@@ -150,7 +151,7 @@ def is_over(pod: Pod) -> bool:
 
 
 def outcome(pod: Pod) -> Literal["Succeeded", "Preempted", "Failed"]:
-    """How a pod that is over ended: ``Succeeded``, ``Preempted`` (whatever its exit code) or ``Failed``."""
+    """Return the outcome of an ended pod: ``Succeeded``, ``Preempted`` (whatever its exit code) or ``Failed``."""
     if pod.status.phase == "Succeeded":
         return "Succeeded"
     disrupted = any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
@@ -167,20 +168,20 @@ def is_evicted_by_scheduler(pod: Pod) -> bool:
 
 
 def exit_code(pod: Pod) -> int | None:
-    """Of the training container; None while it has not ended."""
+    """Return the exit code of the training container; None while it has not ended."""
     terminated = trainer(pod).terminated
     return terminated.exit_code if terminated else None
 
 
 def started_at(pod: Pod) -> float | None:
-    """When the training container started, in seconds since the epoch (whole ones); None if it has not."""
+    """Return the start time of the training container in whole seconds since the epoch; None before it."""
     state = trainer(pod)
     at = state.running.started_at if state.running else state.terminated.started_at if state.terminated else None
     return at.timestamp() if at else None
 
 
 def run_seconds(pod: Pod) -> float:
-    """How long the first container of a pod that is over ran (whole seconds); 0 if it never did."""
+    """Return the run time of the first container of an ended pod in whole seconds; 0 if it never ran."""
     terminated = trainer(pod).terminated
     if terminated is None or terminated.started_at is None or terminated.finished_at is None:
         return 0.0
@@ -188,11 +189,11 @@ def run_seconds(pod: Pod) -> float:
 
 
 def termination_progress(pod: Pod) -> dict[int, float] | None:
-    """Batches that are durable, by chunk, as the training container wrote into its termination message.
+    """Return the durable batches by chunk from the termination message of the training container.
 
-    A member of a gang, whose run counts as one batch, writes a fraction of it.
+    The run of a gang member counts as one batch, so it writes a fraction.
 
-    None without such a message: the text is the container's, so anything may stand there.
+    Returns None without a valid message, because the container may write any text.
     """
     terminated = trainer(pod).terminated
     if terminated is None:
@@ -204,7 +205,7 @@ def termination_progress(pod: Pod) -> dict[int, float] | None:
 
 
 def trainer(pod: Pod) -> ContainerState:
-    """State of the container that trains: the first one of the specification."""
+    """Return the state of the training container, the first one of the specification."""
     first = pod.spec.containers[0].name if pod.spec.containers else ""
     statuses = pod.status.container_statuses
     found = next((status for status in statuses if status.name == first), statuses[0] if statuses else None)
@@ -212,16 +213,16 @@ def trainer(pod: Pod) -> ContainerState:
 
 
 def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: str = GPU_RESOURCE) -> Node:
-    """The planner's view of a node.
+    """Convert a node to a planner node.
 
     Args:
         observed: The node.
-        site: Which site it belongs to.
-        foreign: What pods that are not ours use there.
+        site: Site of the node.
+        foreign: Resources that foreign pods use on the node.
         gpu_resource: As in `pod_requests`.
 
     Raises:
-        ValueError: if a quantity cannot be read, or the node claims to have more than `MOST_GPUS` devices.
+        ValueError: a quantity cannot be read, or the node claims more than `MOST_GPUS` GPUs.
     """
     allocatable = node_allocatable(observed, gpu_resource)
     if allocatable.gpus > MOST_GPUS:
@@ -241,10 +242,10 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: s
 
 
 def node_allocatable(observed: NodeObject, gpu_resource: str = GPU_RESOURCE) -> Resources:
-    """What pods may take of the node in all.
+    """Return the allocatable resources of a node.
 
     Raises:
-        ValueError: if a quantity cannot be read.
+        ValueError: a quantity cannot be read.
     """
     offered = observed.status.allocatable
     cpu = parse_millicores(offered.get("cpu", 0))

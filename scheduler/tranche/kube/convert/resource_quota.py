@@ -1,8 +1,8 @@
-"""ResourceQuotas as the planner's values: limits on requests and on the number of pods, and the tiers that they cover.
+"""Conversion of ResourceQuotas: limits on requests and on the number of pods, and the priority tiers that they cover.
 
-Limits on anything else (``limits.cpu``, storage, services) are left to the API server, whose refusal the planner meets
-as `WorkerRejected`. Our pods have a priority class and no deadline of their own (``activeDeadlineSeconds``), so a quota
-with the scope ``Terminating``, or with one that we do not know, does not cover them.
+Other limits (``limits.cpu``, storage, services) are enforced by the API server alone; the planner receives its
+rejection as `WorkerRejected`. Pods of TrainingJobs have a priority class and no ``activeDeadlineSeconds``, so a quota
+with the scope ``Terminating``, or with an unknown scope, does not cover them.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ _MEASURES: Mapping[str, Measure] = {
 
 
 def quota_of(observed: QuotaObject, gpu_resource: str = GPU_RESOURCE) -> Quota | None:
-    """The quota as far as it concerns our pods; None if it does not.
+    """Convert a quota; None if it does not limit pods of TrainingJobs.
 
     Args:
         observed: The ResourceQuota.
-        gpu_resource: Name of the devices' resource.
+        gpu_resource: Resource name of the GPUs.
 
     Raises:
-        ValueError: if a quantity cannot be read.
+        ValueError: a quantity cannot be read.
     """
     selector = observed.spec.scope_selector
     scopes = [ScopeExpression(name, "Exists") for name in observed.spec.scopes]
@@ -64,17 +64,17 @@ def quota_of(observed: QuotaObject, gpu_resource: str = GPU_RESOURCE) -> Quota |
 
 
 def used_of(observed: QuotaObject, quota: Quota) -> dict[str, int]:
-    """What counts against each limit, by its resource, in the planner's units.
+    """Return the used amount of each limit by resource, in planner units.
 
     Raises:
-        ValueError: if a quantity cannot be read.
+        ValueError: a quantity cannot be read.
     """
     used: Quantities = observed.status.used
     return {limit.resource: amount(limit.measure, used.get(limit.resource, 0)) for limit in quota.limits}
 
 
 def amount(measure: Measure, value: str | float) -> int:
-    """A quantity in the planner's unit of the measure."""
+    """Convert a quantity to the planner unit of the measure."""
     return parse_millicores(value) if measure == "cpu" else parse_bytes(value)
 
 
@@ -84,7 +84,7 @@ def _measure(resource: str, gpu_resource: str) -> Measure | None:
 
 
 def _priorities(scope: ScopeExpression) -> frozenset[int]:
-    """The tiers that a scope selects."""
+    """Priority tiers that a scope selects."""
     named = frozenset(value for name, value in PRIORITIES.items() if name in scope.values)
     match scope.operator:
         case "Exists":

@@ -1,17 +1,21 @@
-"""Which site a node belongs to."""
+"""Assignment of nodes to sites."""
 
 from collections.abc import Mapping
 
 from tranche.kube.api.resources import SiteObject
 
 DEFAULT_SITE = "cluster"
-"""The one site of a cluster without Site objects."""
+"""Name of the only site of a cluster without Site objects."""
 UNDECLARED_TOLERANCE_SECONDS = 300.0
-"""How long a node that no Site selects may be silent before others train what it ran: Kubernetes' own default."""
+"""Disconnect tolerance of nodes that no Site selects, in seconds: the default of Kubernetes. After it, their chunks are
+planned again."""
 
 
 def site_of(labels: Mapping[str, str], sites: Mapping[str, SiteObject]) -> str | None:
-    """The first site, by name, whose selector matches a node's labels; None if there are sites and none does."""
+    """Return the first site, by name, whose selector matches the node labels.
+
+    None if there are sites but none matches.
+    """
     if not sites:
         return DEFAULT_SITE
     for name in sorted(sites):

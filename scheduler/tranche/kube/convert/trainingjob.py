@@ -1,8 +1,8 @@
-"""Between API objects and the planner's values."""
+"""Conversion between TrainingJobs and Sites and the values of the planner."""
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import blake2b
 from math import ceil, inf
 from typing import Any
@@ -20,6 +20,7 @@ from tranche.kube.api.resources import (
     TrainingJob,
 )
 from tranche.kube.api.resources import Checkpoint as CheckpointSpec
+from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.convert.pods_and_nodes import template_shape
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
@@ -42,19 +43,15 @@ from tranche.model import (
 )
 from tranche.model.quantity import parse_bytes, parse_duration, parse_quantity
 
-LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
-"""The last moment that a timestamp can say; a job of a million epochs may be planned to complete after it."""
-
-
 PASSING_VOLUMES = frozenset({"emptyDir", "ephemeral"})
-"""Volumes that are deleted with their pod."""
+"""Volume types that are deleted with their pod."""
 
 
 def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
-    """The planner's view of a TrainingJob.
+    """Convert a TrainingJob to a planner job.
 
     Raises:
-        ValueError: if a quantity, duration or template that the API server let through cannot be read.
+        ValueError: a quantity, duration or template that the API server accepted cannot be read.
     """
     spec, data = resource.spec, resource.spec.data
     chunks = data.chunks if data else spec.workers.max_replicas
@@ -95,7 +92,7 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
 
 
 def _durable(checkpoint: CheckpointSpec) -> bool | None:
-    """Whether a pod at any node finds what an earlier one saved: not if that stays behind or dies with its pod."""
+    """Whether a pod on any node can load a checkpoint of an earlier pod: not from node-local or pod-local volumes."""
     volume = checkpoint.volume
     if checkpoint.scope != "Cluster" or (volume is not None and not PASSING_VOLUMES.isdisjoint(volume)):
         return False
@@ -107,12 +104,12 @@ def _is_staged(resource: TrainingJob, gpu_resource: str) -> bool:
     if data is None or data.staging is None:
         return False
     if gpu_resource != "cpu" and template_shape(data.staging.template, gpu_resource).requests.gpus:
-        raise ValueError(f"spec.data.staging: a staging pod copies data, leave out {gpu_resource}")
+        raise ValueError(f"spec.data.staging: a staging pod only copies data: remove the request for {gpu_resource}")
     return True
 
 
 def _template(resource: TrainingJob) -> str:
-    """The training code: namespace, and a digest of what the worker's containers run."""
+    """Identify the training code: namespace, and a digest of the worker containers."""
     containers = resource.spec.workers.template.get("spec", {}).get("containers", ())
     code = [{name: one.get(name) for name in ("image", "command", "args")} for one in containers]
     digest = blake2b(json.dumps(code, sort_keys=True).encode(), digest_size=8).hexdigest()
@@ -120,7 +117,7 @@ def _template(resource: TrainingJob) -> str:
 
 
 def _step_seconds(resource: TrainingJob, chunks: int, workers: int, batches: int) -> float:
-    """One mini-batch: as the user says, or from the duration of the whole job on its most workers."""
+    """Seconds per mini-batch: as declared, or derived from the job duration with the maximum number of workers."""
     spec = resource.spec
     if spec.model and spec.model.step_time:
         return parse_duration(spec.model.step_time)
@@ -129,7 +126,7 @@ def _step_seconds(resource: TrainingJob, chunks: int, workers: int, batches: int
 
 
 def to_site(resource: SiteObject) -> Site:
-    """The planner's view of a Site."""
+    """Convert a Site to a planner site."""
     spec = resource.spec
     return Site(
         name=resource.metadata.name,
@@ -143,7 +140,7 @@ def to_site(resource: SiteObject) -> Site:
 
 
 def read_plan(plan: Plan) -> JobPlan:
-    """What an earlier planner wrote into status.plan."""
+    """Read the plan that an earlier planner wrote to status.plan."""
     return JobPlan(
         generation=plan.observed_generation,
         explanation=plan.explanation,
@@ -194,7 +191,7 @@ def read_plan(plan: Plan) -> JobPlan:
 
 
 def read_progress(progress: Progress) -> JobProgress:
-    """The ledger that an earlier planner wrote into status.progress."""
+    """Read the ledger that an earlier planner wrote to status.progress."""
     return JobProgress(
         done=parse_chunks(progress.done),
         partial={p.chunk: p.batches for p in progress.running},
@@ -236,13 +233,13 @@ def read_progress(progress: Progress) -> JobProgress:
 
 
 def _read_checkpoint(saved: SavedProgress) -> Checkpoint:
-    """A chunk that it holds in full has no number there; it is infinite here: as many as there are."""
+    """Read a checkpoint. The API has no batch number for completed chunks; here it is infinite (all batches)."""
     batches = dict.fromkeys(parse_chunks(saved.done), inf) | {p.chunk: p.batches for p in saved.running}
     return Checkpoint(saved.attempt, batches)
 
 
 def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, Any]:
-    """status.plan as JSON, for the job of that UID."""
+    """Build status.plan as JSON, for the job with that UID."""
     status: dict[str, Any] = {
         "jobUid": uid,
         "term": term,
@@ -302,13 +299,13 @@ def _server(planned: PlannedServer) -> dict[str, Any]:
 
 
 def progress_status(progress: JobProgress, job: Job, batches: float, *, estimated: bool) -> dict[str, Any]:
-    """status.progress as JSON.
+    """Build status.progress as JSON.
 
     Args:
         progress: The ledger.
-        job: Whose it is.
-        batches: Mini-batches trained in all by the last reports and the pace of workers.
-        estimated: By the pace alone for some worker.
+        job: The job of the ledger.
+        batches: Mini-batches trained in total, from the last reports and the speed of the workers.
+        estimated: Whether some worker's part is estimated from its speed alone.
     """
     return {
         "chunks": f"{len(progress.done)}/{job.chunks}",
@@ -346,7 +343,7 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
 
 
 def _sites(sites: Iterable[SiteProgress]) -> list[dict[str, Any]]:
-    """By name; those where the job used most, if there are more than status.progress may have."""
+    """Site usage by name. Beyond the limit of status.progress, only the most used sites are kept."""
     most = sorted(sites, key=lambda one: (one.gpu_seconds, one.copied_bytes), reverse=True)[:MAX_SITES]
     return [
         {
@@ -377,7 +374,7 @@ def _saved(checkpoint: Checkpoint, job: Job) -> dict[str, Any]:
 
 
 def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> dict[str, Any]:
-    """The condition Planned; its transition time is kept while its status stays."""
+    """Build the condition Planned; the transition time is kept while the status does not change."""
     status = "False" if plan.unplannable else "True"
     before = next((c for c in known if c.type == CONDITION_PLANNED), None)
     since = before.last_transition_time.timestamp() if before and before.status == status else now
@@ -387,12 +384,12 @@ def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition]
         "reason": plan.unplannable or "Planned",
         "message": plan.explanation if plan.unplannable else "",
         "observedGeneration": generation,
-        "lastTransitionTime": datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": rfc3339(since),
     }
 
 
 def status_object(resource: TrainingJob, status: Mapping[str, Any], version: str | None = None) -> dict[str, Any]:
-    """The body of a server-side apply to the job's status, if need be only to the version that was read."""
+    """Build the body of a server-side apply to the job's status, optionally limited to one resource version."""
     metadata = resource.metadata
     return {
         "apiVersion": API_VERSION,
@@ -411,4 +408,4 @@ def _seconds(at: datetime | None) -> float:
 
 
 def _time(at: float | None) -> str | None:
-    return datetime.fromtimestamp(min(at, LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None
+    return rfc3339(at) if at else None

@@ -1,7 +1,7 @@
 """Named settings: clusters of published evaluations, drawn from a seed, and the jobs that go with them.
 
-docs/reference/presets.md lists each parameter with its mark; docs/explanation/algorithms.md, "Marks and units", explains the
-marks.
+docs/reference/presets.md lists each parameter with its mark; docs/explanation/algorithms.md, "Marks and units",
+explains the marks.
 """
 
 import csv

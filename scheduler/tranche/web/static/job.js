@@ -12,7 +12,7 @@ const windows = [
   { name: "Attempt", cell: (w) => String(w.attempt) },
   { name: "State", cell: stateOf },
   { name: "Site", cell: (w) => w.site },
-  { name: "Node", cell: (w) => w.node ?? "not placed yet" },
+  { name: "Node", cell: (w) => w.node ?? "no node yet" },
   { name: "Chunks", cell: (w) => ranges(w.chunks ?? []) || "–" },
   { name: "From", style: "time", cell: (w) => moment(w.start) },
   { name: "To", style: "time", cell: (w) => moment(w.end) },
@@ -33,13 +33,13 @@ const servers = [
   { name: "Attempt", cell: (s) => String(s.attempt) },
   { name: "State", cell: stateOf },
   { name: "Site", cell: (s) => s.site },
-  { name: "Node", cell: (s) => s.node ?? "not placed yet" },
+  { name: "Node", cell: (s) => s.node ?? "no node yet" },
 ];
 const attempts = [
   { name: "Attempt", cell: (a) => String(a.attempt) },
   { name: "Worker", cell: (a) => String(a.index) },
   { name: "Node", cell: (a) => a.node },
-  { name: "How it ended", cell: (a) => a.reason },
+  { name: "Outcome", cell: (a) => a.reason },
   { name: "Preempted by", cell: (a) => a.preemptedBy ?? "–" },
   { name: "Exit code", cell: (a) => (a.exitCode === undefined ? "–" : String(a.exitCode)) },
 ];
@@ -48,7 +48,7 @@ const sites = [
   { name: "GPU time", cell: (s) => gpuTime(s.gpuSeconds ?? 0) },
   { name: "Chunks completed", cell: (s) => String(s.chunks ?? 0) },
   { name: "Copied", cell: (s) => bytes(s.copiedBytes ?? 0) },
-  { name: "Copied in vain", cell: (s) => bytes(s.inVainBytes ?? 0) },
+  { name: "Copied, unused", cell: (s) => bytes(s.inVainBytes ?? 0) },
 ];
 const conditions = [
   { name: "Condition", cell: (c) => c.type },
@@ -113,7 +113,7 @@ export class Job {
     ended.draw([...job.attempts].reverse(), (a) => `${a.index}/${a.attempt}`, "none yet");
     used.draw(job.sites ?? [], (s) => s.site);
     states.draw(job.conditions, (c) => c.type);
-    noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none lately");
+    noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none recently");
   }
 
   drawProgress(job) {
@@ -133,13 +133,13 @@ export class Job {
       ["Created", moment(job.created)],
       ["Started", moment(job.started, "not yet")],
       ...(job.completed ? [["Completed", moment(job.completed)]] : [["Planned start", moment(job.plannedStart)], ["Planned completion", moment(job.plannedCompletion)]]),
-      ...(where ? [["Expected at", where]] : []),
+      ...(where ? [["Expected node", where]] : []),
       ["Preemptions", `${job.preemptions}${lost}`],
       ["Failures", String(job.failures)],
       ["Priority", job.priority],
       ["Plan", job.plan || "none"],
       ...Object.entries(job.homes).map(([site, chunks]) => [`Data at ${site}`, `chunks ${chunks}`]),
-      ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `given up after ${one.failures} failures` : `chunks ${one.chunks || one.wanted || "–"}`]),
+      ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `stopped after ${one.failures} failures` : `chunks ${one.chunks || one.wanted || "–"}`]),
     ];
     if (job.started && job.completed) facts.splice(3, 0, ["Took", duration((Date.parse(job.completed) - Date.parse(job.created)) / 1000)]);
     keep(this.facts, facts, ([name]) => name, ([name]) => el("div", {}, el("dt", { text: name }), el("dd")), (pair, [, value]) => {
@@ -171,7 +171,7 @@ export class Job {
   }
 }
 
-const WORDS = { done: "done", open: "in a window", begun: "begun, none trains it now", waits: "not begun" };
+const WORDS = { done: "done", open: "assigned to a worker", begun: "started, not running now", waits: "not started" };
 
 class Part {
   constructor(name, columns) {

@@ -31,10 +31,10 @@ function login(reason = "") {
     el("label", { for: "token", text: "Token" }), input,
     el("button", { type: "submit", text: "Log in" }),
     el("p", { id: "token-help" },
-      "A token of yours for this cluster. Of a service account that may read TrainingJobs, it is made so:"),
+      "Enter a bearer token for this cluster. To create one for a service account that may read TrainingJobs, run:"),
     el("pre", { tabindex: "0", "aria-label": "command" },
       el("code", { text: "kubectl create token NAME --namespace NAMESPACE --audience page.tranche.dev" })),
-    el("p", { text: "With that audience it is good for this page only. It stays in this tab, and what you see is what RBAC lets you read." }));
+    el("p", { text: "A token with this audience is valid for this page only. It is stored in this tab only, and the page shows what RBAC allows you to read." }));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     setToken(input.value.trim());
@@ -89,7 +89,7 @@ async function refresh() {
       asked.fail(error.message);
     } else {
       failures += 1;
-      live("off", `not live: ${error instanceof Refused ? error.message : "the server does not answer"}`);
+      live("off", `not live: ${error instanceof Refused ? error.message : "the server does not respond"}`);
     }
   }
   const wait = Math.min(EVERY * 2 ** failures, LONGEST);
@@ -97,7 +97,7 @@ async function refresh() {
 }
 
 takeToken();
-set(byId("zone"), { text: `Times are in ${zone()}; the planner's sentences tell them in UTC (Z). Read-only.` });
+set(byId("zone"), { text: `Times are in ${zone()}; explanations use UTC (Z). This page is read-only.` });
 byId("leave").addEventListener("click", () => { setToken(""); login(); });
 byId("skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
 byId("filters").addEventListener("submit", (event) => event.preventDefault());

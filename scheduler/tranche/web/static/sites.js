@@ -6,11 +6,11 @@ import { bytes, clock, gpuTime, moment, now, relative } from "./times.js";
 const PAGE = 16; // nodes at a time
 const SPANS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2419200, 31536000];
 const TICKS = [10, 15, 30, 60, 120, 180, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2419200];
-const WORDS = { Running: "trains", Planned: "starts", Closing: "stops", Expected: "is expected to start here" };
+const WORDS = { Running: "running", Planned: "starting", Closing: "stopping", Expected: "expected to start here" };
 
 const columns = [
   { name: "Job", cell: (bar) => jobLink(bar.namespace, bar.job) },
-  { name: "Node", cell: (bar) => bar.node || "not placed yet" },
+  { name: "Node", cell: (bar) => bar.node || "no node yet" },
   { name: "State", cell: (bar) => WORDS[bar.state] ?? bar.state },
   { name: "GPUs", cell: (bar) => String(bar.gpus) },
   { name: "Chunks", cell: (bar) => bar.chunks || "–" },
@@ -86,7 +86,7 @@ export class Site {
     });
     keep(this.lanes, lanes, (lane) => lane.node, () => el("li", {}, el("span", { class: "node" }), el("ul", { class: "track" })), (row, lane) => {
       const use = lane.gpus === null ? "" : ` ${lane.usedGpus}/${lane.gpus}`;
-      const name = lane.node || "not placed yet";
+      const name = lane.node || "no node yet";
       keep(row.firstChild, [["name", name], ["use", use], ["bad", lane.node && !lane.ready ? "not ready" : ""]].filter((part) => part[1]),
         (part) => part[0], (part) => el("span", { class: part[0] }), (part, [, text]) => set(part, { text }));
       const placed = pack(lane);

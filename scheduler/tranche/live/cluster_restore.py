@@ -1,0 +1,257 @@
+"""Translation of watched Kubernetes objects into planner events, and restoring a planner from them.
+
+The controller, what-if, the chunk list and shadow mode all restore their planners here. Only the controller then keeps
+its planner up to date, with the events of later changes.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pod_identity import identity, owner_uid
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.kube.convert.trainingjob import to_site
+from tranche.live import job_events, pod_events
+from tranche.live.foreign_usage import NodeBook, QuotaBook
+from tranche.live.informers import ClusterObjects
+from tranche.planner import (
+    Event,
+    JobRemoved,
+    JobSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    Planner,
+    SiteChanged,
+    SiteRemoved,
+    WorkerStarted,
+)
+from tranche.planner.learned_state import Memory, recall
+
+logger = logging.getLogger(__name__)
+
+Reject = Callable[[str, Any, ValueError], None]
+"""Called for an object that cannot be read, with its description for a log line, the object (None: not known which of
+a namespace's quotas it is) and the error."""
+
+
+def log_rejection(description: str, observed: Any, error: ValueError) -> None:
+    """Log that an object cannot be read."""
+    logger.error("%s cannot be read: %s", description, error)
+
+
+class ClusterTranslator:
+    """Translates watched objects, and their changes, into events for one planner.
+
+    The events depend on what the planner already knows. Therefore the generators are lazy, and the planner must handle
+    each event before the next one is requested.
+    """
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        planner: Planner,
+        gpu_resource: str,
+        clock: Callable[[], float],
+        reject: Reject = log_rejection,
+    ) -> None:
+        """Translate nothing before the first call.
+
+        Args:
+            objects: The stores of the watches; read at every call.
+            planner: The planner that handles the events.
+            gpu_resource: Resource name of the devices.
+            clock: Time of the events, in seconds since the epoch.
+            reject: Called for each object that cannot be read; the object is then left out.
+        """
+        self.objects = objects
+        self.nodes = NodeBook(gpu_resource)
+        """Resources that foreign pods use on each node."""
+        self._planner = planner
+        self._gpu_resource = gpu_resource
+        self._clock = clock
+        self._reject = reject
+        self._quotas = QuotaBook(gpu_resource)
+
+    # ---- the whole cluster
+
+    def restore(
+        self,
+        memory: Memory,
+        handle: Callable[[Event], object],
+        adopt: Callable[[Sequence[JobSubmitted], Iterator[Event]], None],
+    ) -> list[JobSubmitted]:
+        """Restore the planner's state from the objects, and return the restored jobs.
+
+        Args:
+            memory: What an earlier planner learnt about the cluster.
+            handle: Passes an event about a site, node or quota to the planner.
+            adopt: Passes the jobs, and then what happened to their pods, to `Planner.restore`.
+        """
+        for site in self.objects.sites.values():
+            with self.guard(site):
+                handle(SiteChanged(to_site(site)))
+        for key, pod in self.objects.pods.items():
+            with self.guard(pod):
+                self.nodes.note_pod(key, pod)
+                self._quotas.note_pod(key, pod)
+        for key, quota in self.objects.quotas.items():
+            for event in self._quota_changed(key, None, quota):
+                handle(event)
+        for name in self.objects.nodes:
+            for event in self._node_events(name):
+                handle(event)
+        recall(self._planner.context, memory)
+        found = self._found_jobs()
+        adopt(found, self._events_since(found))
+        return found
+
+    def _found_jobs(self) -> list[JobSubmitted]:
+        """Jobs to continue. The planner learns from succeeded jobs how long their templates take."""
+        found: list[JobSubmitted] = []
+        for resource in self.objects.jobs.values():
+            with self.guard(resource):
+                if not job_events.over(resource):
+                    found.append(job_events.submission(resource, self._gpu_resource, self.objects.pods))
+                elif resource.status.phase == "Succeeded":
+                    self._planner.remember(job_events.submission(resource, self._gpu_resource))
+        return found
+
+    def _events_since(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
+        """Events of restored jobs and of all pods, for `Planner.restore` to handle before it decides anything."""
+        for submitted in found:
+            resource = self.objects.jobs[submitted.job.key]
+            for event in job_events.events_of(None, resource, self._gpu_resource, self.objects.pods):
+                if not isinstance(event, JobSubmitted):
+                    yield event
+        for pod in self.objects.pods.values():
+            yield from self._pod_events(None, pod)
+        for namespace in sorted({key.partition("/")[0] for key in self.objects.quotas}):
+            yield from self._quota_events(namespace)  # again: now the planner counts our pods
+
+    # ---- changes
+
+    def events_of(self, kind: str, key: str, old: Any, new: Any) -> Iterator[Event]:
+        """Events of one change of a watched object.
+
+        Args:
+            kind: ``pods``, ``nodes``, ``sites``, ``jobs`` or ``quotas``.
+            key: Key of the object in its store.
+            old: The object before the change; None if it is new.
+            new: The object after the change; None if it is gone.
+
+        Raises:
+            ValueError: the new object cannot be read.
+        """
+        translate: dict[str, Callable[[str, Any, Any], Iterator[Event]]] = {
+            "pods": self._pod_changed,
+            "nodes": self._node_changed,
+            "sites": self._site_changed,
+            "jobs": self._job_changed,
+            "quotas": self._quota_changed,
+        }
+        return translate[kind](key, old, new)
+
+    def _pod_changed(self, key: str, old: Pod | None, new: Pod | None) -> Iterator[Event]:
+        for name in self.nodes.note_pod(key, new):
+            yield from self._node_events(name)
+        # Before the event that ends the pod: until now the API server counts it against the quota.
+        if self._quotas.note_pod(key, new):
+            yield from self._quota_events(key.partition("/")[0])
+        yield from self._pod_events(old, new)
+
+    def _pod_events(self, old: Pod | None, new: Pod | None) -> Iterator[Event]:
+        replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
+        for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
+            if not self._belongs_to_deleted_job(after or before):
+                yield from pod_events.events_of(before, after, self._clock(), self.objects.pods.values)
+
+    def _belongs_to_deleted_job(self, pod: Pod | None) -> bool:
+        """Whether the pod's job is deleted and another job has its name now; the attempts are not that job's."""
+        who = identity(pod) if pod is not None else None
+        state = self._planner.cluster.jobs.get(who.job) if who is not None else None
+        return pod is not None and state is not None and owner_uid(pod.metadata) != state.job.uid
+
+    def _node_changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> Iterator[Event]:
+        return self._node_events(name)
+
+    def _node_events(self, name: str) -> Iterator[Event]:
+        """The event for a node if it differs from what the planner knows."""
+        observed, node = self.objects.nodes.get(name), None
+        if observed is not None:
+            with self.guard(observed):
+                node = self.nodes.node(observed, self.objects.sites)
+        known = self._planner.cluster.nodes.get(name)
+        if node is None and known is not None:
+            yield NodeRemoved(name)
+        elif node is not None and (known is None or known.node != node):
+            yield NodeChanged(node)
+
+    def _site_changed(self, name: str, old: SiteObject | None, new: SiteObject | None) -> Iterator[Event]:
+        if old is not None and new is not None and old.spec == new.spec:
+            return
+        yield SiteChanged(to_site(new)) if new is not None else SiteRemoved(name)
+        for node in self.objects.nodes:
+            yield from self._node_events(node)
+
+    def _quota_changed(self, key: str, old: QuotaObject | None, new: QuotaObject | None) -> Iterator[Event]:
+        self._quotas.note_quota(key, new)
+        yield from self._quota_events(key.partition("/")[0])
+
+    def _quota_events(self, namespace: str) -> Sequence[Event]:
+        """Events for the namespace's quotas as far as they differ from what the planner knows."""
+        try:
+            return self._quotas.changes(namespace, self._planner.cluster.quotas)
+        except ValueError as error:
+            self._reject(f"a ResourceQuota in namespace {namespace}", None, error)
+            return []
+
+    def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> Iterator[Event]:
+        for event in job_events.events_of(old, new, self._gpu_resource, self.objects.pods):
+            yield event
+            if isinstance(event, JobRemoved):  # the planner does not count the job's terminating pods any more
+                yield from self._quota_events(key.partition("/")[0])
+
+    @contextmanager
+    def guard(self, observed: Any) -> Iterator[None]:
+        """Reject the object on a ValueError inside, so that one object that cannot be read does not stop the others."""
+        try:
+            yield
+        except ValueError as error:
+            name = getattr(getattr(observed, "metadata", None), "name", "?")
+            self._reject(f"{type(observed).__name__} {name}", observed, error)
+
+
+def restore_planner(
+    planner: Planner,
+    objects: ClusterObjects,
+    gpu_resource: str,
+    now: float,
+    memory: Memory | None = None,
+    foreign: Sequence[JobSubmitted] = (),
+) -> None:
+    """Give a new planner the state that a restarted scheduler would restore. Nothing is written to the cluster.
+
+    Args:
+        planner: A planner that has handled no event yet.
+        objects: The objects of the cluster.
+        gpu_resource: Resource name of the devices.
+        now: Seconds since the epoch.
+        memory: What an earlier planner learnt about the cluster.
+        foreign: Jobs of other schedulers to restore as if they were TrainingJobs; those with a plan are running.
+    """
+    starts = (
+        WorkerStarted(event.job.key, window.attempt, window.start)
+        for event in foreign
+        for window in (event.plan.windows if event.plan is not None else ())
+        if window.start
+    )
+
+    def adopt(found: Sequence[JobSubmitted], events: Iterator[Event]) -> None:
+        planner.restore([*found, *foreign], now, chain(events, starts))
+
+    translator = ClusterTranslator(objects, planner, gpu_resource, lambda: now)
+    translator.restore(memory or Memory(), lambda event: planner.handle(event, now), adopt)
