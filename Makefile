@@ -8,7 +8,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test lint types contracts unit integration examples bench bench-live sweeps mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live sweeps mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -39,9 +39,17 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.debian_package
 
-test: lint types contracts binaries  ## Run lint, types, contracts and all tests (SIDE_BY_SIDE=: number of modules at a time)
-	@$(BIN)/python -m tranche_testcluster.debian_package || echo "without them the tests that need Prometheus are skipped" >&2
+test: lint types contracts binaries test-programs  ## Run everything that .ci/run runs (SIDE_BY_SIDE=: number of modules at a time)
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
+
+test-fast: setup  ## Run the unit and property tests without the slow ones and without a control plane, in under 3 minutes
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not slow" \
+		tests/unit tests/property tests/contract
+
+test-programs: setup  ## Install Prometheus and Chromium for the tests, if this user may; else print what is missing
+	@$(BIN)/python -m tranche_testcluster.debian_package || echo "make test: without Prometheus its tests are skipped" >&2
+	@command -v chromium >/dev/null || $(MAKE) --silent browser >/dev/null 2>&1 || \
+		echo "make test: without Chromium the tests of the web page are skipped (Debian, as root: make browser)" >&2
 
 lint: setup  ## Check the code with ruff
 	$(BIN)/ruff check .

@@ -76,9 +76,14 @@ def label(client: Client, names: Sequence[str], labels: Mapping[str, str]) -> No
 
 
 def remove(client: Client, site: str) -> None:
-    """Delete the nodes of a site at once, pods or not."""
+    """Delete the nodes of a site at once, pods or not, and then their leases.
+
+    kube-controller-manager would delete the leases too, but possibly after a node of the same name has been created;
+    `await_kwok` describes what kwok then does.
+    """
     selector = urllib.parse.quote(f"{ZONE}={site}")
-    _expect(client, "DELETE", f"/api/v1/nodes?labelSelector={selector}", None, 200)
+    nodes = _expect(client, "DELETE", f"/api/v1/nodes?labelSelector={selector}", None, 200)["items"]
+    _each(lambda one: client.request("DELETE", f"{_LEASES}/{one['metadata']['name']}"), nodes)
 
 
 def silence(client: Client, name: str) -> None:
@@ -145,24 +150,34 @@ def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
     It does so when its own cache has seen the leases that it took. The cache sees them in their order, so the node of
     the last one is asked. A node that has been deleted meanwhile, as an autoscaler may do, is not waited for.
 
+    A lease whose owner is an earlier node of the same name does not count, and is deleted: kwok keeps the owner when it
+    renews such a lease, and the garbage collector deletes the lease later. Until kwok takes it again, a quarter of the
+    lease's time, it drops every event of a pod on that node, and no later event repeats what was dropped.
+
     Raises:
         ClusterError: it does not.
     """
     wanted = set(names)
     deadline = time.monotonic() + seconds
-    look = time.monotonic() + _GONE_SECONDS
+    look = time.monotonic()
+    owners: dict[str, str] = {}
     while wanted:
         begin = time.monotonic()
-        if begin > look:
-            wanted &= {one["metadata"]["name"] for one in _expect(client, "GET", "/api/v1/nodes", None, 200)["items"]}
+        if begin >= look:
+            nodes = _expect(client, "GET", "/api/v1/nodes", None, 200)["items"]
+            owners = {one["metadata"]["name"]: one["metadata"]["uid"] for one in nodes}
+            wanted &= owners.keys()
             look = begin + _GONE_SECONDS
         leases = [one["metadata"] for one in _leases(client) if one["metadata"]["name"] in wanted]
-        if len(leases) == len(wanted):
+        stale = [one for one in leases if any(o["uid"] != owners[one["name"]] for o in one.get("ownerReferences", ()))]
+        _each(lambda one: _delete_lease(client, one), stale)
+        if len(leases) - len(stale) == len(wanted) and leases:
             last = max(leases, key=lambda metadata: int(metadata["resourceVersion"]))
             if _answers(client, last["name"]):
                 return
         if begin > deadline:
-            raise ClusterError(f"{len(wanted) - len(leases)} of {len(wanted)} nodes not ready after {seconds:.0f} s")
+            missing = len(wanted) - len(leases) + len(stale)
+            raise ClusterError(f"{missing} of {len(wanted)} nodes not ready after {seconds:.0f} s")
         time.sleep(max(0.05, time.monotonic() - begin))  # a list of thousands must not eat the machine
 
 
@@ -200,6 +215,11 @@ def _answers(client: Client, name: str) -> bool:
 
 def _is_pending(client: Client, pod: str) -> bool:
     return bool(_expect(client, "GET", pod, None, 200)["status"]["phase"] == "Pending")
+
+
+def _delete_lease(client: Client, metadata: Mapping[str, Any]) -> None:
+    """Delete the lease with this metadata, but not a successor of the same name."""
+    client.request("DELETE", f"{_LEASES}/{metadata['name']}", {"preconditions": {"uid": metadata["uid"]}})
 
 
 def _leases(client: Client) -> list[dict[str, Any]]:

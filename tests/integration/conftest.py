@@ -1,11 +1,11 @@
 """Fixtures of the tests on a real control plane."""
 
-import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from support.waiting import eventually
 from tranche.demo.local_stack import apply_manifests
 from tranche_testcluster import Cluster
 
@@ -27,9 +27,6 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     name = f"t-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
     path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    deadline = time.monotonic() + 20
-    while cluster.request("GET", path)[0] != 200:
-        assert time.monotonic() < deadline, "the namespace got no ServiceAccount"
-        time.sleep(0.05)
+    eventually(lambda: cluster.request("GET", path)[0] == 200, "the namespace gets its ServiceAccount")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")

@@ -201,6 +201,7 @@ def trials(draw: random.Random, later: float) -> Iterator[tuple[str, float, floa
         yield f"{constraint.limit} {how}".strip(), start_of(with_it, key), start_of(without, key), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("later", "states", "share"), [(0.0, 1000, 0.95), (1.0, 200, 0.85)], ids=["as-planned", "with-later-arrivals"]
 )

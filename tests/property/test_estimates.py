@@ -92,6 +92,7 @@ def test_without_arrivals_a_plan_with_gangs_and_copies_of_data_comes_true_to_the
         assert start == pytest.approx(first[result.key], abs=1e-6)
 
 
+@pytest.mark.slow
 @given(sizes=MIXED, gpus=GPUS)
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_a_forecast_changes_nothing(sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import TestCase
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -376,13 +377,13 @@ def _case(name: str, examples: int, *, cloud: bool = False) -> type[TestCase]:
 
 
 TestChunk = _case("chunk", 150)
-TestChunkInCloud = _case("chunk", 100, cloud=True)
+TestChunkInCloud = pytest.mark.slow(_case("chunk", 100, cloud=True))
 TestFaithfulInCloud = _case("chunk-faithful", 60, cloud=True)
 TestLeastLoadedInCloud = _case("least-loaded", 40, cloud=True)
 TestFifoInCloud = _case("fifo", 60, cloud=True)
-TestSrsfInCloud = _case("srsf", 40, cloud=True)
-TestDormInCloud = _case("dorm", 30, cloud=True)
-TestChunkFair = _case("chunk:fair=1:halflife=500", 100)
+TestSrsfInCloud = pytest.mark.slow(_case("srsf", 40, cloud=True))
+TestDormInCloud = pytest.mark.slow(_case("dorm", 30, cloud=True))
+TestChunkFair = pytest.mark.slow(_case("chunk:fair=1:halflife=500", 100))
 TestFaithful = _case("chunk-faithful", 300)
 TestFifo = _case("fifo", 150)
 TestFifoSkip = _case("fifo-skip", 60)
@@ -397,7 +398,7 @@ TestDrf = _case("drf", 100)
 TestLeastLoaded = _case("least-loaded", 60)
 TestRoundRobin = _case("round-robin", 60)
 TestRandom = _case("random", 60)
-TestThemis = _case("themis:lease=60", 100)
+TestThemis = pytest.mark.slow(_case("themis:lease=60", 100))
 TestOptimus = _case("optimus:contention=0.1", 100)
 TestDorm = _case("dorm", 100)
-TestRrh = _case("rrh", 100)
+TestRrh = pytest.mark.slow(_case("rrh", 100))

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.full_stack import API, Whole
 from support.object_history import History
 from support.prometheus_server import Labels, Prometheus
+from support.waiting import eventually
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 
@@ -110,20 +111,17 @@ def _prepare(cluster: Cluster) -> None:
         assert status == 201, answer
     cluster.kubectl("create", "namespace", "vision")
     path = "/api/v1/namespaces/vision/serviceaccounts/default"
-    deadline = time.monotonic() + 20
-    while cluster.request("GET", path)[0] != 200:
-        assert time.monotonic() < deadline, "the namespace got no ServiceAccount"
-        time.sleep(0.05)
+    eventually(lambda: cluster.request("GET", path)[0] == 200, "the namespace gets its ServiceAccount")
 
 
 def _warm_up(whole: Whole) -> None:
     """A job of each namespace, so that their series are there: on a loaded machine a few scrapes may fail."""
     for namespace in ("default", "vision"):
         whole.submit("warm", seconds=0.2, namespace=namespace)
-    whole.until("warm", lambda: _over(whole) == 2, 60.0)
+    whole.until("warm", lambda: _over(whole) == 2)
     for namespace in ("default", "vision"):
         whole.cluster.request("DELETE", f"{API}/namespaces/{namespace}/trainingjobs/warm")
-    whole.until("all clear", lambda: not whole.cluster.request("GET", PODS)[1]["items"], 60.0)
+    whole.until("all clear", lambda: not whole.cluster.request("GET", PODS)[1]["items"])
     time.sleep(SHOWN_SECONDS)
 
 
@@ -142,7 +140,7 @@ def _work(whole: Whole) -> None:
         namespace = ("default", "vision")[number % 2]
         zone = "edge-a" if number % 3 == 0 else None
         whole.submit(f"job-{number}", chunks=2 + number % 3, seconds=2.0 + number % 4, zone=zone, namespace=namespace)
-    whole.until("all jobs over", lambda: _over(whole) == 12, 120.0)
+    whole.until("all jobs over", lambda: _over(whole) == 12)
 
 
 def _over(whole: Whole) -> int:

@@ -3,15 +3,15 @@
 import json
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from support.waiting import WAIT_SECONDS, eventually
 from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster
 
 API = "/apis/tranche.dev/v1alpha1"
-WAIT_SECONDS = 40.0
 
 
 class Whole:
@@ -89,18 +89,35 @@ class Whole:
             return json.load(answer)
 
     def until(self, what: str, true: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-        """Poll until the answer is true, and return it."""
-        deadline = time.monotonic() + seconds
-        while not (answer := true()):
-            assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-            time.sleep(0.1)
-        return answer
+        """Wait until the result of a function is true, and return it."""
+        return eventually(true, what, seconds=seconds)
 
     def until_phase(self, name: str, phase: str, seconds: float = WAIT_SECONDS) -> dict[str, Any]:
         self.until(f"{name} {phase}", lambda: self.status(name).get("phase") == phase, seconds)
         return self.status(name)
 
+    def until_trained(self, name: str, batches: int) -> None:
+        """Wait until the pods of a job that run now have each trained at least this many batches."""
+        self.until(
+            f"{name} has trained {batches} batches",
+            lambda: (
+                (done := [trained_batches(pod) for pod in self.pods(name) if is_running(pod)]) and min(done) >= batches
+            ),
+        )
+
     def delete(self, *names: str) -> None:
         for name in names:
             self.cluster.request("DELETE", f"{API}/namespaces/default/trainingjobs/{name}")
             self.until(f"pods of {name} gone", lambda name=name: not self.pods(name))  # type: ignore[misc]
+
+
+def is_running(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod runs and has not been deleted."""
+    return bool(pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"])
+
+
+def trained_batches(pod: Mapping[str, Any]) -> float:
+    """The batches that a simulated node counts for a pod that runs, as it would write them down if it stopped now."""
+    (started,) = [c["message"] for c in pod["status"]["conditions"] if c["type"] == "kwok.tranche.dev/started"]
+    seconds = float(pod["metadata"]["annotations"]["kwok.tranche.dev/batch-seconds"])
+    return (time.time() - float(started) / 1000) / seconds

@@ -19,10 +19,10 @@ from typing import Any, Self
 import yaml
 
 from support.full_stack import Whole
+from support.waiting import WAIT_SECONDS
 from tranche.demo.local_stack import free_port
 from tranche_testcluster import Cluster, ensure, spawn
 
-READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
 PORT_FLAGS = ("--port", "--report-port", "--page-port", "--metrics-port", "--health-port")
 HOST_FLAGS = ("--host", "--page-host", "--report-host", "--metrics-host")
@@ -181,7 +181,7 @@ class Release:
 
     def _wait(self, container: Mapping[str, Any]) -> None:
         """Ask what the kubelet would ask, until all of it is answered."""
-        name, deadline = container["name"], time.monotonic() + READY_SECONDS
+        name, deadline = container["name"], time.monotonic() + WAIT_SECONDS
         numbers = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
             probe = container[kind].get("httpGet")

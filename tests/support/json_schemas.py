@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 
 _REF = "#/definitions/"
@@ -16,10 +17,11 @@ PATTERN = "{{ .ResourceKind }}{{ .KindSuffix }}.json"
 
 
 def write(cluster: Cluster, folder: Path) -> int:
-    """Write a schema for each kind of a cluster into a folder; say how many."""
-    status, answer = cluster.request("GET", "/openapi/v2")
-    assert status == 200, answer
-    definitions: dict[str, Any] = answer["definitions"]
+    """Write a schema for each kind of a cluster into a folder, and return the number of kinds.
+
+    Waits until the OpenAPI document has the kinds of every CRD: the API server adds them after it serves the CRDs.
+    """
+    definitions = eventually(lambda: _published(cluster), "the OpenAPI document has all CRDs")
     for definition in definitions.values():
         _close(definition)
     count = 0
@@ -32,6 +34,17 @@ def write(cluster: Cluster, folder: Path) -> int:
             (folder / f"{kind['kind'].lower()}{suffix}.json").write_text(json.dumps(schema))
             count += 1
     return count
+
+
+def _published(cluster: Cluster) -> dict[str, Any]:
+    """The definitions of the OpenAPI document, or nothing while the kind of a CRD is missing."""
+    status, answer = cluster.request("GET", "/openapi/v2")
+    assert status == 200, answer
+    definitions: dict[str, Any] = answer["definitions"]
+    crds = cluster.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")[1]["items"]
+    wanted = {(one["spec"]["group"], one["spec"]["names"]["kind"]) for one in crds}
+    kinds = [kind for one in definitions.values() for kind in one.get("x-kubernetes-group-version-kind", ())]
+    return definitions if wanted <= {(kind["group"], kind["kind"]) for kind in kinds} else {}
 
 
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}

@@ -67,8 +67,8 @@ async def taken_over(
     return controller
 
 
-def written(controller: Controller, name: str) -> dict[str, Any]:
-    build = controller.writer._builds[f"/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/{name}/status"]
+def written(controller: Controller, name: str, namespace: str = "default") -> dict[str, Any]:
+    build = controller.writer._builds[f"/apis/tranche.dev/v1alpha1/namespaces/{namespace}/trainingjobs/{name}/status"]
     body = build()
     assert body is not None
     return dict(body["status"])

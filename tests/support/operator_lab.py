@@ -5,35 +5,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.waiting import eventually
 from tranche.kube.api.names import SCHEDULER_MANAGER
 from tranche_testcluster import Cluster, spawn
 
 SITE = "op"
 TEMPLATE = {"spec": {"terminationGracePeriodSeconds": 7, "containers": [{"name": "train", "image": "trainer:1"}]}}
-
-
-def eventually(look: Callable[[], Any], seconds: float = 15.0) -> Any:
-    """The first true answer.
-
-    Raises:
-        AssertionError: if there is none in time, or the last look's own.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if answer := look():
-                return answer
-            failure = AssertionError(f"not within {seconds} s")
-        except AssertionError as error:
-            failure = error
-        if time.monotonic() > deadline:
-            raise failure
-        time.sleep(0.05)
 
 
 @dataclass

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 import yaml
 
+from support.waiting import WAIT_SECONDS
 from tranche.demo.local_stack import free_port
 from tranche_testcluster import spawn
 
 Labels = tuple[tuple[str, str], ...]
 SCRAPE_SECONDS = 1
-READY_SECONDS = 30.0
 
 
 class Prometheus:
@@ -49,7 +49,7 @@ class Prometheus:
         ]
         command += [f"--web.listen-address=127.0.0.1:{self._port}", "--log.level=warn"]
         self._process = spawn(command, log=self._folder / "prometheus.log")
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while len(self._up()) < len(self._targets):
             assert time.monotonic() < deadline, (self._folder / "prometheus.log").read_text()
             time.sleep(0.1)

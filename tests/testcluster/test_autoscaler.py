@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tranche_testcluster
+from support.waiting import eventually
 from tranche_testcluster import Cluster, Scaling
 from tranche_testcluster.site import ZONE
 
@@ -41,11 +42,8 @@ def create(cluster: Cluster, name: str, gpus: int, seconds: float) -> None:
     assert status == 201, answer
 
 
-def until(what: str, condition: Any, seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+def until(what: str, condition: Callable[[], Any]) -> None:
+    eventually(condition, what)
 
 
 def phase(cluster: Cluster, name: str) -> str:
@@ -74,13 +72,14 @@ def test_nodes_come_for_pods_that_wait_and_go_when_idle(cluster: Cluster) -> Non
 def test_the_limit_holds_and_the_third_pod_waits_for_room(cluster: Cluster) -> None:
     for name in ("full-a", "full-b", "full-c"):
         create(cluster, name, 2, 3.0)
-    most = 0
-    deadline = time.monotonic() + 60
-    while not all(phase(cluster, name) == "Succeeded" for name in ("full-a", "full-b", "full-c")):
-        most = max(most, len(nodes(cluster)))
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert most == 2
+    counts = []
+
+    def all_done() -> bool:
+        counts.append(len(nodes(cluster)))
+        return all(phase(cluster, name) == "Succeeded" for name in ("full-a", "full-b", "full-c"))
+
+    until("all done", all_done)
+    assert max(counts) == 2
     assert "there are as many nodes as allowed" in cluster.logs("autoscaler-cloud")
 
 
@@ -91,7 +90,7 @@ def test_it_goes_on_after_the_api_server_was_away(cluster: Cluster) -> None:
     until("the silence is told", lambda: "no answer, trying again" in cluster.logs("autoscaler-cloud"))
     cluster.start("kube-apiserver")
     create(cluster, "later", 1, 1.0)
-    until("it has run", lambda: phase(cluster, "later") == "Succeeded", 60)
+    until("it has run", lambda: phase(cluster, "later") == "Succeeded")
     assert cluster.pid("autoscaler-cloud") == pid
     assert "the API server answers again" in cluster.logs("autoscaler-cloud")
 

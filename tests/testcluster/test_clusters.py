@@ -7,7 +7,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPSConnection
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 import tranche_testcluster
+from support.waiting import eventually, stays
 from tranche_testcluster import Cluster, ClusterError, annotations, site
 from tranche_testcluster.workspace import Workspace
 
@@ -45,13 +45,6 @@ def pod(name: str, scheduler: str = "default-scheduler", **asked: str) -> dict[s
 def create(cluster: Cluster, one: dict[str, Any]) -> None:
     status, answer = cluster.request("POST", "/api/v1/namespaces/default/pods", one)
     assert status == 201, answer
-
-
-def until(condition: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def phase(cluster: Cluster, name: str) -> str:
@@ -82,6 +75,25 @@ def test_a_site_is_nodes_of_one_zone_ready_for_pods(cluster: Cluster) -> None:
         assert "taints" not in node["spec"]
     cluster.remove_site("cloud")
     assert "cloud" not in cluster.kubectl("get", "nodes")
+
+
+@pytest.mark.parametrize("removed_by", ["remove_site", "a client"])
+def test_a_node_created_again_has_a_lease_of_its_own(cluster: Cluster, removed_by: str) -> None:
+    """The garbage collector deletes the lease of the earlier node, and kwok then drops what happens on the new one."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/again-0"
+
+    def owners() -> set[str]:
+        status, lease = cluster.request("GET", path)
+        return {owner["uid"] for owner in lease["metadata"].get("ownerReferences", ())} if status == 200 else {"gone"}
+
+    for _ in range(8):
+        cluster.add_site("again")
+        uid = cluster.request("GET", "/api/v1/nodes/again-0")[1]["metadata"]["uid"]
+        stays(lambda uid=uid: owners() <= {uid}, "the lease is another node's, or gone", seconds=0.4)  # type: ignore[misc]
+        if removed_by == "remove_site":
+            cluster.remove_site("again")
+        else:
+            cluster.request("DELETE", "/api/v1/nodes/again-0")
 
 
 def test_the_api_server_is_used_by_many_threads_at_once(cluster: Cluster) -> None:
@@ -133,7 +145,7 @@ def test_schedulers_take_a_configuration_and_run_beside_each_other(cluster: Clus
     assert written["leaderElection"] == {"leaderElect": False}
     create(cluster, pod("by-first"))
     create(cluster, pod("by-second", "second"))
-    until(lambda: {phase(cluster, name) for name in ("by-first", "by-second")} == {"Running"})
+    eventually(lambda: {phase(cluster, name) for name in ("by-first", "by-second")} == {"Running"})
     cluster.stop("second-scheduler")
 
 
@@ -148,9 +160,9 @@ def test_killed_components_go_on_with_their_data(cluster: Cluster) -> None:
         cluster.pid("kube-scheduler")
     for name in ("etcd", "kube-apiserver", "kube-scheduler"):
         cluster.start(name)
-    until(lambda: phase(cluster, "survivor") == "Succeeded")
+    eventually(lambda: phase(cluster, "survivor") == "Succeeded")
     create(cluster, pod("newcomer"))
-    until(lambda: phase(cluster, "newcomer") == "Running")
+    eventually(lambda: phase(cluster, "newcomer") == "Running")
     assert all(cluster.pid(name) != pid for name, pid in pids.items())
     assert cluster.logs("kube-scheduler").count("Starting Kubernetes Scheduler") == 2
 
@@ -173,15 +185,15 @@ def test_a_silenced_node_is_lost_and_comes_back(calm: Cluster) -> None:
 
     cluster.add_site("far")
     cluster.silence("far-0")
-    until(lambda: ready("far-0") == "Unknown", 60)
+    eventually(lambda: ready("far-0") == "Unknown")
     on_it = pod("on-it")
     on_it["spec"]["nodeName"] = "far-0"
     create(cluster, on_it)
     create(cluster, pod("elsewhere"))
-    until(lambda: phase(cluster, "elsewhere") == "Running")
+    eventually(lambda: phase(cluster, "elsewhere") == "Running")
     assert phase(cluster, "on-it") == "Pending"
     cluster.revive("far-0")
-    until(lambda: ready("far-0") == "True" and phase(cluster, "on-it") == "Running")
+    eventually(lambda: ready("far-0") == "True" and phase(cluster, "on-it") == "Running")
 
 
 def test_a_component_that_cannot_start_is_reported_with_the_end_of_its_log() -> None:
@@ -222,7 +234,7 @@ def test_two_clusters_at_once_leave_no_process_whether_killed_or_interrupted() -
     for process in running:
         assert process.stdout is not None
         process.stdout.close()
-    until(lambda: not any(processes_of(directory) for directory in directories), 5)
+    eventually(lambda: not any(processes_of(directory) for directory in directories))
     assert not Path(directories[1]).exists()
     Workspace().close()
     assert not Path(directories[0]).exists()

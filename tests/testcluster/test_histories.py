@@ -1,11 +1,10 @@
 """Changes are read out of etcd as they were written; a proxy is on the way; pods of a node that comes back go on."""
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 from tranche_testcluster.etcd_history import FLAGS
 
@@ -18,13 +17,6 @@ MERGE = "application/merge-patch+json"
 def cluster() -> Iterator[Cluster]:
     with Cluster(extra_flags={"kube-apiserver": FLAGS}) as made:
         yield made
-
-
-def eventually(true: Callable[[], Any], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_every_change_is_there_in_order_across_restarts_of_etcd_and_api_server(cluster: Cluster) -> None:

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from support.waiting import changes, eventually
 from tranche_testcluster import Cluster, annotations
 
 PODS = "/api/v1/namespaces/default/pods"
 FINALIZER = "tranche.dev/ledger"
+LATE_SECONDS = 1.2
+"""How late a simulated node may act on a machine under load."""
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +60,11 @@ class Pods:
         assert status in (200, 404), answer
         return answer if status == 200 else None
 
-    def until(self, name: str, wanted: Callable[[dict[str, Any] | None], object], seconds: float = 10) -> Any:
-        deadline = time.monotonic() + seconds
-        while not wanted(pod := self.get(name)):
-            assert time.monotonic() < deadline, pod and pod["status"]
-            time.sleep(0.01)
-        return pod
+    def until(self, name: str, wanted: Callable[[dict[str, Any] | None], object]) -> Any:
+        def look() -> list[dict[str, Any] | None]:
+            return [pod] if wanted(pod := self.get(name)) else []
+
+        return eventually(look, lambda: self.get(name), pause=0.01)[0]
 
     def until_phase(self, name: str, *phases: str) -> dict[str, Any]:
         pod: dict[str, Any] = self.until(name, lambda pod: pod is not None and pod["status"]["phase"] in phases)
@@ -103,6 +105,11 @@ def moment(pod: Mapping[str, Any], condition: str) -> float:
     return int(message) / 1000
 
 
+def assert_takes(seconds: float, wanted: float, late: float = LATE_SECONDS) -> None:
+    """Assert that a duration is what was asked for, and not longer than a loaded machine explains."""
+    assert wanted - 0.05 <= seconds < wanted + late
+
+
 def training(chunks: str, batches: int, resume: str | None = None) -> dict[str, str]:
     env = {"TRANCHE_CHUNKS": chunks, "TRANCHE_EPOCHS": "2", "TRANCHE_BATCHES": str(batches // 2)}
     return env if resume is None else {**env, "TRANCHE_RESUME": resume}
@@ -118,8 +125,8 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
     pods.patch("timed", {"metadata": {"labels": {"touched": "twice"}}})
     ended = pods.until_phase("timed", "Succeeded", "Failed")
     end = time.time()
-    assert moment(running, "started") - moment(waiting, "created") == pytest.approx(0.4, abs=0.1)
-    assert 1.1 <= end - begin < 1.6
+    assert_takes(moment(running, "started") - moment(waiting, "created"), 0.4)
+    assert_takes(end - begin, 1.1)
     assert ended["status"]["phase"] == "Succeeded"
     assert terminated(ended)["exitCode"] == 0
     assert terminated(ended)["reason"] == "Completed"
@@ -141,7 +148,8 @@ def test_a_pod_fails_with_the_exit_code_it_asks_for_and_leaves_no_progress(pods:
 def test_a_pod_that_asks_for_no_time_runs_until_it_is_deleted(pods: Pods) -> None:
     pods.create("server", {})
     pods.until_phase("server", "Running")
-    time.sleep(0.5)
+    seen = changes(pods.cluster, f"{PODS}?fieldSelector=metadata.name=server", 1)
+    assert all(event["object"]["status"]["phase"] == "Running" for event in seen)
     pod = pods.get("server")
     assert pod is not None
     assert pod["status"]["phase"] == "Running"
@@ -154,7 +162,7 @@ def test_a_finished_list_of_chunks_is_reported_whole(pods: Pods) -> None:
     pods.create("list", {annotations.BATCH_SECONDS: "0.02"}, training("0,5,12", 10), containers=2)
     running = pods.until_phase("list", "Running")
     pod = pods.until_phase("list", "Succeeded")
-    assert time.time() - moment(running, "started") == pytest.approx(30 * 0.02, abs=0.3)
+    assert_takes(time.time() - moment(running, "started"), 30 * 0.02)
     assert json.loads(terminated(pod)["message"]) == {"0": 10, "5": 10, "12": 10}
     assert "message" not in terminated(pod, 1)
 
@@ -164,28 +172,29 @@ def test_a_resumed_list_runs_only_for_what_is_left(pods: Pods) -> None:
     pods.create("resumed", {annotations.BATCH_SECONDS: "0.005"}, env)
     running = pods.until_phase("resumed", "Running")
     pod = pods.until_phase("resumed", "Succeeded")
-    assert time.time() - moment(running, "started") == pytest.approx(140 * 0.005, abs=0.3)
+    assert_takes(time.time() - moment(running, "started"), 140 * 0.005)
     assert json.loads(terminated(pod)["message"]) == {"5": 100, "7": 100, "9": 100}
 
 
 def test_a_preempted_pod_saves_what_it_trained_until_it_was_asked_to_stop(pods: Pods) -> None:
-    asked = {annotations.BATCH_SECONDS: "0.01", annotations.CHECKPOINT_SECONDS: "0.6"}
+    asked = {annotations.BATCH_SECONDS: "0.02", annotations.CHECKPOINT_SECONDS: "0.6"}
     env = training("5,7,9,11", 40, resume="5:30,9:4")
     pods.create("preempted", asked, env, finalizers=(FINALIZER,))
     running = pods.until_phase("preempted", "Running")
-    time.sleep(0.55)
+    eventually(lambda: time.time() > moment(running, "started") + 55 * 0.02, "55 batches are trained")
     evicted = time.time()
     pods.evict("preempted")
     pods.patch("preempted", {"metadata": {"labels": {"touched": "yes"}}})
     pod = pods.until_phase("preempted", "Succeeded", "Failed")
-    assert time.time() - evicted == pytest.approx(0.6, abs=0.25)
+    assert_takes(time.time() - evicted, 0.6)
     assert pod["status"]["phase"] == "Failed"
     assert terminated(pod)["exitCode"] == 143
     assert {c["type"] for c in pod["status"]["conditions"]} >= {"DisruptionTarget"}
 
     progress = json.loads(terminated(pod)["message"])
-    trained = (evicted - moment(running, "started")) / 0.01
-    assert sum(progress.values()) - 34 == pytest.approx(trained, abs=5)
+    trained = (moment(pod, "stopping") - moment(running, "started")) / 0.02
+    assert sum(progress.values()) - 34 == pytest.approx(trained, abs=1)
+    assert moment(pod, "stopping") - evicted < LATE_SECONDS
     assert progress["5"] == 40
     assert progress["7"] == 40
     assert 4 < progress["9"] < 40
@@ -198,7 +207,7 @@ def test_a_member_of_a_gang_saves_a_fraction_of_its_run_and_resumes_from_it(pods
     env = {"TRANCHE_CHUNKS": "3", "TRANCHE_EPOCHS": "1", "TRANCHE_BATCHES": "1"}
     pods.create("member", asked, {**env, "TRANCHE_RESUME": "3:0.25"}, finalizers=(FINALIZER,))
     running = pods.until_phase("member", "Running")
-    time.sleep(0.6)
+    eventually(lambda: time.time() > moment(running, "started") + 0.6, "a quarter of the run is trained")
     pods.evict("member")
     pod = pods.until_phase("member", "Failed")
     trained = (moment(pod, "stopping") - moment(running, "started")) / 2
@@ -208,7 +217,7 @@ def test_a_member_of_a_gang_saves_a_fraction_of_its_run_and_resumes_from_it(pods
     pods.create("member-again", asked, {**env, "TRANCHE_RESUME": "3:0.625"})
     running = pods.until_phase("member-again", "Running")
     pods.until_phase("member-again", "Succeeded")
-    assert time.time() - moment(running, "started") == pytest.approx(0.75, abs=0.3)
+    assert_takes(time.time() - moment(running, "started"), 0.75)  # without the checkpoint: 2 s
 
 
 def test_a_pod_that_cannot_save_in_its_grace_period_is_killed(pods: Pods) -> None:
@@ -218,7 +227,7 @@ def test_a_pod_that_cannot_save_in_its_grace_period_is_killed(pods: Pods) -> Non
     begin = time.monotonic()
     pods.delete("killed")
     pod = pods.until_phase("killed", "Succeeded", "Failed")
-    assert time.monotonic() - begin == pytest.approx(1, abs=0.25)
+    assert_takes(time.monotonic() - begin, 1, late=7)  # the checkpoint would need 9 s
     assert pod["status"]["phase"] == "Failed"
     assert terminated(pod)["exitCode"] == 137
     assert "message" not in terminated(pod)
@@ -233,7 +242,7 @@ def test_a_second_delete_shortens_the_grace_period(pods: Pods) -> None:
     begin = time.monotonic()
     pods.delete("hurried", grace=1)
     assert terminated(pods.until_phase("hurried", "Failed"))["exitCode"] == 137
-    assert time.monotonic() - begin < 1.5
+    assert time.monotonic() - begin < 15  # of 20 s
     pods.release("hurried")
     pods.until_gone("hurried")
 
@@ -245,7 +254,8 @@ def test_a_finalizer_keeps_an_ended_pod_and_its_removal_completes_the_deletion(p
     pod = pods.until("kept", lambda pod: pod and pod["metadata"].get("deletionGracePeriodSeconds") == 0)
     assert pod["status"]["phase"] == "Failed"
     assert terminated(pod)["exitCode"] == 143
-    time.sleep(0.2)
+    seen = changes(pods.cluster, f"{PODS}?fieldSelector=metadata.name=kept", 1)
+    assert "DELETED" not in [event["type"] for event in seen]
     assert pods.get("kept") is not None
     pods.release("kept")
     assert pods.get("kept") is None
@@ -257,7 +267,7 @@ def test_a_deleted_pod_without_finalizers_stays_while_it_saves_and_then_vanishes
     begin = time.monotonic()
     pods.delete("slow")
     pods.until_gone("slow")
-    assert time.monotonic() - begin == pytest.approx(0.5, abs=0.25)
+    assert_takes(time.monotonic() - begin, 0.5)
 
 
 def test_a_pod_deleted_before_it_runs_fails_and_goes_at_once(pods: Pods) -> None:
@@ -294,7 +304,8 @@ def test_a_request_that_is_not_understood_never_looks_like_success(pods: Pods) -
     pods.create("incomplete", {annotations.BATCH_SECONDS: "0.01"}, {"TRANCHE_CHUNKS": "0"})
     for name in ("nonsense", "incomplete"):
         pods.until_phase(name, "Running")
-    time.sleep(0.3)
+    seen = changes(pods.cluster, PODS, 1)
+    assert not [event for event in seen if event["object"]["status"]["phase"] == "Succeeded"]
     for name in ("nonsense", "incomplete"):
         pods.until_phase(name, "Running")
         pods.delete(name)

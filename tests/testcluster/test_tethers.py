@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tranche_testcluster
+from support.waiting import stays
 from tranche_testcluster import spawn, tethered
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
@@ -61,8 +62,7 @@ def test_a_tethered_process_dies_with_its_parent_but_not_with_the_thread_that_st
         try:
             assert parent.stdout is not None
             child = int(parent.stdout.readline())
-            time.sleep(0.2)
-            assert alive(child)
+            stays(lambda: alive(child), "it died with the thread", seconds=0.2)
             parent.send_signal(number)
             assert gone_soon(child)
         finally:

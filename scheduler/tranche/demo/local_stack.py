@@ -24,7 +24,8 @@ import tranche
 from tranche_testcluster import Cluster, ClusterError, spawn
 
 SYSTEM_NAMESPACE = "tranche-system"
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0
+API = "/apis/tranche.dev/v1alpha1"
 RESOURCES = ("trainingjobs", "sites")
 STOP_SECONDS = 5.0
 FIRST_PORT, PORTS, TRIES = 10_300, 9_000, 100
@@ -40,7 +41,7 @@ def manifests() -> Path:
 
 
 def apply_manifests(cluster: Cluster) -> None:
-    """Install CRDs, priority classes and RBAC, and wait until the API server serves the CRDs.
+    """Install CRDs, priority classes and RBAC, and wait until clients can use the CRDs.
 
     Raises:
         ClusterError: a manifest is rejected, or the CRDs are not served in time.
@@ -48,11 +49,30 @@ def apply_manifests(cluster: Cluster) -> None:
     folder = manifests()
     cluster.kubectl("apply", "-f", str(folder / "crds"), "-f", str(folder / "priorityclasses.yaml"))
     cluster.kubectl("apply", "-f", str(folder / "rbac.yaml"))
+    await_kinds(cluster)
+
+
+def await_kinds(cluster: Cluster) -> None:
+    """Wait until the API server serves our CRDs and publishes them to clients.
+
+    It does so in steps, each with a controller of its own: it serves the resources, lists them in its discovery
+    document, where kubectl and helm look for kinds, and adds their schemas to its OpenAPI documents.
+
+    Raises:
+        ClusterError: if that takes too long.
+    """
+    paths = [f"{API}/{name}" for name in RESOURCES] + [f"/openapi/v3{API}"]
     deadline = time.monotonic() + READY_SECONDS
-    while not all(cluster.request("GET", f"/apis/tranche.dev/v1alpha1/{name}")[0] == 200 for name in RESOURCES):
+    while not (all(cluster.request("GET", path)[0] == 200 for path in paths) and _is_discovered(cluster)):
         if time.monotonic() > deadline:
             raise ClusterError(f"the CRDs are not served after {READY_SECONDS:g} s")
         time.sleep(0.05)
+
+
+def _is_discovered(cluster: Cluster) -> bool:
+    """Whether kubectl, asked without its cache, finds all our kinds."""
+    words = ("api-resources", "--api-group=tranche.dev", "--cached=false", "--output=name")
+    return {f"{name}.tranche.dev" for name in RESOURCES} <= set(cluster.kubectl(*words, check=False).split())
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """The real kubectl with our plugin, on a real control plane."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,7 @@ def workers(whole: Whole, job: str) -> list[dict[str, Any]]:
 def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole: Whole, kubectl: Run) -> None:
     whole.submit("large", chunks=2, seconds=8.0)
     whole.until("both run", lambda: whole.status("large").get("activeWorkers") == 2)
-    time.sleep(1.5)  # real time on the simulated nodes: some batches get done
+    whole.until_trained("large", 5)
     whole.submit("small", chunks=1, seconds=1.0)
     try:
         whole.until_phase("large", "Succeeded")

@@ -1,8 +1,8 @@
 """An export of the real control plane is what the simulator replays."""
 
 import json
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +12,10 @@ from support.full_stack import Whole
 from tranche.cli.main import main
 
 SECRET = "hunter2"
+
+
+def succeeded(pod: dict[str, Any]) -> bool:
+    return bool(pod["status"]["phase"] == "Succeeded")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,8 @@ def exported(whole: Whole, kubectl: Run, tmp_path_factory: pytest.TempPathFactor
         pod = {"metadata": metadata, "spec": spec}
         assert whole.cluster.request("POST", "/api/v1/namespaces/default/pods", pod)[0] == 201
     whole.until_phase("ours", "Succeeded")
-    time.sleep(2.0)
+    theirs = "/api/v1/namespaces/default/pods?labelSelector=training.kubeflow.org/job-name=theirs"
+    whole.until("theirs succeed", lambda: all(map(succeeded, whole.cluster.request("GET", theirs)[1]["items"])))
     answer = kubectl("tranche", "export", "-A")
     assert (answer.returncode, answer.stderr) == (0, "")
     path = tmp_path_factory.mktemp("export") / "export.json"

@@ -3,13 +3,13 @@
 import re
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import INSTALLING, typed_by
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 
 PAGE = "docs/how-to/installing.md"
@@ -21,13 +21,12 @@ KEEP_THE_JOBS, REMOVE_ALL = (i for i, command in enumerate(COMMANDS) if command.
 
 def until(cluster: Cluster, phase: str) -> dict[str, Any]:
     """The pod of ``helm test`` when it is in a phase."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def look() -> dict[str, Any] | None:
         status, pod = cluster.request("GET", TEST_POD)
-        if status == 200 and pod["status"]["phase"] == phase:
-            return dict(pod)
-        assert time.monotonic() < deadline, pod
-        time.sleep(0.1)
+        return dict(pod) if status == 200 and pod["status"]["phase"] == phase else None
+
+    return eventually(look, f"the test pod is {phase}") or {}
 
 
 def as_a_kubelet(cluster: Cluster, release: Release) -> str:

@@ -5,7 +5,7 @@ Which page is typed where, and which commands no test can type: typed_commands.p
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 import yaml
@@ -14,9 +14,10 @@ from support.doc_pages import Block, blocks, pages
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import PAGES, typed_by
+from tranche.demo.local_stack import await_kinds
 from tranche_testcluster import Cluster
 
-FILLED = {
+FILLED: Mapping[str, str] = {
     "YOUR.REGISTRY": "registry.example.com/ml",
     "NAMESPACE": "default",
     "NAME": "first",
@@ -26,6 +27,7 @@ FILLED = {
     "kubectl proxy": "kubectl proxy --port=0",  # the usual one may be taken
     "deployment/tranche-scheduler 10265": "deployment/tranche-scheduler :10265",
 }
+MERGE = "application/merge-patch+json"
 LOGS = re.compile(r"\blogs\b")
 """What a kubelet answers: that of a simulated node knows no log of these pods."""
 ENDLESS = {"port-forward": "Forwarding from 127.0.0.1:", "kubectl proxy": "Starting to serve on 127.0.0.1:"}
@@ -33,22 +35,24 @@ ENDLESS = {"port-forward": "Forwarding from 127.0.0.1:", "kubectl proxy": "Start
 YAML = [block for page in pages() for block in blocks(page) if block.language == "yaml"]
 
 
-def filled(command: str) -> str:
-    return re.sub("|".join(map(re.escape, FILLED)), lambda match: FILLED[match[0]], command)
+def filled(command: str, **more: str) -> str:
+    """The command with names filled in: those of this module, and more that a test knows."""
+    names = {**FILLED, **more}
+    return re.sub("|".join(map(re.escape, names)), lambda match: names[match[0]], command)
 
 
-def typed(shell: Shell, page: str) -> dict[str, str]:
+def typed(shell: Shell, page: str, **more: str) -> dict[str, str]:
     """Type a page; what was said, by command as it stands there."""
     said = {}
     for command in typed_by(PAGES, page):
         if LOGS.search(command):
-            answer = shell.answer(filled(command))
+            answer = shell.answer(filled(command, **more))
             assert answer.returncode == 1
             assert re.search(r"no logs found|/containerLogs/tranche-system/", answer.stderr), answer.stderr
         elif says := next((text for part, text in ENDLESS.items() if part in command), None):
-            shell.run_until(says, filled(command))
+            shell.run_until(says, filled(command, **more))
         else:
-            said[command] = shell.run(filled(command))
+            said[command] = shell.run(filled(command, **more))
     return said
 
 
@@ -59,6 +63,7 @@ def readme(own: Cluster, shell: Shell) -> Iterator[tuple[Release, dict[str, str]
     (install,) = [command for command in commands if command.startswith("helm install ")]
     said = {install: shell.run(filled(install))}
     with Release(own) as release:
+        await_kinds(own)  # `kubectl explain` reads what the API server publishes last
         shell.run("export PATH=$PWD/.venv/bin:$PATH")  # what `make demo KEEP=1` says
         said |= {command: shell.run(filled(command)) for command in commands if command != install}
         yield release, said
@@ -114,8 +119,8 @@ def test_yaml_is_taken_by_the_api_server_or_by_the_chart(shell: Shell, block: Bl
 
 
 def test_the_web_page_and_its_api(shell: Shell, release: Release) -> None:
-    FILLED["http://localhost:10265"] = release.page_url  # where the forwarded port would lead
-    said = typed(shell, "docs/how-to/web-page.md")
+    forwarded = {"http://localhost:10265": release.page_url}  # where the forwarded port would lead
+    said = typed(shell, "docs/how-to/web-page.md", **forwarded)
     (answer,) = [json.loads(text) for command, text in said.items() if command.startswith("curl ")]
     assert answer["jobs"] == [], "none waits"
 
@@ -126,9 +131,20 @@ def test_what_is_to_be_replayed_is_exported(shell: Shell) -> None:
     assert {item["kind"] for item in json.loads((shell.work / "export.json").read_text())["items"]} >= {"Pod", "Node"}
 
 
-@pytest.mark.usefixtures("release")
+@pytest.fixture
+def _node_without_site(own: Cluster) -> Iterator[None]:
+    """The node that the pages name, without the label of its site until the test is done."""
+    node, zone = f"/api/v1/nodes/{FILLED['NODE']}", "topology.kubernetes.io/zone"
+    before = own.request("GET", node)[1]["metadata"]["labels"][zone]
+    for value in (None, before):
+        status, answer = own.request("PATCH", node, {"metadata": {"labels": {zone: value}}}, MERGE)
+        assert status == 200, answer
+        if value is None:
+            yield
+
+
+@pytest.mark.usefixtures("release", "_node_without_site")
 def test_sites(shell: Shell) -> None:
-    shell.run(filled("kubectl label node NODE topology.kubernetes.io/zone-"))  # a node without a site
     said = typed(shell, "docs/how-to/sites.md")
     assert said["kubectl get sites"].count("\n") == 5
     assert "edge-c" in said["kubectl delete site edge-c"]

@@ -1,6 +1,5 @@
 """The application in a thread of its own, asked by a kube-scheduler of its own."""
 
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.live_extender import PROFILE, LiveExtender
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 
 
@@ -25,14 +25,7 @@ def extender(cluster: Cluster) -> Iterator[LiveExtender]:
 def until() -> Callable[[Callable[[], Any]], Any]:
     """Wait until something is true of the cluster, and return it."""
 
-    def wait(reached: Callable[[], Any], seconds: float = 20.0) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (value := reached()):
-            assert time.monotonic() < deadline, "it did not come true in time"
-            time.sleep(0.05)
-        return value
-
-    return wait
+    return eventually
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 import copy
 import subprocess
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -43,6 +44,11 @@ def test_a_release_is_installed_upgraded_and_removed_and_the_jobs_stay(helm: Run
     assert "STATUS: deployed" in again.stdout
 
 
+def is_decided(answer: tuple[int, Any]) -> bool:
+    """Whether admission does not refuse a pod only because it does not see its new service account yet."""
+    return answer[0] != 403 or "serviceaccount" not in str(answer)
+
+
 def test_the_pods_pass_the_restricted_standard_on_read_only_roots(render: Render, cluster: Cluster) -> None:
     path = "/api/v1/namespaces/restricted"
     labels = {"name": "restricted", "labels": RESTRICTED}
@@ -53,12 +59,10 @@ def test_the_pods_pass_the_restricted_standard_on_read_only_roots(render: Render
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         cluster.request("POST", f"{path}/serviceaccounts", account)
         pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": name}}
-        deadline = time.monotonic() + 20
-        while True:  # admission hears of a new account a moment later
-            status, answer = cluster.request("POST", f"{path}/pods?dryRun=All&fieldValidation=Strict", pod)
-            if status != 403 or "serviceaccount" not in str(answer) or time.monotonic() > deadline:
-                break
-            time.sleep(0.1)
+        dry_run = f"{path}/pods?dryRun=All&fieldValidation=Strict"
+        post = partial(cluster.request, "POST", dry_run, pod)
+        eventually(lambda post=post: is_decided(post()), f"admission sees the account {name}")  # type: ignore[misc]
+        status, answer = post()
         assert status == 201, answer
         for container in pod["spec"]["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"]

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from support.full_stack import API
 from support.installed_release import Installed, Release
+from support.waiting import eventually
+from tranche.demo.local_stack import await_kinds
 from tranche_testcluster import Cluster, ensure
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -122,11 +122,8 @@ def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, 
 def wait_for_the_job(cluster: Cluster, running: "subprocess.Popen[bytes]", said: Path) -> None:
     """Until the script has come so far that it waits for the job."""
     path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/first"
-    deadline = time.monotonic() + 120
-    while cluster.request("GET", path)[0] != 200:
-        assert running.poll() is None, said.read_text()
-        assert time.monotonic() < deadline, said.read_text()
-        time.sleep(0.1)
+    eventually(lambda: running.poll() is not None or cluster.request("GET", path)[0] == 200, said.read_text)
+    assert running.poll() is None, said.read_text()
 
 
 @pytest.mark.parametrize("name", ["docker", "kind", "kubectl", "helm"])
@@ -199,10 +196,7 @@ def test_nodes_sites_values_and_job_speak_of_the_same_things() -> None:
 
 def test_sites_and_job_are_valid(own: Cluster, tmp_path: Path) -> None:
     own.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "manifests" / "crds"))
-    deadline = time.monotonic() + 30
-    while any(own.request("GET", f"{API}/{kind}")[0] != 200 for kind in ("sites", "trainingjobs")):
-        assert time.monotonic() < deadline, "the kinds are not served"
-        time.sleep(0.1)
+    await_kinds(own)
     for name in ("sites.yaml", "job.yaml"):
         own.kubectl("apply", "--dry-run=server", "--validate=strict", "-n", "default", "-f", str(KIND / name))
 

@@ -103,8 +103,8 @@ def do_everything(whole: Installed) -> None:
     whole.submit("long", chunks=10, seconds=60.0, priorityClassName="tranche-low")
     whole.until("its workers run", lambda: any(p["status"]["phase"] == "Running" for p in whole.pods("long")))
     whole.submit("urgent", chunks=8, seconds=1.0, priorityClassName="tranche-high")
-    whole.until_phase("urgent", "Succeeded", 60.0)
-    whole.until("staged is over and gone", lambda: not whole.job("staged"), 60.0)
+    whole.until_phase("urgent", "Succeeded")
+    whole.until("staged is over and gone", lambda: not whole.job("staged"))
     assert whole.status("long")["progress"]["preemptions"] > 0
     whole.delete("long", "urgent")
 

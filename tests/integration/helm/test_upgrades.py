@@ -87,7 +87,7 @@ def test_jobs_run_through_an_upgrade_and_a_removal_leaves_the_definitions_only(
         whole = Installed(own, new)
         whole.submit("later", seconds=1.0)
         for job in ("short", "long", "later"):
-            status = whole.until_phase(job, "Succeeded", 60.0)
+            status = whole.until_phase(job, "Succeeded")
             assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
         assert whole.job("long")["metadata"]["uid"] == uid
         assert {pod["metadata"]["name"] for pod in whole.pods("long")} <= set(running)
@@ -129,7 +129,7 @@ def test_jobs_run_through_a_rollback_which_takes_the_definitions_back(helm: Run,
         whole = Installed(own, old)
         whole.submit("later", seconds=1.0)
         for job in ("partly", "next", "later"):
-            status = whole.until_phase(job, "Succeeded", 60.0)
+            status = whole.until_phase(job, "Succeeded")
             assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
         assert whole.status("partly")["progress"]["chunks"] == "8/8"
         whole.delete("partly", "next", "later")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.leader_election import Leadership, LeaseSettings
 from tranche.kube.client.reflector import Reflector
@@ -54,7 +55,7 @@ async def following(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(reached: Callable[[], Any], seconds: float = 40.0) -> None:
+async def until(reached: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline, "it did not come true in time"

@@ -1,12 +1,12 @@
 """Each program may do what it needs, and nothing else."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,10 +106,7 @@ def test_who_may_edit_a_namespace_may_edit_its_jobs_and_not_the_sites(installed:
 
 def wait_until_allowed(cluster: Cluster, user: str, request: str) -> None:
     """The controller-manager aggregates roles a moment after they are made."""
-    deadline = time.monotonic() + 10
-    while not is_allowed(cluster, user, [], request):
-        assert time.monotonic() < deadline, f"{user} may not {request}"
-        time.sleep(0.05)
+    eventually(lambda: is_allowed(cluster, user, [], request), f"{user} may {request}")
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.operator_lab import Lab, Process, eventually, operator_command, window
+from support.operator_lab import Lab, Process, operator_command, window
+from support.waiting import eventually
 from tranche.demo.local_stack import apply_manifests, manifests
 from tranche_testcluster import Cluster
 
@@ -40,11 +41,11 @@ def test_it_waits_for_the_crd_and_then_for_the_api_server(bare: Cluster, waiting
     eventually(lambda: waiting.said().count("WARNING") >= 1)
     bare.start("kube-apiserver")
     lab.plan(window(0, 1), window(1, 2))
-    eventually(lambda: sorted(lab.pods()) == ["cats-worker-0-1", "cats-worker-1-2"], 40)
+    eventually(lambda: sorted(lab.pods()) == ["cats-worker-0-1", "cats-worker-1-2"])
     assert waiting.process.poll() is None
 
     bare.kubectl("delete", "crd", "trainingjobs.tranche.dev", "--timeout=30s")
-    eventually(lambda: waiting.said().count("the CRD trainingjobs.tranche.dev is not installed") >= 2, 30)
+    eventually(lambda: waiting.said().count("the CRD trainingjobs.tranche.dev is not installed") >= 2)
     apply_manifests(bare)
     lab.has_pods()  # their job went with the CRD
     assert waiting.process.poll() is None

@@ -1,11 +1,11 @@
 """The operator does what a hand-written plan says."""
 
-import time
 from typing import Any
 
 import pytest
 
-from support.operator_lab import SITE, TEMPLATE, Lab, Process, eventually, server, window
+from support.operator_lab import SITE, TEMPLATE, Lab, Process, server, window
+from support.waiting import changes, eventually
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -14,7 +14,7 @@ GONE = {"metadata": {"deletionTimestamp": "long ago"}}
 
 def service_is_collected(lab: Lab) -> None:
     """Garbage collection learns of a new CRD within 30 s."""
-    eventually(lambda: lab.cluster.request("GET", lab.core("services", "cats"))[0] == 404, 60)
+    eventually(lambda: lab.cluster.request("GET", lab.core("services", "cats"))[0] == 404)
 
 
 def has_pod(lab: Lab, name: str) -> None:
@@ -122,8 +122,8 @@ def test_what_still_runs_of_a_finished_job_goes_unless_its_user_wants_to_keep_it
     eventually(lambda: lab.condition("Complete").get("status") == "True")
     lab.plan(progress={"done": "0-3"})
     if policy == "None":
-        time.sleep(1.0)
-        assert "deletionTimestamp" not in lab.pods()["cats-ps-0-1"]["metadata"]
+        seen = [event["object"] for event in changes(lab.cluster, lab.core("pods"), 2)] + [lab.pods()["cats-ps-0-1"]]
+        assert not [pod for pod in seen if "deletionTimestamp" in pod["metadata"] and "-ps-" in pod["metadata"]["name"]]
     else:
         eventually(lambda: "deletionTimestamp" in lab.pods().get("cats-ps-0-1", GONE)["metadata"])
 
@@ -152,7 +152,7 @@ def test_a_job_created_again_under_its_name_starts_afresh(lab: Lab) -> None:
         metadata = lab.pods().get("cats-worker-0-1", {}).get("metadata", {"uid": old})
         return bool(metadata["uid"] != old and metadata["ownerReferences"][0]["uid"] == again)
 
-    eventually(replaced, 30)
+    eventually(replaced)
 
 
 def test_pods_that_their_user_orphaned_live_on_without_our_finalizer(lab: Lab) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from support.operator_lab import TEMPLATE, Lab, Process, eventually, window
+from support.operator_lab import TEMPLATE, Lab, Process, window
+from support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -39,7 +40,7 @@ def test_an_exhausted_quota_is_told_and_waited_for(lab: Lab, operator: Process) 
     assert lab.events()["PodsRejected"]["type"] == "Warning"
     assert len(lab.pods()) == 1
     set_quota(lab, 3)
-    eventually(lambda: len(lab.pods()) == 3, 30)
+    eventually(lambda: len(lab.pods()) == 3)
     eventually(lambda: lab.condition("PodsRejected")["status"] == "False")
     assert operator.process.poll() is None
 
@@ -83,7 +84,7 @@ def test_a_disruption_budget_delays_an_eviction(lab: Lab) -> None:
     eventually(lambda: "EvictionRefused" in lab.events())
     assert "deletionTimestamp" not in lab.pods()["cats-worker-0-1"]["metadata"]
     lab.ask("DELETE", f"{budgets}/all")
-    eventually(lambda: "deletionTimestamp" in lab.pods()["cats-worker-0-1"]["metadata"], 30)
+    eventually(lambda: "deletionTimestamp" in lab.pods()["cats-worker-0-1"]["metadata"])
 
 
 def test_where_there_is_a_budget_for_others_an_eviction_asks_for_it(lab: Lab) -> None:

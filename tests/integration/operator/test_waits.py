@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from support.operator_lab import Lab, eventually, window
+from support.operator_lab import Lab, window
+from support.waiting import eventually
 from tranche_operator.execute.event_recorder import QUIET_SECONDS
 
 pytestmark = pytest.mark.usefixtures("operator")

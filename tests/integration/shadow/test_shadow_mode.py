@@ -3,15 +3,15 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import Whole
+from support.waiting import eventually
 from tranche.demo.local_stack import apply_manifests, free_port
 from tranche_testcluster import Cluster, spawn
 
@@ -55,12 +55,9 @@ class Shadowed:
             return {}
         return body if path == "/metrics" else json.loads(body)
 
-    def until(self, true: Any, seconds: float = 40.0) -> Any:
-        deadline = time.monotonic() + seconds
-        while not (answer := true()):
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.1)
+    def until(self, true: Callable[[], Any]) -> Any:
+        answer = eventually(lambda: true() or self.process.poll() is not None, self.log.read_text)
+        assert self.process.poll() is None, self.log.read_text()
         return answer
 
     def decision(self, job: str) -> dict[str, Any]:
@@ -130,9 +127,8 @@ def test_it_records_what_others_do_compares_and_decides_without_a_write(shadowed
     assert_nothing_was_written(shadowed)
 
 
+@pytest.mark.parametrize("shadowed", ["with our kinds"], indirect=True)
 def test_trainingjobs_are_planned_on_paper_and_their_status_stays_empty(shadowed: Shadowed) -> None:
-    if shadowed.cluster.request("GET", API)[0] == 404:
-        pytest.skip("this cluster does not have our kinds")
     whole = Whole(shadowed.cluster, None)  # type: ignore[arg-type]
     whole.submit("ours", chunks=1, seconds=5.0)
     decided = shadowed.until(lambda: shadowed.decision("default/ours"))

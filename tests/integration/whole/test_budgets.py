@@ -30,7 +30,7 @@ def test_a_victim_that_a_budget_protects_goes_on_and_another_makes_way(whole: Wh
         told = whole.until("a condition", lambda: condition(whole, "protected"))
         assert told["reason"] == "DisruptionBudget"
         assert "protected-worker-0-1" in told["message"]
-        status = whole.until_phase("small", "Succeeded", 20.0)
+        status = whole.until_phase("small", "Succeeded")
         assert status["plan"]["attempts"] == 2, "the first window was given up at once, not after a time-out"
         assert whole.status("open")["progress"]["preemptions"] == 1
         (same,) = whole.pods("protected")

@@ -1,11 +1,13 @@
 """Pods that are not ours are room that is taken, whatever they take of a node, from the moment that they are bound."""
 
-import time
+from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import API, Whole
+from support.waiting import changes
 
+JOBS = f"{API}/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -21,10 +23,11 @@ def test_no_window_is_planned_where_foreign_pods_leave_no_room_and_one_is_when_t
     whole.submit("host", chunks=2, seconds=20.0, zone="edge-a")
     try:
         whole.until("a worker runs", lambda: whole.status("host").get("activeWorkers") == 1)
-        time.sleep(1.0)  # a second window would have been planned by now
-        assert [w["node"] for w in whole.status("host")["plan"]["workers"]] == ["edge-a-1"]
+        assert nodes_of(whole.job("host")) == {"edge-a-1"}
+        plans = [event["object"] for event in changes(whole.cluster, JOBS, 2)]
+        assert set().union(*map(nodes_of, plans)) <= {"edge-a-1"}
         whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
-        whole.until("the other one too", lambda: whole.status("host").get("activeWorkers") == 2, 5.0)
+        whole.until("the other one too", lambda: whole.status("host").get("activeWorkers") == 2)
     finally:
         whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
         whole.delete("host")
@@ -55,6 +58,11 @@ def test_a_foreign_pod_that_preempts_a_worker_is_named(whole: Whole) -> None:
 
 def messages(whole: Whole) -> list[str]:
     return [event["message"] for event in whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]]
+
+
+def nodes_of(job: dict[str, Any]) -> set[str]:
+    """The nodes of the planned windows."""
+    return {window["node"] for window in job["status"]["plan"]["workers"]}
 
 
 def most(quantity: str) -> str:

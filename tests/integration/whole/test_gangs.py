@@ -69,7 +69,7 @@ def test_a_gang_with_a_member_that_finds_no_place_lets_go_of_everything_and_anot
         assert len(whole.pods("stuck")) == 2
         submit_gang(whole, "next", 2, 5.0)
         assert not whole.pods("next")
-        whole.until("it gives up and pauses", lambda: pauses(whole.status("stuck")["plan"]), 60.0)
+        whole.until("it gives up and pauses", lambda: pauses(whole.status("stuck")["plan"]))
         assert whole.until_phase("next", "Succeeded")["plan"]["attempts"] == 2
         assert whole.status("stuck")["progress"]["failures"] == 0
         whole.delete("stuck", "next")
@@ -77,7 +77,7 @@ def test_a_gang_with_a_member_that_finds_no_place_lets_go_of_everything_and_anot
         assert not plan.get("parameterServers")
         assert not plan.get("workers"), "without its server it would have held a GPU for nothing"
         whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
-        whole.until("its server is tried again", lambda: whole.status("served").get("phase") == "Running", 10.0)
+        whole.until("its server is tried again", lambda: whole.status("served").get("phase") == "Running", 30.0)
     finally:
         whole.cluster.request("DELETE", f"{PODS}/guest")
         whole.delete("stuck", "next", "served")

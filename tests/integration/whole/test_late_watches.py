@@ -1,6 +1,5 @@
 """A watch of the scheduler lags behind; what its pods did meanwhile still counts."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,7 +25,7 @@ def test_a_pod_that_the_watch_does_not_show_yet_is_not_taken_for_missing(proxy: 
     between.faults = Faults(held="/pods")
     whole.submit("unseen", seconds=20.0)
     whole.until("its pod runs", lambda: "Running" in phases(whole))
-    time.sleep(2.0)  # real time on the simulated nodes: some batches get done
+    whole.until_trained("unseen", 2)
     suspend(whole, True)
     whole.until("its pod has ended", lambda: "Running" not in phases(whole))
     between.faults = Faults()

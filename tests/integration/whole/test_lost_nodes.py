@@ -58,11 +58,11 @@ def test_a_disconnected_site_keeps_its_chunks_and_another_node_gets_them_when_th
         sited.cluster.silence(node)
     try:
         for node in nodes.values():
-            sited.until("it is silent", lambda node=node: ready(sited, node) == "Unknown", 90.0)  # type: ignore[misc]
+            sited.until("it is silent", lambda node=node: ready(sited, node) == "Unknown")  # type: ignore[misc]
         silent = time.monotonic()
         assert windows(sited, "hasty") == [(1, nodes["hasty"])], "within the tolerance nothing is given away"
-        moved = sited.until("moved", lambda: [w for w in windows(sited, "hasty") if w[0] == 2], 90.0)
-        assert TOLERANCE_SECONDS - 3 <= time.monotonic() - silent <= TOLERANCE_SECONDS + 5
+        moved = sited.until("moved", lambda: [w for w in windows(sited, "hasty") if w[0] == 2])
+        assert TOLERANCE_SECONDS - 3 <= time.monotonic() - silent <= TOLERANCE_SECONDS + 15
         assert moved[0][1] != nodes["hasty"]
         sited.until(
             "it runs",
@@ -76,7 +76,7 @@ def test_a_disconnected_site_keeps_its_chunks_and_another_node_gets_them_when_th
         for node in nodes.values():
             sited.cluster.revive(node)
     for node in nodes.values():
-        sited.until("it is back", lambda node=node: ready(sited, node) == "True", 90.0)  # type: ignore[misc]
+        sited.until("it is back", lambda node=node: ready(sited, node) == "True")  # type: ignore[misc]
     sited.until(
         "the old pod is gone",
         lambda: (
@@ -92,7 +92,7 @@ def test_a_disconnected_site_keeps_its_chunks_and_another_node_gets_them_when_th
 def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
     node = run_one(sited, "drained", "patient", seconds=8.0)
     sited.cluster.kubectl("drain", node, "--force", "--ignore-daemonsets", "--timeout=30s")
-    status = sited.until_phase("drained", "Succeeded", 60.0)
+    status = sited.until_phase("drained", "Succeeded")
     assert [a["reason"] for a in status["progress"]["attempts"]] == ["Preempted", "Succeeded"]
     assert status["progress"]["attempts"][1]["node"] != node
     sited.submit("only-there", node=node)
@@ -107,7 +107,7 @@ def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
 def test_chunks_of_a_deleted_node_are_trained_elsewhere(sited: Whole) -> None:
     node = run_one(sited, "deleted", "hasty", seconds=200.0)
     sited.cluster.request("DELETE", f"/api/v1/nodes/{node}")
-    moved = sited.until("moved", lambda: [w for w in windows(sited, "deleted") if w[0] == 2], 90.0)
+    moved = sited.until("moved", lambda: [w for w in windows(sited, "deleted") if w[0] == 2])
     assert moved[0][1] != node  # kube-controller-manager removes the pods of a node that is gone after 40 to 60 s
     left = ["deleted-worker-0-2"]
     sited.until("the old pod is gone", lambda: [p["metadata"]["name"] for p in sited.pods("deleted")] == left)

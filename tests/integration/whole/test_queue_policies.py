@@ -1,6 +1,5 @@
 """A preemptive queue policy on a real control plane: the planner of the simulator, live."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +22,7 @@ def whole() -> Iterator[Whole]:
 def test_least_remaining_work_runs_first_and_the_preempted_job_goes_on_where_it_was(whole: Whole) -> None:
     whole.submit("large", chunks=4, seconds=8.0)
     whole.until("all four run", lambda: whole.status("large").get("activeWorkers") == 4)
-    time.sleep(2.0)  # real time on the simulated nodes: some batches get done
+    whole.until_trained("large", 8)
     whole.submit("small", chunks=2, seconds=1.0)
     whole.until_phase("small", "Succeeded")
     assert whole.status("large")["progress"]["preemptions"] == 2

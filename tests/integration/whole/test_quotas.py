@@ -56,7 +56,7 @@ def test_jobs_share_the_quota_of_their_namespace_and_none_is_ever_refused(whole:
         "waits for the quota default/gpus: 2 of 2 nvidia.com/gpu in use, and 1 needed"
     )
     for name in ("first", "second"):
-        assert whole.until_phase(name, "Succeeded", 90)["progress"]["failures"] == 0
+        assert whole.until_phase(name, "Succeeded")["progress"]["failures"] == 0
         assert refused(whole, name) == []
     whole.delete("first", "second")
 
@@ -68,7 +68,7 @@ def test_a_shorter_job_takes_the_quota_over_when_the_pods_of_the_longer_are_over
     whole.submit("short", chunks=2, seconds=1.0)
     whole.until_phase("short", "Succeeded")
     assert whole.status("long")["phase"] != "Succeeded"
-    status = whole.until_phase("long", "Succeeded", 60)
+    status = whole.until_phase("long", "Succeeded")
     assert status["progress"]["preemptions"] >= 1
     assert refused(whole, "short") == refused(whole, "long") == []
     whole.delete("long", "short")

@@ -4,7 +4,6 @@ kwok's nodes run no containers, so the test asks on the pods' behalf, and ends t
 """
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,10 +12,12 @@ from typing import Any
 import pytest
 
 from support.full_stack import Whole
+from support.waiting import changes
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 
 BATCHES = 50
+PODS = "/api/v1/namespaces/default/pods?labelSelector=tranche.dev/job=cats"
 LONG = 600.0
 
 
@@ -116,7 +117,8 @@ def test_one_pod_trains_one_chunk_after_the_other_until_somebody_else_gets_its_s
     assert (status, last["chunks"]) == (200, [2])
     whole.submit("dogs", seconds=1.0)
     whole.until("dogs wait", lambda: whole.status("dogs").get("phase") == "Waiting")
-    time.sleep(3.0)  # that nothing happens meanwhile: neither an eviction nor another pod
+    seen = [event["object"]["metadata"] for event in changes(whole.cluster, PODS, 3)]
+    assert all(one["uid"] == cats["metadata"]["uid"] and "deletionTimestamp" not in one for one in seen)
     assert uids(whole) == [cats["metadata"]["uid"]]
     assert "deletionTimestamp" not in whole.pods("cats")[0]["metadata"]
     assert ask(whole, cats, last["fence"], 2)[1]["chunks"] == [], "at the end of its chunk it makes way: one is left"

@@ -1,8 +1,6 @@
 """From kubectl apply to Succeeded, on a real control plane."""
 
-import time
-
-from support.full_stack import Whole
+from support.full_stack import Whole, is_running
 
 
 def test_an_applied_job_is_planned_bound_by_kube_scheduler_and_succeeds(whole: Whole) -> None:
@@ -25,7 +23,7 @@ def test_a_job_with_less_work_preempts_one_with_more_which_resumes_from_its_ledg
 ) -> None:
     whole.submit("large", chunks=2, seconds=8.0, zone="edge-a")
     whole.until("both workers run", lambda: whole.status("large").get("activeWorkers") == 2)
-    time.sleep(2.0)  # real time on the simulated nodes: some batches get done
+    whole.until_trained("large", 10)
     whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
     waiting = whole.until("a victim", lambda: whole.status("large")["progress"]["preemptions"])
     assert waiting == 1
@@ -72,13 +70,19 @@ def test_a_waiting_job_has_a_planned_start_a_planned_completion_and_a_reason_tha
     whole.delete("behind", "ahead")
 
 
+def running_pods(whole: Whole, job: str) -> set[str]:
+    """The names of the pods of a job that run."""
+    return {pod["metadata"]["name"] for pod in whole.pods(job) if is_running(pod)}
+
+
 def test_a_planner_killed_mid_way_and_started_again_loses_nothing(whole: Whole) -> None:
     whole.submit("steady", chunks=6, seconds=2.0, zone="edge-a")
     whole.until_phase("steady", "Running")
     for _ in range(3):
-        time.sleep(1.0)
+        whole.until_trained("steady", 10)
+        workers = running_pods(whole, "steady")
         whole.stack.kill("scheduler")
-        time.sleep(0.5)
+        whole.until("the workers end while no planner runs", lambda: not workers & running_pods(whole, "steady"))  # noqa: B023
         whole.stack.start_scheduler()
     status = whole.until_phase("steady", "Succeeded")
     assert status["progress"]["chunks"] == "6/6"
@@ -92,7 +96,7 @@ def test_an_operator_killed_mid_way_and_started_again_loses_nothing(whole: Whole
     whole.submit("patient", chunks=6, seconds=1.0, zone="edge-a")
     whole.until_phase("patient", "Running")
     whole.stack.kill("operator")
-    time.sleep(2.0)
+    whole.until("all workers end while no operator runs", lambda: not running_pods(whole, "patient"))
     whole.stack.start_operator()
     status = whole.until_phase("patient", "Succeeded")
     assert status["plan"]["attempts"] == 6
@@ -120,7 +124,7 @@ def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> No
 def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
     whole.submit("pausing", chunks=1, seconds=6.0)
     whole.until_phase("pausing", "Running")
-    time.sleep(2.0)
+    whole.until_trained("pausing", 10)
     path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/pausing"
     kind = "application/merge-patch+json"
     whole.cluster.request("PATCH", path, {"spec": {"suspend": True}}, kind)

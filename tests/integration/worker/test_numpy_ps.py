@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ import pytest
 from numpy_ps import chunks
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
+from support.waiting import eventually
 from support.worker_trial import ROOT, Result, Trial, run
 from tranche.demo.local_stack import free_port
 from tranche_worker import EXIT_FENCED, EXIT_TERMINATED
@@ -141,10 +141,8 @@ def test_a_batch_that_is_sent_twice_is_applied_once(tmp_path: Path) -> None:
 
     server = subprocess.Popen([sys.executable, "-m", "numpy_ps.server"], env=environment(tmp_path, 1, port))
     try:
-        deadline = time.monotonic() + 60
-        while (first := push()) is None:
-            assert time.monotonic() < deadline, "the server does not answer"
-            time.sleep(0.05)
+        first = eventually(push, "the server answers")
+        assert first is not None
         assert (first[0], push()) == (1, first)
     finally:
         server.kill()
@@ -163,10 +161,7 @@ def test_a_worker_that_is_stopped_says_what_it_has_done_and_an_older_one_is_refu
     server = start("numpy_ps.server", attempt=1)
     worker = start("numpy_ps.worker", str(tmp_path / "data"), attempt=3)
     try:
-        deadline = time.monotonic() + 60
-        while applied(port) < 20:
-            assert time.monotonic() < deadline, "nothing is trained"
-            time.sleep(0.05)
+        eventually(lambda: applied(port) >= 20, "20 batches are applied")
         worker.terminate()
         assert worker.wait(20) == EXIT_TERMINATED
         assert json.loads(log.read_text()) == {"0": applied(port)}

@@ -18,7 +18,7 @@ ASK = (
 def stepped(tmp_path: Path) -> Clock:
     made = clock(tmp_path)
     if made is None:
-        pytest.skip("no C compiler")
+        pytest.skip("there is no C compiler (Debian: apt-get install gcc)")
     return made
 
 

@@ -20,6 +20,7 @@ def test_the_committed_pages_are_what_the_code_generates() -> None:
     assert differences(generated_files(ROOT), ROOT) == [], "make generate"
 
 
+@pytest.mark.slow
 def test_a_page_that_was_edited_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(tmp_path)]) == 0
     edited = tmp_path / "docs/reference/site.md"

@@ -68,6 +68,7 @@ def test_there_are_commands_to_try() -> None:
     assert {"README.md", "docs/reference/presets.md"} <= simulated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", simulations(), ids=" ".join)
 def test_a_command_runs_as_it_is_written(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "docs").symlink_to(ROOT / "docs")

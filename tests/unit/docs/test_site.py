@@ -9,6 +9,7 @@ import pytest
 from support.doc_pages import anchors
 from support.doc_site import build, main
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*\bsrc="([^"]+)"|<link[^>]*rel="stylesheet"[^>]*href="([^"]+)"')
 

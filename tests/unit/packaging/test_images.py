@@ -83,6 +83,7 @@ def test_the_version_of_the_images_is_that_of_the_package() -> None:
     assert set(re.findall(r"-t tranche-\w+:(\S+)", DOCKERFILE)) == {version}
 
 
+@pytest.mark.slow
 def test_the_wheel_is_built_from_what_the_context_lets_through(tmp_path: Path) -> None:
     context = tmp_path / "context"
     context.mkdir()
@@ -104,6 +105,7 @@ def test_the_wheel_is_built_from_what_the_context_lets_through(tmp_path: Path) -
         assert word in answer.stdout
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_lists_every_pin_and_is_the_same_each_time(tmp_path: Path) -> None:
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     write_sbom(first)

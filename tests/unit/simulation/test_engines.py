@@ -198,6 +198,7 @@ def test_the_load_curve_counts_who_waits() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ten_thousand_jobs_run_and_their_load_curve_is_thinned() -> None:
     jobs = [replace(one, key=f"default/j{n:05}") for n, one in enumerate(drawn(10_000, seed=2))]
     result = run(Scenario(tuple(jobs), (node("a", gpus=8),), (Site("edge-a"),), "srsf"))
