@@ -121,8 +121,8 @@ docs: setup  ## Build the documentation in build/docs and check its links, comma
 	$(BIN)/python -m pytest --quiet tests/unit/docs
 
 generate: control-plane  ## Generate CRDs, chart files, dashboards and docs/reference from the code
-	$(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche_codegen.crds
-	PYTHONPATH=observability $(BIN)/python -m tranche_observability
+	PYTHONPATH=tools $(BIN)/python -m tranche_testcluster run $(BIN)/python -m tranche_codegen.crds
+	PYTHONPATH=tools:observability $(BIN)/python -m tranche_observability
 	PYTHONPATH=tools $(BIN)/python -m tranche_codegen.reference
 
 sbom: setup  ## List the Python packages of the images as CycloneDX in build/sbom.cdx.json
