@@ -1,6 +1,7 @@
 """The two CustomResourceDefinitions on a real API server."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,8 @@ def generate(cluster: Cluster, root: Path, *options: str) -> "subprocess.Complet
         "--root",
         str(root),
     ]
-    return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")))}
+    return subprocess.run([*command, *options], capture_output=True, text=True, check=False, env=environment)
 
 
 def status_of(cluster: Cluster, path: str, obj: Object, manager: str, status: Object) -> tuple[int, Any]:
