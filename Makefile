@@ -36,10 +36,10 @@ demo: control-plane  ## real jobs on a real control plane, two to three minutes 
 	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY)) $(if $(SLOWER),--slower $(SLOWER))
 
 observability: setup  ## Prometheus and promtool for the tests of dashboards and alerts, from Debian's package, once
-	@$(BIN)/python -m tranche_testcluster.debian_package
+	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
 test: lint types contracts binaries  ## everything that .ci/run runs (SIDE_BY_SIDE=: modules at a time)
-	@$(BIN)/python -m tranche_testcluster.debian_package || echo "without them the tests that need Prometheus are skipped" >&2
+	@$(BIN)/python -m tranche_testcluster.binaries.debian_package || echo "without them the tests that need Prometheus are skipped" >&2
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
 lint: setup  ## ruff
