@@ -42,7 +42,7 @@ test: lint types contracts binaries  ## everything that .ci/run runs (SIDE_BY_SI
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package || echo "without them the tests that need Prometheus are skipped" >&2
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
-lint: setup  ## ruff, and the language of docstrings, comments, messages and pages
+lint: setup  ## Run ruff and the check of the language
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/check_language.py
