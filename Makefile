@@ -37,7 +37,7 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 	@$(BIN)/tranche demo $(if $(KEEP),--keep) $(if $(SEED),--seed $(SEED)) $(if $(POLICY),--policy $(POLICY)) $(if $(SLOWER),--slower $(SLOWER))
 
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
-	@$(BIN)/python -m tranche_testcluster.debian_package
+	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
 test: lint types contracts binaries test-programs  ## Run everything that .ci/run runs (SIDE_BY_SIDE=: number of modules at a time)
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
@@ -47,13 +47,14 @@ test-fast: setup  ## Run the unit and property tests without the slow ones and w
 		tests/unit tests/property tests/contract
 
 test-programs: setup  ## Install Prometheus and Chromium for the tests, if this user may; else print what is missing
-	@$(BIN)/python -m tranche_testcluster.debian_package || echo "make test: without Prometheus its tests are skipped" >&2
+	@$(BIN)/python -m tranche_testcluster.binaries.debian_package || echo "make test: without Prometheus its tests are skipped" >&2
 	@command -v chromium >/dev/null || $(MAKE) --silent browser >/dev/null 2>&1 || \
 		echo "make test: without Chromium the tests of the web page are skipped (Debian, as root: make browser)" >&2
 
-lint: setup  ## Check the code with ruff
+lint: setup  ## Check the code with ruff, and the language of docs and comments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_language.py
 
 types: setup  ## Check the types with mypy --strict
 	$(BIN)/mypy

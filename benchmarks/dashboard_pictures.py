@@ -16,7 +16,7 @@ from tranche_observability.dashboard_picture import Course, Labels, draw
 from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.panels import Panel, Query
 from tranche_testcluster import BuildError
-from tranche_testcluster.debian_package import ensure
+from tranche_testcluster.binaries.debian_package import ensure
 
 ROOT = Path(__file__).resolve().parents[1]
 RATE_SECONDS = 10

@@ -7,7 +7,7 @@ what a client asks of the API server; ``Change`` is one write.
 """
 
 from . import annotations
-from .binary_cache import ensure
+from .binaries.binary_cache import ensure
 from .child_process import spawn, tethered
 from .cluster import Cluster
 from .errors import BuildError, ClusterError

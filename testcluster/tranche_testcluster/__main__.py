@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import binary_cache
+from .binaries import binary_cache
 from .cluster import Cluster
 from .errors import ClusterError
 from .scaling import Scaling

@@ -13,8 +13,9 @@ from typing import Any, Self
 
 import yaml
 
-from . import binary_cache, command_lines, etcd_history, pod_log, site
+from . import command_lines, etcd_history, pod_log, site
 from . import kubeconfig as kubeconfigs
+from .binaries import binary_cache
 from .certificate import Authority, signing_keys, write_secret
 from .client import Client
 from .component import Component

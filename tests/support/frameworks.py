@@ -11,7 +11,7 @@ import venv
 from hashlib import blake2b
 from pathlib import Path
 
-from tranche_testcluster.binary_cache import cache_folder
+from tranche_testcluster.binaries.binary_cache import cache_folder
 
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 FRAMEWORKS = ("torch", "tensorflow")

@@ -12,7 +12,7 @@ import venv
 from hashlib import blake2b
 from pathlib import Path
 
-from tranche_testcluster.binary_cache import cache_folder
+from tranche_testcluster.binaries.binary_cache import cache_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 

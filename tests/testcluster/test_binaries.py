@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tranche_testcluster import BuildError, Meter, binary_cache, ensure, go_build, go_toolchain
+from tranche_testcluster import BuildError, Meter, ensure
+from tranche_testcluster.binaries import binary_cache, go_build, go_toolchain
 
 MODULES = Path(go_build.__file__).parent / "modules"
 

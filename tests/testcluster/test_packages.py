@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tranche_testcluster import BuildError
-from tranche_testcluster.debian_package import NAMES, ensure, find, main
+from tranche_testcluster.binaries.debian_package import NAMES, ensure, find, main
 
 
 def nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

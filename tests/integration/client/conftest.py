@@ -10,7 +10,8 @@ import pytest
 
 from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster, binary_cache
+from tranche_testcluster import Cluster
+from tranche_testcluster.binaries import binary_cache
 
 LOGGED = ("large", "broken")
 """Jobs whose pods print something."""

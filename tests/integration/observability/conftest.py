@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tranche_testcluster.debian_package import find
+from tranche_testcluster.binaries.debian_package import find
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ from support.full_stack import Whole
 from support.konnectivity_tunnel import Tunnel
 from tranche.demo.local_stack import Stack, apply_manifests, free_port
 from tranche.demo.page_account import create_visitor, visitor_token
-from tranche_testcluster import Cluster, binary_cache, spawn
+from tranche_testcluster import Cluster, spawn
+from tranche_testcluster.binaries import binary_cache
 
 NAME = "http:tranche-page:10265"
 PATH = f"/api/v1/namespaces/default/services/{NAME}/proxy"

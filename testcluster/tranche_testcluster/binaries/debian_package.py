@@ -1,6 +1,7 @@
-"""Prometheus and promtool out of Debian's package, unpacked and not installed: no daemon, nothing outside the cache.
+"""Prometheus and promtool from Debian's package, unpacked into the cache without installing it or starting a daemon.
 
-``python -m tranche_testcluster.debian_package`` makes them present. ``TRANCHE_ASSETS`` may hold them too, or the PATH.
+``python -m tranche_testcluster.binaries.debian_package`` downloads them unless they are in the cache, in the folder
+``TRANCHE_ASSETS`` or on the PATH.
 """
 
 import os
@@ -10,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ..errors import BuildError
 from .binary_cache import cache_folder
-from .errors import BuildError
 
 PACKAGE = "prometheus"
 NAMES = ("prometheus", "promtool")
