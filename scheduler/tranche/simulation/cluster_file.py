@@ -138,7 +138,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         seen: set[object] = set()
         for key, _ in node.value:
             if key.value in seen and isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} appears twice", key.start_mark)
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
         made: dict[Hashable, Any] = super().construct_mapping(node, deep)
@@ -180,7 +180,7 @@ def _load(path: Path) -> Any:
     except OSError as error:
         raise ClusterError(f"{shown(path)}: {error.strerror or error}") from None
     except yaml.YAMLError as error:
-        raise ClusterError(f"{shown(path)}: is no YAML: {_one_line(str(error))}") from None
+        raise ClusterError(f"{shown(path)}: is not valid YAML: {_one_line(str(error))}") from None
     except UnicodeDecodeError:
         raise ClusterError(f"{shown(path)}: is not text in UTF-8") from None
     except ValueError as error:  # a name with a NUL, a number of thousands of digits, a date that does not exist
@@ -222,7 +222,7 @@ def _describe(error: ErrorDetails) -> str:
     section = _SECTIONS.get(tuple(str(part) for part in place[:-1] if isinstance(part, str)))
     if error["type"] == "extra_forbidden" and section is not None:
         allowed = ", ".join(sorted(field.alias or name for name, field in section.model_fields.items()))
-        message = f"there is no such field: choose among {allowed}"
+        message = f"unknown field: choose among {allowed}"
     elif error["type"] == "string_pattern_mismatch":
         message = "must be lower case letters, digits and '-', and neither begin nor end with '-'"
     return _one_line(f"{where}: {message}" if where else message)

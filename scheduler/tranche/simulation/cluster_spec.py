@@ -84,7 +84,7 @@ def _check(described: ClusterFile) -> None:
     if gpus > MAX_GPUS:
         raise ClusterError(f"sites: {gpus:,} GPUs, at most {MAX_GPUS:,} are allowed")
     if not gpus and not any(site.unlimited for site in described.sites):
-        raise ClusterError("sites: no node has a GPU and no site is unlimited, so nothing could ever run")
+        raise ClusterError("sites: no node has a GPU and no site is unlimited, so no job can run")
 
 
 def _check_links(site: SiteSection, names: set[str], where: str) -> None:

@@ -131,7 +131,7 @@ def _lines(file: BufferedIOBase, name: str) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE + 1):
         size, number = size + len(line), number + 1
         if len(line) > MAX_LINE:
-            raise TraceError(f"{name}, line {number}: is longer than {MAX_LINE:,} bytes: this is no job log")
+            raise TraceError(f"{name}, line {number}: is longer than {MAX_LINE:,} bytes: this is not a job log")
         if size > MAX_BYTES:
             raise TraceError(_too_large(name))
         yield line
@@ -172,7 +172,7 @@ def _row(line: str | bytes, columns: Columns, seen: set[str]) -> TraceRow:
         "" if model is None else intern(cells[model].strip()),
     )
     if row.job_id in seen:
-        raise ValueError(f"job_id {quote(row.job_id)} was there before")
+        raise ValueError(f"job_id {quote(row.job_id)} appears twice")
     seen.add(row.job_id)
     return row
 
@@ -188,4 +188,4 @@ def _cells(line: str | bytes) -> list[str]:
     try:
         return next(csv.reader([text], strict=True), [])
     except csv.Error as error:
-        raise ValueError(f"is no row of a CSV file: {error}") from None
+        raise ValueError(f"is not a valid CSV row: {error}") from None

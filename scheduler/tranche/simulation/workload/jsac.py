@@ -92,7 +92,7 @@ def jsac_jobs(
     _check(arrivals, jobs, load, chunk_scale)
     slots = sum(node.allocatable.gpus * node.speed for node in cluster.nodes)
     if not slots:
-        raise ValueError(f"cluster {cluster.name}: no node has a GPU, so there is no load to aim at")
+        raise ValueError(f"cluster {cluster.name}: no node has a GPU, so a load cannot be set")
     draw = random.Random(f"jsac jobs {seed}")  # noqa: S311 - statistics, no secret
     moments = _stretch(arrivals, jobs, draw)
     homes, drawn = _data_sites(cluster), []
@@ -127,7 +127,7 @@ def _stretch(arrivals: Sequence[float], jobs: int, draw: random.Random) -> list[
     ordered = sorted(arrivals)
     starts = [i for i in range(len(ordered) - jobs + 1) if jobs == 1 or ordered[i + jobs - 1] > ordered[i]]
     if not starts:
-        raise ValueError(f"the log has no {jobs} consecutive arrivals at different times, so no load can be aimed at")
+        raise ValueError(f"the log has no {jobs} consecutive arrivals at different times, so a load cannot be set")
     first = draw.choice(starts)
     return ordered[first : first + jobs]
 
