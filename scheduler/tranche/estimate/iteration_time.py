@@ -48,10 +48,10 @@ def batch_seconds(job: Job, bandwidth: float | None, speed: float = 1.0) -> floa
     """Return 1 / n_js: the time of one mini-batch on one worker, in seconds.
 
     Args:
-            job: Job whose m + G and q are used.
-            bandwidth: Bandwidth between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no
-                    server).
-            speed: Speed of the node's GPU kind, relative to the kind that m was measured on.
+        job: Job whose m + G and q are used.
+        bandwidth: Bandwidth between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no
+            server).
+        speed: Speed of the node's GPU kind, relative to the kind that m was measured on.
     """
     compute = job.step_seconds / speed
     if not bandwidth or not job.gradient_bits:

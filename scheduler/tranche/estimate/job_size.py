@@ -43,8 +43,8 @@ def believed_total(told: float, attained: float) -> float:
     """Return the estimated total size of a job: the given size, doubled each time the job has overrun it.
 
     Args:
-            told: Size that was predicted, declared or assumed; positive.
-            attained: Work done so far, in the same unit.
+        told: Size that was predicted, declared or assumed; positive.
+        attained: Work done so far, in the same unit.
     """
     if attained < told * OVERRUN:
         return told

@@ -46,10 +46,10 @@ class Lessons:
         """Return estimated over predicted seconds of a mini-batch of the job.
 
         Args:
-                job: Key of the job.
+            job: Key of the job.
             kind: GPU kind of the node; "" if no node is meant.
-                site: Name of the site.
-                node: Name of the node; None if no node is meant.
+            site: Name of the site.
+            node: Name of the node; None if no node is meant.
         """
         if not (self.jobs or self.nodes):
             return 1.0
@@ -78,12 +78,12 @@ class Lessons:
         """Update the estimates with an ended window; return whether they changed.
 
         Args:
-                job: Key of the job.
-                kind: GPU kind of the node.
-                site: Site where the window trained.
-                node: Name of the node; None if the node's estimate must not change.
+            job: Key of the job.
+            kind: GPU kind of the node.
+            site: Site where the window trained.
+            node: Name of the node; None if the node's estimate must not change.
             factor: Measured over predicted seconds of a mini-batch.
-                seconds: Measured duration.
+            seconds: Measured duration.
         """
         beliefs = self._beliefs(job, kind, site, node)
         error = log(factor) - sum(one.mean for one in beliefs if one is not None)

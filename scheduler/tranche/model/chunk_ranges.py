@@ -28,7 +28,7 @@ def parse_chunks(text: str) -> frozenset[int]:
     [0, 1, 2, 3, 14]
 
     Raises:
-            ValueError: if the text does not have that form, or names a chunk above `LARGEST`.
+        ValueError: if the text does not have that form, or names a chunk above `LARGEST`.
     """
     chunks: set[int] = set()
     for part in filter(None, text.split(",")):

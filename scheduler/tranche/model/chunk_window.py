@@ -55,8 +55,8 @@ class ChunkWindow:
     end: float | None = None
     """Time when the chunk will be completed by the present plan."""
     cost: float | None = None
-    """Cost at dispatch, in seconds: Q of equation (5) of JSAC'22 under `chunk-faithful`; under other policies that bind,
-    its part for the chunk itself (data, wait and work); None under policies that do not bind, and after a restart."""
+    """Cost at dispatch, in seconds: Q of equation (5) of JSAC'22 under `chunk-faithful`; under other policies that bind
+    early, its part for the chunk itself (data, wait and work); None under policies that do not, and after a restart."""
     planned_start: float | None = None
     """Planned start t* of Alg. 4, as computed at dispatch."""
     planned_end: float | None = None

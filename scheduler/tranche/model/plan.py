@@ -146,7 +146,7 @@ class JobProgress:
     attained_gpu_seconds: float = 0.0
     """GPU-seconds that workers of the job have run."""
     busy_seconds: float = 0.0
-    """Time with an open window, before the present ones; the rest since submission is waiting time, by which jobs age."""
+    """Time with a window open, before the present ones; the rest since submission is waiting, by which jobs age."""
     preemptions: int = 0
     failures: int = 0
     lost_batches: float = 0.0
