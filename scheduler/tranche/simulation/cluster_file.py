@@ -149,7 +149,7 @@ def read_file(path: Path) -> ClusterFile:
     """Read and check a cluster file, field by field.
 
     Raises:
-            ClusterError: The file is invalid; the text is one line.
+        ClusterError: The file is invalid; the text is one line.
     """
     document = _load(path)
     if not isinstance(document, dict):

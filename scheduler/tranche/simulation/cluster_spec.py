@@ -40,7 +40,7 @@ def pool(gpus: int) -> ClusterSpec:
     """Return a cluster of `gpus` GPUs on one node, on which logs without nodes are replayed.
 
     Raises:
-            ClusterError: The number is outside the range that one node may have.
+        ClusterError: The number is outside the range that one node may have.
     """
     if not 1 <= gpus <= MAX_GPUS_PER_NODE:
         raise ClusterError(f"{gpus} GPUs: choose 1 to {MAX_GPUS_PER_NODE:,}")
@@ -55,7 +55,7 @@ def read_cluster(path: Path) -> ClusterSpec:
     0 over all groups of the site.
 
     Raises:
-            ClusterError: The file is invalid; one line names the file, the field and the allowed values.
+        ClusterError: The file is invalid; one line names the file, the field and the allowed values.
     """
     described = read_file(path)
     try:

@@ -56,7 +56,7 @@ class FileLog:
         """Return the file in its present state.
 
         Raises:
-                OSError: The file is not accessible.
+            OSError: The file is not accessible.
         """
         status = path.stat()
         return cls(path.resolve(), layout, on_error, status.st_size, status.st_mtime_ns)
@@ -65,7 +65,7 @@ class FileLog:
         """Return rows, layout and problems.
 
         Raises:
-                TraceError: The file cannot be read, or has changed.
+            TraceError: The file cannot be read, or has changed.
         """
         return _read(self)
 
@@ -94,9 +94,9 @@ class Workload(Protocol):
         """Return the jobs.
 
         Args:
-                cluster: Cluster that the jobs are made for.
-                seed: Seed of all draws.
-                load: Σ GPU-seconds / (GPUs x span of arrivals) to stretch the arrivals to; None: unchanged.
+            cluster: Cluster that the jobs are made for.
+            seed: Seed of all draws.
+            load: Σ GPU-seconds / (GPUs x span of arrivals) to stretch the arrivals to; None: unchanged.
         """
         ...
 
@@ -233,7 +233,7 @@ class Recipe:
         """Return the same recipe without files, for machines without access to this one's.
 
         Raises:
-                TraceError: The log cannot be read.
+            TraceError: The log cannot be read.
         """
         if isinstance(self.workload, LoggedJobs | DrawnJobs):
             return replace(self, workload=replace(self.workload, log=RowsLog(self.workload.log.rows())))
@@ -243,8 +243,8 @@ class Recipe:
         """Build the scenario; the same arguments give the same scenario in every process.
 
         Raises:
-                TraceError: The log cannot be read.
-                ValueError: The jobs cannot be built; the text says why.
+            TraceError: The log cannot be read.
+            ValueError: The jobs cannot be built; the text says why.
         """
         cluster = self.cluster.spec(seed)
         return Scenario(

@@ -59,7 +59,7 @@ def run(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation
     """Simulate the scenario.
 
     Raises:
-            ValueError: The policy does not exist, or a failure names a node that does not.
+        ValueError: The policy does not exist, or a failure names a node that does not.
     """
     simulation = prepared(scenario, on_progress)
     simulation.run()
@@ -70,7 +70,7 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     """Return the simulation that `run` runs, before its first event.
 
     Raises:
-            ValueError: As for `run`.
+        ValueError: As for `run`.
     """
     settings = PlannerSettings(seed=scenario.seed, uploads_reported=scenario.link_sigma > 0)
     planner = Planner(get_policy(scenario.policy), settings)

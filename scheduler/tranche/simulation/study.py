@@ -110,9 +110,9 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
     ones only if these two differ.
 
     Args:
-            study: Definition of the comparison.
-            pool: Executors for the cells; the figures do not depend on it.
-            on_progress: Callback with the numbers of answered and of all cells.
+        study: Definition of the comparison.
+        pool: Executors for the cells; the figures do not depend on it.
+        on_progress: Callback with the numbers of answered and of all cells.
     """
     total = len(study.policies) * len(study.loads) * len(study.seeds)
     done = 0
@@ -175,7 +175,7 @@ def run_cell(cell: Cell, on_progress: OnProgress | None = None) -> Outcome:
     """Simulate one cell in the current process.
 
     Raises:
-            ValueError: The scenario cannot be built; the text says why.
+        ValueError: The scenario cannot be built; the text says why.
     """
     scenario = cell.recipe.build(cell.policy, cell.seed, cell.load)
     return assess(cell, scenario, run(scenario, on_progress))

@@ -24,7 +24,7 @@ class Comparison:
     bound_seconds: float | None
     """Mean over the seeds of the lower bound of the average JCT."""
     ratios: Mapping[str, Estimate]
-    """Ratios to the baseline, by the names of `RATIOS`: mean over seeds of the ratio within a seed. Empty if no seed has
+    """Ratios to the baseline, by the names of `RATIOS`: mean over seeds of the ratio within one. Empty if no seed has
     both policies completing the same jobs."""
     incomparable: tuple[int, ...]
     """Seeds left out of the ratios, because the two policies did not complete the same jobs."""

@@ -61,7 +61,7 @@ from tranche.simulation.analysis.relaxation import Pool, PriceBound, ascend, que
 
 
 def ideal_seconds(jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool = False) -> float:
-    """Return the average JCT if every job had the cluster to itself: bound (1) of the module, in seconds; NaN if no jobs."""
+    """Return the average JCT if every job had the cluster to itself: bound (1), in seconds; NaN without jobs."""
     if not jobs:
         return nan
     pool, others = relax(jobs, nodes, unlimited)
@@ -74,12 +74,12 @@ def fluid_srpt_seconds(
     """Return a lower bound on the average JCT by fluid relaxations, in seconds; NaN without jobs.
 
     Args:
-            jobs: Jobs whose average is bounded; leave out jobs that never complete, as their average does.
+        jobs: Jobs whose average is bounded; leave out jobs that never complete, as their average does.
         nodes: The cluster.
-            unlimited: Whether a site creates capacity on demand; then no job queues, and the ideal times are the bound.
-            passes: Number of ascent steps over prices; more give a higher bound.
-            cells: Number of cells of time with one price each; more give a higher bound. By default 2000, fewer for more
-            than 10,000 jobs, so that 80,000 take a few seconds.
+        unlimited: Whether a site creates capacity on demand; then no job queues, and the ideal times are the bound.
+        passes: Number of ascent steps over prices; more give a higher bound.
+        cells: Number of cells of time with one price each; more give a higher bound. By default 2000, fewer for
+            more than 10,000 jobs, so that 80,000 take a few seconds.
 
     Returns:
         The largest of the bounds (1), (3) and (4) that the module derives.
@@ -148,10 +148,10 @@ def bound_seconds(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Si
     """Return a lower bound on the average JCT with sites, links and unlimited clouds, in seconds; NaN without jobs.
 
     Args:
-            jobs: Jobs whose average is bounded; leave out jobs that never complete, as their average does.
+        jobs: Jobs whose average is bounded; leave out jobs that never complete, as their average does.
         nodes: The cluster.
-            sites: Sites of the nodes, and unlimited sites.
-            uploads: Whether an upload takes at least the time that jobs and links specify; else Δ counts as 0.
+        sites: Sites of the nodes, and unlimited sites.
+        uploads: Whether an upload takes at least the time that jobs and links specify; else Δ counts as 0.
 
     Returns:
         The larger of the bounds (1') and (5) that the module derives.

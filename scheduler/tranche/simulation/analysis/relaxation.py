@@ -103,8 +103,8 @@ class PriceBound:
         """Return the bound, Σ (C_j − r_j) in seconds, and by how much each cell's mean use differs from the capacity.
 
         Args:
-                prices: Price of one GPU-second in each cell, in seconds of completion time; not negative; 0 in the last
-                        cell, which has capacity for all work, so that no job extends beyond it.
+            prices: Price of one GPU-second in each cell, in seconds of completion time; not negative; 0 in the last
+                cell, which has capacity for all work, so that no job extends beyond it.
         """
         pool = self.pool
         used = np.zeros(len(prices))

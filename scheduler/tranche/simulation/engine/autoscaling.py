@@ -44,13 +44,13 @@ class Machines:
         """Assign a pod to the fullest node that has room, or to a new node; return when the pod may start.
 
         Args:
-                pod: Identity of the pod.
-                gpus: GPUs that the pod needs; it gets at least one of a new node.
+            pod: Identity of the pod.
+            gpus: GPUs that the pod needs; it gets at least one of a new node.
             now: Clock in seconds.
-                node_seconds: Time from the request of a node to the start of its first pod.
+            node_seconds: Time from the request of a node to the start of its first pod.
 
         Returns:
-                When the pod may start: `now` on an existing node, later on a node that is being created.
+            When the pod may start: `now` on an existing node, later on a node that is being created.
         """
         self._machines = [one for one in self._machines if now - one.idle_since < self.kind.idle_seconds]
         having = [one for one in self._machines if gpus <= self.kind.gpus - sum(one.gpus.values())]

@@ -18,12 +18,12 @@ def stretches(
     """Yield the training periods of a worker until now: its chunks one after the other, as far as it has progressed.
 
     Args:
-            window: Window of the worker.
-            begun: Mini-batches of each chunk that had been trained before.
+        window: Window of the worker.
+        begun: Mini-batches of each chunk that had been trained before.
         total: Mini-batches of a chunk.
-            per_batch: Seconds of one mini-batch.
-            starts: When the worker began with the first chunk.
-            now: When the worker stopped.
+        per_batch: Seconds of one mini-batch.
+        starts: When the worker began with the first chunk.
+        now: When the worker stopped.
     """
     for chunk in window.chunks:
         end = starts + (total - begun[chunk]) * per_batch

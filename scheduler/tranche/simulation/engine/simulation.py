@@ -366,12 +366,12 @@ def simulate(
     """Simulate the jobs until all have completed or no more can run.
 
     Args:
-            jobs: Jobs; each arrives at its `submitted`.
-            nodes: Nodes of the cluster.
-            sites: Sites with their links.
-            policy: Policy of the registry.
-            restart_seconds: True ρ, charged at every pod start.
-            settings: Settings of the planner.
+        jobs: Jobs; each arrives at its `submitted`.
+        nodes: Nodes of the cluster.
+        sites: Sites with their links.
+        policy: Policy of the registry.
+        restart_seconds: True ρ, charged at every pod start.
+        settings: Settings of the planner.
     """
     simulation = Simulation(Planner(policy, settings), restart_seconds)
     prepare(simulation, jobs, nodes, sites)

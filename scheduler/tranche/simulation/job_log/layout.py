@@ -62,7 +62,7 @@ def find_columns(header: Sequence[str], layout: str = "auto") -> Columns:
         layout: One of `LAYOUTS`.
 
     Raises:
-            ValueError: Columns are missing or duplicated, or the layout does not exist.
+        ValueError: Columns are missing or duplicated, or the layout does not exist.
     """
     names = [name.strip() for name in header]
     if layout != "auto" and layout not in _BY_NAME:

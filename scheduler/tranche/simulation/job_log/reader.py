@@ -31,8 +31,8 @@ def read_trace(path: Path, *, layout: str = "auto", on_error: OnError = "stop") 
 
     Args:
         path: A file in UTF-8 or a pipe, which may be compressed by gzip or xz.
-            layout: One of `LAYOUTS`; ``auto`` chooses by the header.
-            on_error: Whether a row that cannot be read ends the reading (``stop``), or is noted in `Trace.problems`
+        layout: One of `LAYOUTS`; ``auto`` chooses by the header.
+        on_error: Whether a row that cannot be read ends the reading (``stop``), or is noted in `Trace.problems`
             (``skip``). A header that cannot be read always ends it.
 
     Raises:
@@ -54,12 +54,12 @@ def read_rows(lines: Iterable[str | bytes], name: str, *, layout: str = "auto", 
 
     Args:
         lines: Text, or UTF-8.
-            name: Name of the log, for messages.
+        name: Name of the log, for messages.
         layout: One of `LAYOUTS`.
         on_error: ``stop`` or ``skip``.
 
     Raises:
-            TraceError: As for `read_trace`.
+        TraceError: As for `read_trace`.
     """
     numbered = _content(lines)
     columns = _header(numbered, name, layout)
@@ -100,8 +100,8 @@ def _check(path: Path, name: str) -> None:
     """Check the file before reading it.
 
     Raises:
-            OSError: The file cannot be opened.
-            TraceError: The path is a directory, or the file is too large.
+        OSError: The file cannot be opened.
+        TraceError: The path is a directory, or the file is too large.
     """
     try:
         status = path.stat()

@@ -49,7 +49,7 @@ def parse_row(job_id: str, submit: str, gpus: str, duration: str, tenant: str = 
     """Check the cells of one row.
 
     Raises:
-            ValueError: A cell is invalid; the text names the column, its content and the allowed values.
+        ValueError: A cell is invalid; the text names the column, its content and the allowed values.
     """
     if not job_id or len(job_id) > MAX_ID or not job_id.isprintable():
         raise ValueError(f"job_id {quote(job_id)} must have 1 to {MAX_ID} printable characters")

@@ -24,8 +24,8 @@ def gang_jobs(rows: Iterable[TraceRow], nodes: Sequence[Node]) -> list[Job]:
     """Return one job a row, which gets all its GPUs or none. Rows of one instant keep their order.
 
     Args:
-            rows: Rows of the log.
-            nodes: Nodes of the cluster; the largest one decides how many members a gang needs.
+        rows: Rows of the log.
+        nodes: Nodes of the cluster; the largest one decides how many members a gang needs.
     """
     largest = max((node.allocatable.gpus for node in nodes), default=0)
     shapes: dict[int, PodShape] = {}
@@ -49,11 +49,11 @@ def with_data(
     """Return the same jobs with data that must be copied and gradients that must be sent, which no log contains.
 
     Args:
-            jobs: Elastic jobs.
+        jobs: Elastic jobs.
         chunk_bytes: Size of every chunk; each job's data are at one edge site, drawn uniformly; 0: at every site.
-            gradient_bits: Gradient size q of every job, whose parameter server needs no GPU; 0: no server.
-            cluster: Cluster with its sites.
-            seed: Seed of the draw.
+        gradient_bits: Gradient size q of every job, whose parameter server needs no GPU; 0: no server.
+        cluster: Cluster with its sites.
+        seed: Seed of the draw.
     """
     sites = [site.name for site in cluster.sites if site.tier is Tier.EDGE] or [site.name for site in cluster.sites]
     server = PodShape(Resources(pods=1))
@@ -71,7 +71,7 @@ def scaled_to_load(jobs: Sequence[Job], capacity_gpus: int, load: float) -> list
     """Return the jobs with submissions stretched so that Σ GPU-seconds = load × capacity × span of submissions.
 
     Raises:
-            ValueError: The load is not positive, or all jobs are submitted at one instant.
+        ValueError: The load is not positive, or all jobs are submitted at one instant.
     """
     if not load > 0 or capacity_gpus <= 0:
         raise ValueError(f"the load must be positive, and the cluster must have GPUs (load {load:g})")

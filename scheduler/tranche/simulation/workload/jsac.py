@@ -78,16 +78,16 @@ def jsac_jobs(
     among jobs [I].
 
     Args:
-            arrivals: Times of submission of a log, seconds, in any order.
-            jobs: Number of jobs to draw.
-            load: Load from 0.001 to 1000; 1 is as much work as the slots can do while jobs arrive.
+        arrivals: Times of submission of a log, seconds, in any order.
+        jobs: Number of jobs to draw.
+        load: Load from 0.001 to 1000; 1 is as much work as the slots can do while jobs arrive.
         chunk_scale: D is multiplied by it, rounded, at least 1; the work of a chunk stays.
-            seed: Seed of all draws.
+        seed: Seed of all draws.
         cluster: Data at home are at its edge sites that have GPUs (at any site with GPUs if no edge site has).
-            options: Options that the cluster was drawn with.
+        options: Options that the cluster was drawn with.
 
     Raises:
-            ValueError: An argument is invalid; the text is one line that names it.
+        ValueError: An argument is invalid; the text is one line that names it.
     """
     _check(arrivals, jobs, load, chunk_scale)
     slots = sum(node.allocatable.gpus * node.speed for node in cluster.nodes)

@@ -55,7 +55,7 @@ def preset_cluster(name: str, seed: int, options: JsacOptions = USUAL) -> Cluste
     `METRO_BANDWIDTH`. With jobs of `jsac_jobs` a chunk takes 2.8 h to another edge site and 3.4 h to the cloud.
 
     Raises:
-            ClusterError: The preset does not exist, or an option does not apply to it.
+        ClusterError: The preset does not exist, or an option does not apply to it.
     """
     name = DEPRECATED.get(name, name)
     if name not in PRESETS:
