@@ -15,27 +15,27 @@ from tranche.model import Job, Link, Site
 
 @dataclass(frozen=True, slots=True)
 class NetworkPrior:
-    """What is assumed of a network that no Site object describes."""
+    """Link parameters to assume where no Site object describes the network."""
 
     internal: Link = Link(10e9, 0.0)
-    """Between nodes of one site, unless the Site has a link to itself."""
+    """Link between nodes of one site, unless the Site has a link to itself."""
     external: Link = Link(100e6, 0.0)
-    """Between two sites, unless one of them has a link to the other."""
+    """Link between two sites, unless one of them has a link to the other."""
 
 
 def bits_per_second(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> float:
-    """Bandwidth b between two sites (or inside one), in bit/s."""
+    """Return the bandwidth b between two sites (or inside one), in bit/s."""
     return link_between(prior, sites, here, there).bits_per_second
 
 
 def transfer_seconds(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, site: str) -> float:
-    """Δ_js: time to bring one chunk of the job to a site, in seconds; 0 where the data are."""
+    """Return Δ_js: the time to copy one chunk of the job to a site, in seconds; 0 where the data are."""
     link = upload_link(prior, sites, job, site)
     return 0.0 if link is None else link.transfer_seconds(job.chunk_bytes)
 
 
 def upload_link(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, site: str) -> Link | None:
-    """The path that the job's data take to a site; None if nothing has to be brought there."""
+    """Return the link that the job's data take to a site; None if no data have to be copied there."""
     here = job.data_site or site
     if here == site or not job.chunk_bytes:
         return None
@@ -45,13 +45,13 @@ def upload_link(prior: NetworkPrior, sites: Mapping[str, Site], job: Job, site: 
 
 
 def batch_seconds(job: Job, bandwidth: float | None, speed: float = 1.0) -> float:
-    """1 / n_js: time of one mini-batch on one worker, in seconds.
+    """Return 1 / n_js: the time of one mini-batch on one worker, in seconds.
 
     Args:
-        job: Gives m + G and q.
-        bandwidth: Of the path between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no
+        job: Job whose m + G and q are used.
+        bandwidth: Bandwidth between worker and parameter server in bit/s; None if nothing is sent (ζ = 1, or no
             server).
-        speed: Of the node's GPU kind, relative to the one that m was measured on.
+        speed: Speed of the node's GPU kind, relative to the kind that m was measured on.
     """
     compute = job.step_seconds / speed
     if not bandwidth or not job.gradient_bits:
@@ -60,7 +60,7 @@ def batch_seconds(job: Job, bandwidth: float | None, speed: float = 1.0) -> floa
 
 
 def link_between(prior: NetworkPrior, sites: Mapping[str, Site], here: str, there: str) -> Link:
-    """The link from one site to another, or within one; what is assumed if no Site describes it."""
+    """Return the link from one site to another, or within one; the prior if no Site describes it."""
     for start, end in ((here, there), (there, here)):
         if start in sites and end in sites[start].links:
             return sites[start].links[end]

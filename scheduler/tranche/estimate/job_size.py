@@ -1,7 +1,7 @@
-"""How much work jobs need whose users do not say: what the last of a template needed, else classes.
+"""Work of jobs whose users do not declare it: predicted from completed jobs of the template, otherwise by classes.
 
 Source: ours [I]. Doubling of what is overrun is the multi-level feedback of Nuyens and Wierman, The
-foreground-background queue, Perf. Eval. 65(3), 2008, with what was told as the first level.
+foreground-background queue, Perf. Eval. 65(3), 2008, with the given size as the first level.
 """
 
 from collections import OrderedDict, deque
@@ -10,22 +10,22 @@ from math import log2
 from statistics import median
 
 KEPT = 20
-"""Completed jobs of a template that are remembered."""
+"""Number of completed jobs of a template whose sizes are kept."""
 TEMPLATES = 1000
-"""Templates that are remembered: those that completed a job last."""
+"""Number of templates whose sizes are kept: those that completed a job most recently."""
 
 OVERRUN = 1.05
-"""A prediction is overrun when so many times it have been needed: none is right to the second."""
+"""Multiple of a prediction from which it counts as overrun, because no prediction is exact to the second."""
 
 
 @dataclass(slots=True)
 class Sizes:
-    """What completed jobs needed, by template."""
+    """Sizes of completed jobs, by template."""
 
     _known: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)
 
     def add(self, template: str, size: float) -> None:
-        """A job of the template has completed and needed so much: GPU-seconds, or GPU-seconds a mini-batch."""
+        """Record the size of a completed job of the template: GPU-seconds, or GPU-seconds a mini-batch."""
         if not template or size <= 0:
             return
         self._known.setdefault(template, deque(maxlen=KEPT)).append(size)
@@ -34,17 +34,17 @@ class Sizes:
             self._known.popitem(last=False)
 
     def predict(self, template: str) -> float | None:
-        """Median of the last ones, None if there is none."""
+        """Return the median size of the template's last jobs; None if there are none."""
         known = self._known.get(template)
         return median(known) if known else None
 
 
 def believed_total(told: float, attained: float) -> float:
-    """What a job is believed to need in all: what was told, doubled as often as that has been overrun.
+    """Return the estimated total size of a job: the given size, doubled each time the job has overrun it.
 
     Args:
-        told: Predicted, declared or assumed; positive.
-        attained: What has gone into it, in the same unit.
+        told: Size that was predicted, declared or assumed; positive.
+        attained: Work done so far, in the same unit.
     """
     if attained < told * OVERRUN:
         return told

@@ -1,13 +1,13 @@
-"""Sets of chunk numbers as short text: ``0-11,14``, the form of status.plan.homes and status.progress.done."""
+"""Text form of sets of chunk numbers, such as ``0-11,14``, in status.plan.homes and status.progress.done."""
 
 from collections.abc import Iterable
 
 LARGEST = 9999
-"""No job has as many chunks; a text from elsewhere must not make us count for ever."""
+"""Largest chunk number, above that of any job; without a limit, a foreign text could cause an endless loop."""
 
 
 def format_chunks(chunks: Iterable[int]) -> str:
-    """Write chunk numbers as sorted ranges; the empty set is the empty string.
+    """Format chunk numbers as sorted ranges; the empty set is the empty string.
 
     >>> format_chunks([3, 0, 1, 2, 14])
     '0-3,14'
@@ -22,13 +22,13 @@ def format_chunks(chunks: Iterable[int]) -> str:
 
 
 def parse_chunks(text: str) -> frozenset[int]:
-    """Read what `format_chunks` wrote.
+    """Parse the text that `format_chunks` returns.
 
     >>> sorted(parse_chunks("0-3,14"))
     [0, 1, 2, 3, 14]
 
     Raises:
-        ValueError: if the text is not of that form, or names a chunk above `LARGEST`.
+        ValueError: if the text does not have that form, or names a chunk above `LARGEST`.
     """
     chunks: set[int] = set()
     for part in filter(None, text.split(",")):

@@ -1,4 +1,4 @@
-"""What the cluster offers: sites, the links between them, nodes and their resources."""
+"""Cluster model: sites, the links between them, nodes and their resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from typing import Self
 from tranche.model.node_constraints import Taint
 
 GPU_KIND_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
-"""Node labels that name the kind of its GPUs, written by the vendors' feature discovery."""
+"""Node labels that name the kind of the node's GPUs, set by the vendors' feature discovery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """An amount of what a node offers or a pod asks for."""
+    """Amount of resources that a node offers or a pod requests."""
 
     cpu: int = 0
     """Millicores."""
@@ -23,7 +23,7 @@ class Resources:
     gpus: int = 0
     """Whole devices of the configured GPU resource (``nvidia.com/gpu`` by default)."""
     pods: int = 0
-    """Pods; a pod asks for one."""
+    """Number of pods; a pod requests one."""
 
     def __add__(self, other: Self) -> "Resources":
         return Resources(
@@ -36,12 +36,12 @@ class Resources:
         )
 
     def fits(self, room: Self) -> bool:
-        """Whether this request finds a place in the given room."""
+        """Return whether this request fits into the given free resources."""
         return self.cpu <= room.cpu and self.memory <= room.memory and self.gpus <= room.gpus and self.pods <= room.pods
 
 
 class Tier(StrEnum):
-    """Where a site stands."""
+    """Kind of location of a site."""
 
     EDGE = "Edge"
     CLOUD = "Cloud"
@@ -54,10 +54,10 @@ class Link:
     bits_per_second: float
     latency_seconds: float = 0.0
     dedicated: bool = False
-    """Every upload has the whole bandwidth, as in the model of JSAC'22; else uploads share it."""
+    """Whether every upload has the whole bandwidth, as in the model of JSAC'22; otherwise uploads share it."""
 
     def transfer_seconds(self, size_bytes: float) -> float:
-        """Time to bring so many bytes over this link alone, in seconds."""
+        """Return the time to send `size_bytes` over this link without other traffic, in seconds."""
         return self.latency_seconds + 8 * size_bytes / self.bits_per_second
 
 
@@ -68,30 +68,30 @@ class Site:
     name: str
     tier: Tier = Tier.EDGE
     unlimited: bool = False
-    """Behind an autoscaler: capacity is made on demand, nothing queues here."""
+    """Whether an autoscaler makes capacity on demand, so that jobs never queue here."""
     links: Mapping[str, Link] = field(default_factory=lambda: MappingProxyType({}))
     """Links by the name of the other site; an entry for the site's own name is its internal network."""
     start_seconds: float = 0.0
-    """Time that an unlimited site takes to make a node for a pod."""
+    """Time that an unlimited site takes to create a node for a pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the planner sees it."""
+    """Node as the planner sees it."""
 
     name: str
     site: str
     allocatable: Resources
     foreign: Resources = Resources()
-    """What pods that are not ours use here."""
+    """Resources in use by pods that tranche does not manage."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
     speed: float = 1.0
-    """Mini-batches per second of its GPU kind, relative to the kind that a job's `step_seconds` was measured on."""
+    """Mini-batches per second of the node's GPU kind, relative to the kind that `Job.step_seconds` was measured on."""
 
     @property
     def gpu_kind(self) -> str:
-        """As the vendor's device labels say; "" if they do not."""
+        """GPU kind from the vendor's device labels; "" without such a label."""
         return next((self.labels[label] for label in GPU_KIND_LABELS if label in self.labels), "")

@@ -1,16 +1,16 @@
-"""Moments in sentences about jobs: written in one way, so that who reads them can tell what lasts from what moves."""
+"""Times in explanations of jobs, in one format, so that a reader can remove them to compare the rest of a sentence."""
 
 import re
 from datetime import UTC, datetime
 
 FAR_SECONDS = 1000 * 365 * 86_400.0
-"""Beyond this no date is told."""
+"""Largest distance of a time that is shown."""
 _FAR = "far in the future"
 _UNTIL = re.compile(rf" until (?:{_FAR}|(?:\d{{4,}}-\d\d-\d\d )?\d\d:\d\d:\d\dZ)")
 
 
 def until(at: float | None, now: float) -> str:
-    """Such as " until 14:20:00Z": time of day in UTC, with the date if that is another day; "" without a moment."""
+    """Return such as " until 14:20:00Z": time of day in UTC, with the date if it is another day; "" for None."""
     if at is None:
         return ""
     if at - now > FAR_SECONDS:
@@ -20,5 +20,5 @@ def until(at: float | None, now: float) -> str:
 
 
 def without_moments(sentence: str) -> str:
-    """What the sentence says whenever it will be."""
+    """Return the sentence without its times."""
     return _UNTIL.sub("", sentence)

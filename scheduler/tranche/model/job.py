@@ -1,4 +1,4 @@
-"""What a user asks for: one training job."""
+"""Training job as the user specified it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from tranche.model.cluster import Resources
 from tranche.model.node_constraints import Constraints
 
 UNKNOWN_DURATION_SECONDS = 3600.0
-"""Assumed of a job whose user says nothing of how long it takes, on its most workers."""
+"""Duration to assume for a job whose user declares none, when its maximum number of workers trains."""
 
 OUTSIDE = "outside"
-"""`Job.data_site` of data that are at no site of the cluster: every site has to be brought them."""
+"""Value of `Job.data_site` for data that are at no site of the cluster: they must be copied to every site."""
 
 
 class Preemption(StrEnum):
-    """When a running worker may be stopped for another job."""
+    """Conditions under which a running worker may be stopped for another job."""
 
     IMMEDIATE = "Immediate"
     AT_CHUNK_END = "AtChunkEnd"
@@ -25,7 +25,7 @@ class Preemption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What one pod of a role asks of its node."""
+    """Requirements of one pod of a role on its node."""
 
     requests: Resources
     constraints: Constraints = field(default_factory=Constraints)
@@ -45,73 +45,73 @@ class Job:
     """Arrival r_j, in seconds of the planner's clock."""
     worker: PodShape
     chunks: int = 1
-    """D_j."""
+    """Number of chunks, D_j."""
     epochs: int = 1
-    """E_j."""
+    """Number of epochs, E_j."""
     batches_per_chunk: int = 1
-    """B_j."""
+    """Mini-batches per chunk and epoch, B_j."""
     step_seconds: float = 1.0
-    """m_j + G_j: one mini-batch on one worker without communication."""
+    """Time of one mini-batch on one worker without communication, m_j + G_j."""
     gradient_bits: float = 0.0
-    """q_j."""
+    """Size of the gradients of one mini-batch in bits, q_j."""
     bits_per_second: float = inf
-    """b_j, if that is less than a link has: what a worker and its parameter server exchange at most, in bit/s."""
+    """Maximum bandwidth b_j between a worker and its parameter server in bit/s, if it is below that of the link."""
     chunk_bytes: float = 0.0
     data_site: str | None = None
-    """Where the data are at arrival: a site, or `OUTSIDE`; None: at every site (Δ = 0)."""
+    """Location of the data at arrival: a site, or `OUTSIDE`; None: at every site (Δ = 0)."""
     upload_seconds: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Δ_js: time to bring one chunk to each site that is not `data_site`, in seconds; uploads do not delay each other.
-    A site that is not named here is reached by its links. Must not be changed."""
+    """Δ_js: time to copy one chunk to each site that is not `data_site`, in seconds; uploads do not delay each other.
+    A site that is missing here is reached by its links. Must not be changed."""
     staged: bool = False
-    """Pods of the job bring its data to other sites; else they are believed to be there after Δ."""
+    """Whether pods of the job copy its data to other sites; otherwise the data count as present after Δ."""
     max_workers: int = 1
     is_gang: bool = False
-    """Whether all workers start together and depend on each other; else workers train chunks independently."""
+    """Whether all workers start together and depend on each other; otherwise workers train chunks independently."""
     server: PodShape | None = None
     servers: int = 0
     chief: PodShape | None = None
-    """Coordinator of a gang, whose end is the job's end."""
+    """Coordinator of a gang; the job ends when this pod ends."""
     generation: int = 1
     weight: float = 1.0
     priority: int = -9
-    """Value of the priority class: the strict tier."""
+    """Value of the priority class, which is the strict tier."""
     preemption: Preemption = Preemption.IMMEDIATE
     durable: bool | None = None
-    """Whether a later pod finds what an earlier one saved, wherever it runs; None: nobody has said."""
+    """Whether a later pod finds what an earlier one saved, wherever it runs; None: not declared."""
     restart_seconds: float = 0.0
-    """ρ_j: seconds lost at every pod start."""
+    """Time lost at every pod start, ρ_j."""
     restart_declared: bool = True
-    """Whether the specification gives `restart_seconds`; otherwise the cost of a preemption is learnt."""
+    """Whether the specification declares `restart_seconds`; otherwise the cost of a preemption is learnt."""
     suspended: bool = False
     backoff_limit: int = 6
     order: int = 0
-    """Among jobs submitted at the same time the smaller comes first; then the smaller key."""
+    """Rank among jobs submitted at the same time: the smaller comes first, then the smaller key."""
     owner: str = ""
-    """Who it counts for in a fair share; empty: its namespace."""
+    """Tenant that the job counts for in a fair share; empty: its namespace."""
 
     size_declared: bool = True
     """Whether `step_seconds` was declared or measured; otherwise it is an assumption."""
     template: str = ""
-    """Jobs of the same template train the same code; empty: nobody resembles it."""
+    """Name that jobs with the same training code share; empty: no other job is similar."""
 
     @property
     def namespace(self) -> str:
-        """Of its pods."""
+        """Namespace of the job's pods."""
         return self.key.partition("/")[0]
 
     @property
     def tenant(self) -> str:
-        """Who the job counts for in a fair share."""
+        """Tenant that the job counts for in a fair share."""
         return self.owner or self.namespace
 
     @property
     def home(self) -> str | None:
-        """The site of the cluster where the data are at arrival, if there is one."""
+        """Site of the cluster where the data are at arrival; None if there is none."""
         return None if self.data_site == OUTSIDE and self.upload_seconds else self.data_site
 
     @property
     def is_indivisible(self) -> bool:
-        """Whether no part of the job is finished before all of it is: it is a gang, or it has one chunk."""
+        """Whether no part of the job completes before the whole job: it is a gang, or it has one chunk."""
         return self.is_gang or self.chunks == 1
 
     @property
@@ -121,17 +121,17 @@ class Job:
 
     @property
     def helper_count(self) -> int:
-        """Number of pods beside the workers that are placed on their own: parameter servers and chief."""
+        """Number of pods that are placed separately from the workers: parameter servers and chief."""
         return self.servers + (self.chief is not None)
 
     @property
     def width(self) -> int:
-        """Workers that train at the same time when nothing is in the way."""
+        """Number of workers that train at the same time when capacity allows it."""
         return max(1, min(self.max_workers, self.chunks))
 
     @property
     def batches_per_chunk_total(self) -> int:
-        """E_j·B_j: mini-batches that finish one chunk."""
+        """Number of mini-batches that complete one chunk, E_j·B_j."""
         return self.epochs * self.batches_per_chunk
 
     @property

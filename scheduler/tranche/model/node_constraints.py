@@ -1,4 +1,4 @@
-"""Where a pod may run: node selector, required node affinity, taints; as kube-scheduler reads them."""
+"""Constraints on the nodes of a pod: node selector, required node affinity, taints; evaluated as by kube-scheduler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint."""
+    """Taint of a node."""
 
     key: str
     value: str = ""
@@ -18,7 +18,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; an empty key with ``Exists`` tolerates everything, an empty effect every effect."""
+    """Toleration of a pod; an empty key with ``Exists`` tolerates everything, an empty effect every effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -26,7 +26,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether a pod with this toleration may run beside the taint."""
+        """Return whether a pod with this toleration may run on a node with the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if not self.key:
@@ -44,7 +44,7 @@ class Requirement:
     field: bool = False
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of this name with these labels satisfies the expression."""
+        """Return whether a node of this name with these labels satisfies the expression."""
         value = name if self.field else labels.get(self.key)
         match self.operator:
             case "In":
@@ -64,7 +64,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a pod template asks of a node besides resources."""
+    """Requirements of a pod template on a node besides resources."""
 
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[tuple[Requirement, ...], ...] | None = None
@@ -72,7 +72,7 @@ class Constraints:
     tolerations: tuple[Toleration, ...] = ()
 
     def objection(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> str | None:
-        """Why a node of this name, labels and taints cannot take the pod, or None if it can."""
+        """Return why a node of this name, labels and taints cannot run the pod, or None if it can."""
         for key, value in self.selector:
             if labels.get(key) != value:
                 return f"node selector {key}={value} does not match"

@@ -1,4 +1,4 @@
-"""What a running job says of itself, as the report API takes it."""
+"""Messages of a running job to the report API, and the answer to a request for chunks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,52 +7,52 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How fast a job trains, by its own clock; None: not said."""
+    """Training speed of a job, measured by its own clock; None: not reported."""
 
     batch_seconds: float | None = None
-    """From one mini-batch of a worker to its next."""
+    """Time from one mini-batch of a worker to its next."""
     fetch_seconds: float | None = None
-    """Of that: waiting for parameters and data."""
+    """Part of `batch_seconds` spent waiting for parameters and data."""
     compute_seconds: float | None = None
-    """Of that: computing."""
+    """Part of `batch_seconds` spent computing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Progress of one job: the whole vector each time, so that one more, one less or the same one twice is harmless."""
+    """Progress of one job: always the whole vector, so that lost, repeated or extra reports are harmless."""
 
     job: str
     """``namespace/name``."""
     attempt: int
-    """Of the pod that reports: a parameter server speaks for all chunks, a worker for those of its window."""
+    """Attempt of the pod that reports: a parameter server reports all chunks, a worker those of its window."""
     applied: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Mini-batches by chunk that the model has seen; of chunks that are not named, nothing is said."""
+    """Mini-batches by chunk that the model has applied; a missing chunk leaves its value unchanged."""
     durable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Those of them that a checkpoint holds."""
+    """Part of `applied` that a checkpoint holds."""
     timings: Timings = Timings()
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRequest:
-    """A worker has trained the chunks of its window and asks for more."""
+    """Request for more chunks by a worker that has trained the chunks of its window."""
 
     job: str
     """``namespace/name``."""
     attempt: int
-    """Of the worker's pod."""
+    """Attempt of the worker's pod."""
     fence: int
-    """`Window.fence` of the chunks that it has trained: who asks again gets the same answer again."""
+    """`Window.fence` of the chunks that the worker has trained: a repeated request gets the same answer."""
     durable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Mini-batches of them by chunk that outlive the worker."""
+    """Mini-batches of these chunks, by chunk, that are kept if the worker ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What a worker is to train next."""
+    """Chunks that a worker trains next."""
 
     chunks: tuple[int, ...] = ()
-    """In this order; none: it is to exit."""
+    """Chunks in the order of training; empty: the worker exits."""
     fence: int = 0
     """`Window.fence` of these chunks."""
     resume: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Mini-batches of them that are durable already, by chunk."""
+    """Mini-batches of these chunks that are already durable, by chunk."""

@@ -1,4 +1,4 @@
-"""Kubernetes quantities (``64Mi``, ``1500m``) and Go durations (``1h30m``) as numbers."""
+"""Parsers for Kubernetes quantities (``64Mi``, ``1500m``) and Go durations (``1h30m``)."""
 
 import re
 from decimal import ROUND_CEILING, Decimal
@@ -20,7 +20,7 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1
 
 
 def parse_quantity(value: str | float) -> Decimal:
-    """Read a quantity as Kubernetes does: decimal or binary suffix or exponent, capped at ±(2⁶³ − 1).
+    """Parse a quantity as Kubernetes does: decimal or binary suffix or exponent, capped at ±(2⁶³ − 1).
 
     >>> parse_quantity("1.5Ki")
     Decimal('1536.0')
@@ -43,19 +43,19 @@ def parse_quantity(value: str | float) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def parse_millicores(value: str | float) -> int:
-    """CPU in millicores, rounded up as Kubernetes does."""
+    """Parse a CPU quantity into millicores, rounded up as Kubernetes does."""
     return _rounded_up(min(parse_quantity(value) * 1000, _LARGEST))
 
 
 @lru_cache(maxsize=4096)
 def parse_bytes(value: str | float) -> int:
-    """Bytes, or a count of anything else; fractions are rounded up as Kubernetes does."""
+    """Parse a quantity of bytes, or of countable items; fractions are rounded up as Kubernetes does."""
     return _rounded_up(parse_quantity(value))
 
 
 @lru_cache(maxsize=1024)
 def parse_duration(text: str) -> float:
-    """Read a non-negative duration as Go writes it, in seconds.
+    """Parse a non-negative duration in Go's format; return seconds.
 
     >>> parse_duration("1h30m")
     5400.0

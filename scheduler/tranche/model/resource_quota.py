@@ -1,4 +1,4 @@
-"""What a namespace may use at most: the part of a ResourceQuota that concerns our pods."""
+"""Limits of a namespace: the part of a ResourceQuota that applies to tranche's pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ class QuotaLimit:
     """One hard limit."""
 
     resource: str
-    """As the quota names it, such as ``requests.nvidia.com/gpu``."""
+    """Resource name in the quota, such as ``requests.nvidia.com/gpu``."""
     measure: Measure
     hard: int
     foreign: int = 0
-    """In use by what the planner has not planned."""
+    """Amount in use that the planner has not planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Quota:
     name: str
     limits: tuple[QuotaLimit, ...]
     priorities: frozenset[int] | None = None
-    """Only pods of these tiers count; None: of all."""
+    """Tiers whose pods count; None: pods of all tiers."""
     best_effort: bool | None = None
-    """Only pods that ask for neither CPU nor memory count (True), only the others (False), or all (None)."""
+    """Whether only pods count that request neither CPU nor memory (True), only the others (False), or all (None)."""
 
     @property
     def key(self) -> str:
@@ -40,12 +40,12 @@ class Quota:
         return f"{self.namespace}/{self.name}"
 
     def covers(self, priority: int, requests: Resources) -> bool:
-        """Whether a pod of that tier with these requests counts."""
+        """Return whether a pod of that tier with these requests counts against the quota."""
         if self.priorities is not None and priority not in self.priorities:
             return False
         return self.best_effort is None or self.best_effort == (not requests.cpu and not requests.memory)
 
     def with_foreign(self, foreign: Mapping[str, int]) -> "Quota":
-        """The same quota with other use by what is not ours, by resource."""
+        """Return the same quota with other use by pods that tranche does not manage, by resource."""
         limits = (QuotaLimit(one.resource, one.measure, one.hard, foreign.get(one.resource, 0)) for one in self.limits)
         return Quota(self.namespace, self.name, tuple(limits), self.priorities, self.best_effort)

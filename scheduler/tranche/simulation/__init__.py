@@ -1,4 +1,4 @@
-"""The simulator: an event heap that drives the production planner; it owns no policy."""
+"""Simulator: an event heap that drives the production planner; it contains no scheduling policy."""
 
 from tranche.simulation.engine.result import JobResult, SimulationResult
 from tranche.simulation.engine.simulation import Simulation, simulate

@@ -1,4 +1,4 @@
-"""What a YAML file may say of a cluster: the schema, and reading it safely."""
+"""Schema of a cluster's YAML file, and a reader that is safe for untrusted files."""
 
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
@@ -14,17 +14,17 @@ from tranche.model.quantity import parse_bytes, parse_duration, parse_millicores
 
 MAX_BYTES = 10 * 2**20
 MAX_VALUES = 1_000_000
-"""Most values in a file, aliases counted at every place where they stand."""
+"""Maximum number of values in a file, with aliases counted at every place where they appear."""
 MAX_DEPTH = 50
-"""Deepest nesting; libyaml's loader recurses without a limit of its own and would end the process."""
+"""Maximum nesting; libyaml's loader recurses without a limit of its own and would end the process."""
 MAX_NODES = 100_000
 MAX_GPUS_PER_NODE = 100_000
 MAX_GPUS = 1_000_000
-"""Most GPUs of all nodes: each has a queue of its own."""
+"""Maximum number of GPUs of all nodes, because each has a queue of its own."""
 
 
 class ClusterError(ValueError):
-    """A cluster cannot be made as described; the text is one line that names file, field and what is allowed."""
+    """Invalid description of a cluster; the text is one line that names file, field and allowed values."""
 
 
 def _quantity(parse: Callable[[str | float], int], least: int, unit: str) -> BeforeValidator:
@@ -50,44 +50,44 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
 class Section(BaseModel):
-    """Base: camelCase in the file, unknown fields are mistakes."""
+    """Base class: camelCase in the file, unknown fields are errors."""
 
     model_config = ConfigDict(alias_generator=to_camel, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class LinkSection(Section):
-    """A path to another site, or with the site's own name its internal network."""
+    """Path to another site, or, with the site's own name, its internal network."""
 
     to: Name
     bandwidth: Annotated[int, _quantity(parse_bytes, 1, "bit/s")]
-    """Bit/s."""
+    """Bandwidth in bit/s."""
     latency: Seconds = 0.0
 
 
 class NodeSection(Section):
-    """So many equal nodes."""
+    """Group of equal nodes."""
 
     count: int = Field(default=1, ge=1, le=MAX_NODES)
     gpus: int = Field(default=0, ge=0, le=MAX_GPUS_PER_NODE)
-    """Of each node."""
+    """GPUs of each node."""
     gpu: Annotated[str, Field(min_length=1, max_length=63)] | None = None
-    """Kind, one of `gpuKinds`."""
+    """GPU kind, one of `gpuKinds`."""
     cpu: Annotated[int, _quantity(parse_millicores, 0, "millicores")] = 10**9
-    """Millicores; without it they never run out."""
+    """CPU in millicores; by default it is never exhausted."""
     memory: Annotated[int, _quantity(parse_bytes, 0, "bytes")] = 2**60
-    """Bytes; without it they never run out."""
+    """Memory in bytes; by default it is never exhausted."""
     pods: int = Field(default=10**6, ge=1, le=10**9)
     labels: dict[str, str] = {}
 
 
 class SiteSection(Section):
-    """One site."""
+    """Site of the cluster."""
 
     name: Name
     tier: Tier = Tier.EDGE
     unlimited: bool = False
     node_startup: Seconds = 0.0
-    """Time that an unlimited site takes to make a node for a pod."""
+    """Time that an unlimited site takes to create a node for a pod."""
     links: list[LinkSection] = []
     nodes: list[NodeSection] = []
 
@@ -99,12 +99,12 @@ class SiteSection(Section):
 
 
 class FailureSection(Section):
-    """A node that is lost for a while."""
+    """Temporary loss of a node."""
 
     node: str
     at: float = Field(ge=0)
     until: float | None = None
-    """None: it never comes back."""
+    """Time at which the node returns; None: never."""
 
     @model_validator(mode="after")
     def _ends_after_it_begins(self) -> Self:
@@ -114,7 +114,7 @@ class FailureSection(Section):
 
 
 class ClusterFile(Section):
-    """The whole file."""
+    """Root of the file."""
 
     gpu_kinds: dict[Annotated[str, Field(min_length=1, max_length=63)], Annotated[float, Field(gt=0, le=1e6)]] = {}
     """Speed of each kind of GPU relative to the kind that the durations were measured on."""
@@ -132,13 +132,13 @@ _SECTIONS: Mapping[tuple[str, ...], type[Section]] = {
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader, for which a key that stands twice is a mistake."""
+    """Safe loader that rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
         for key, _ in node.value:
             if key.value in seen and isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} appears twice", key.start_mark)
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
         made: dict[Hashable, Any] = super().construct_mapping(node, deep)
@@ -149,7 +149,7 @@ def read_file(path: Path) -> ClusterFile:
     """Read and check a cluster file, field by field.
 
     Raises:
-        ClusterError: one line.
+        ClusterError: The file is invalid; the text is one line.
     """
     document = _load(path)
     if not isinstance(document, dict):
@@ -161,7 +161,7 @@ def read_file(path: Path) -> ClusterFile:
 
 
 def shown(path: Path) -> str:
-    """The path as it may stand in a message of one line."""
+    """Return the path in a form that fits into a message of one line."""
     text = str(path)
     return text if text.isprintable() else ascii(text)
 
@@ -180,7 +180,7 @@ def _load(path: Path) -> Any:
     except OSError as error:
         raise ClusterError(f"{shown(path)}: {error.strerror or error}") from None
     except yaml.YAMLError as error:
-        raise ClusterError(f"{shown(path)}: is no YAML: {_one_line(str(error))}") from None
+        raise ClusterError(f"{shown(path)}: is not valid YAML: {_one_line(str(error))}") from None
     except UnicodeDecodeError:
         raise ClusterError(f"{shown(path)}: is not text in UTF-8") from None
     except ValueError as error:  # a name with a NUL, a number of thousands of digits, a date that does not exist
@@ -201,7 +201,7 @@ def _check_depth(text: str, path: Path) -> None:
 
 
 def _check_size(document: object, path: Path) -> None:
-    """Aliases make a short text large, or endless."""
+    """Limit the number of values, because aliases can make a short text large, or endless."""
     pending, values = [document], 0
     while pending:
         one = pending.pop()
@@ -215,14 +215,14 @@ def _check_size(document: object, path: Path) -> None:
 
 
 def _describe(error: ErrorDetails) -> str:
-    """One line: the field, and what is allowed."""
+    """Return one line with the field and the allowed values."""
     place = [part for part in error["loc"] if part != "[key]"]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
     message = error["msg"].removeprefix("Value error, ")
     section = _SECTIONS.get(tuple(str(part) for part in place[:-1] if isinstance(part, str)))
     if error["type"] == "extra_forbidden" and section is not None:
         allowed = ", ".join(sorted(field.alias or name for name, field in section.model_fields.items()))
-        message = f"there is no such field: choose among {allowed}"
+        message = f"unknown field: choose among {allowed}"
     elif error["type"] == "string_pattern_mismatch":
         message = "must be lower case letters, digits and '-', and neither begin nor end with '-'"
     return _one_line(f"{where}: {message}" if where else message)

@@ -1,4 +1,4 @@
-"""The cluster that is simulated: a pool of GPUs, or sites, nodes and links from a YAML file."""
+"""Simulated cluster: a pool of GPUs, or sites, nodes and links from a YAML file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ __all__ = ["GPU_LABEL", "ClusterError", "ClusterSpec", "pool", "read_cluster"]
 GPU_LABEL = "nvidia.com/gpu.product"
 """Label that carries a node's GPU kind, as NVIDIA's feature discovery sets it."""
 AMPLE = Resources(cpu=10**9, memory=2**60, pods=10**6)
-"""CPU, memory and pods that never run out: a million cores, an exbibyte."""
+"""CPU, memory and pods that are never exhausted: a million cores, an exbibyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """Nodes, sites with their links, and what fails when; can be pickled if labels and links are plain mappings."""
+    """Nodes, sites with their links, and failures; can be pickled if labels and links are plain mappings."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -37,10 +37,10 @@ class ClusterSpec:
 
 
 def pool(gpus: int) -> ClusterSpec:
-    """So many GPUs on one node: what a log without nodes is replayed on.
+    """Return a cluster of `gpus` GPUs on one node, on which logs without nodes are replayed.
 
     Raises:
-        ClusterError: if it is not a number of GPUs that one node may have.
+        ClusterError: The number is outside the range that one node may have.
     """
     if not 1 <= gpus <= MAX_GPUS_PER_NODE:
         raise ClusterError(f"{gpus} GPUs: choose 1 to {MAX_GPUS_PER_NODE:,}")
@@ -55,7 +55,7 @@ def read_cluster(path: Path) -> ClusterSpec:
     0 over all groups of the site.
 
     Raises:
-        ClusterError: one line that names the file, the field and what is allowed.
+        ClusterError: The file is invalid; one line names the file, the field and the allowed values.
     """
     described = read_file(path)
     try:
@@ -68,7 +68,7 @@ def read_cluster(path: Path) -> ClusterSpec:
 
 
 def _check(described: ClusterFile) -> None:
-    """Everything that one section alone cannot know."""
+    """Check the rules that concern more than one section."""
     names: set[str] = set()
     for index, site in enumerate(described.sites):
         if site.name in names:
@@ -84,7 +84,7 @@ def _check(described: ClusterFile) -> None:
     if gpus > MAX_GPUS:
         raise ClusterError(f"sites: {gpus:,} GPUs, at most {MAX_GPUS:,} are allowed")
     if not gpus and not any(site.unlimited for site in described.sites):
-        raise ClusterError("sites: no node has a GPU and no site is unlimited, so nothing could ever run")
+        raise ClusterError("sites: no node has a GPU and no site is unlimited, so no job can run")
 
 
 def _check_links(site: SiteSection, names: set[str], where: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the cells of a study run: any `concurrent.futures.Executor`, opened anew when its processes died."""
+"""Executors for the cells of a study: any `concurrent.futures.Executor`, reopened when its processes died."""
 
 import copyreg
 import multiprocessing
@@ -24,27 +24,27 @@ copyreg.pickle(MappingProxyType, lambda view: (_view, (dict(view),)))
 
 
 class Pool(Protocol):
-    """Opens executors."""
+    """Factory of executors."""
 
     @property
     def size(self) -> int:
-        """Cells that run at once."""
+        """Number of cells that run at once."""
         ...
 
     def open(self, size: int) -> Executor:
-        """An executor for so many cells at once; whoever opens it shuts it down."""
+        """Open an executor for `size` cells at once; the caller shuts it down."""
         ...
 
     def stop(self) -> None:
-        """End what still runs, without waiting for its answers."""
+        """Stop running cells, without waiting for their answers."""
         ...
 
 
 class InProcess(Executor):
-    """Runs each task at once, here: an executor without processes."""
+    """Executor without processes, which runs each task in `submit`."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run the task to its end; Ctrl-C is not the task's, it goes to the caller."""
+        """Run the task to its end; an interrupt (Ctrl-C) is raised to the caller, not stored as the task's error."""
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -54,39 +54,39 @@ class InProcess(Executor):
 
 
 class SerialPool:
-    """This process."""
+    """Pool that runs cells in this process."""
 
     size = 1
 
     def open(self, size: int) -> Executor:
-        """An executor that needs nothing."""
+        """Return an executor without resources."""
         return InProcess()
 
     def stop(self) -> None:
-        """Nothing runs beside the caller."""
+        """Do nothing: no cell runs beside the caller."""
 
 
 class ProcessPool:
-    """Processes of this machine, started fresh (not forked: a progress bar's thread may be running)."""
+    """Pool of processes on this machine, started fresh (not forked: a progress bar's thread may be running)."""
 
     def __init__(self, size: int | None = None) -> None:
         self.size = size or usable_cores()
         self._others: set[BaseProcess] = set()
 
     def open(self, size: int) -> Executor:
-        """A pool of so many processes, at most `size` of ours."""
+        """Open an executor with at most `size` of this pool's processes."""
         self._others = set(multiprocessing.active_children())
         context = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(min(size, self.size), mp_context=context, initializer=follow_parent)
 
     def stop(self) -> None:
-        """Kill the processes of the pool: what they compute is of no use any more."""
+        """Kill the processes of the pool, whose results are no longer needed."""
         for child in set(multiprocessing.active_children()) - self._others:
             child.kill()
 
 
 class LentPool:
-    """An executor that someone else made and keeps, such as a Dask cluster's."""
+    """Pool for an executor that the caller created and keeps, such as a Dask cluster's."""
 
     def __init__(self, executor: Executor, size: int) -> None:
         self.size = size
@@ -94,11 +94,11 @@ class LentPool:
         self._pending: list[Future[Any]] = []
 
     def open(self, size: int) -> Executor:
-        """The executor behind a wrapper whose shutdown leaves it running."""
+        """Return the executor in a wrapper whose shutdown leaves it running."""
         return _Lent(self._executor, self._pending)
 
     def stop(self) -> None:
-        """Cancel what has not begun."""
+        """Cancel tasks that have not started."""
         for future in self._pending:
             future.cancel()
 
@@ -115,12 +115,12 @@ class _Lent(Executor):
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def follow_parent() -> None:
-    """In a process of the pool: leave Ctrl-C to the parent, and end when it has gone."""
+    """In a process of the pool, ignore Ctrl-C, which the parent handles, and exit when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -1,4 +1,4 @@
-"""Random numbers by name: the same seed and names always give the same number, whatever was drawn before."""
+"""Random numbers by name: the same seed and names always give the same number, regardless of earlier draws."""
 
 from math import exp
 from statistics import NormalDist
@@ -9,5 +9,5 @@ _NORMAL = NormalDist()
 
 
 def lognormal(sigma: float, seed: int, *names: object) -> float:
-    """A factor with median 1 whose logarithm has the standard deviation `sigma`."""
+    """Return a factor with median 1 whose logarithm has the standard deviation `sigma`."""
     return exp(sigma * _NORMAL.inv_cdf(uniform(seed, *names))) if sigma else 1.0

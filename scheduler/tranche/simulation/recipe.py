@@ -1,6 +1,6 @@
-"""How a scenario is made: small values that another process turns into the same jobs and nodes, to the digit.
+"""Recipes of scenarios: small values from which another process builds the same jobs and nodes, to the digit.
 
-A cell of a study carries a recipe, not its jobs: a log of 82,247 rows is read where it is simulated, once a process.
+A cell of a study carries a recipe, not its jobs: a log of 82,247 rows is read once per process that simulates it.
 """
 
 from collections.abc import Iterable
@@ -23,27 +23,27 @@ OnError = Literal["stop", "skip"]
 
 
 class Log(Protocol):
-    """Where rows of a job log come from."""
+    """Source of a job log's rows."""
 
     def rows(self) -> tuple[TraceRow, ...]:
-        """All rows, in the order of the log."""
+        """Return all rows, in the order of the log."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RowsLog:
-    """Rows that travel with the recipe: for workers that do not see this machine's files."""
+    """Rows that are sent with the recipe, for workers without access to this machine's files."""
 
     given: tuple[TraceRow, ...]
 
     def rows(self) -> tuple[TraceRow, ...]:
-        """All rows, in the order of the log."""
+        """Return all rows, in the order of the log."""
         return self.given
 
 
 @dataclass(frozen=True, slots=True)
 class FileLog:
-    """A file, read again by every process that needs it, and the same file for all."""
+    """File that every process reads for itself; a changed file is an error."""
 
     path: Path
     layout: str
@@ -53,24 +53,24 @@ class FileLog:
 
     @classmethod
     def at(cls, path: Path, layout: str = "auto", on_error: OnError = "stop") -> "FileLog":
-        """The file as it is now.
+        """Return the file in its present state.
 
         Raises:
-            OSError: it cannot be looked at.
+            OSError: The file is not accessible.
         """
         status = path.stat()
         return cls(path.resolve(), layout, on_error, status.st_size, status.st_mtime_ns)
 
     def read(self) -> Trace:
-        """Rows, layout and problems.
+        """Return rows, layout and problems.
 
         Raises:
-            TraceError: the file cannot be read, or is not the one that it was.
+            TraceError: The file cannot be read, or has changed.
         """
         return _read(self)
 
     def rows(self) -> tuple[TraceRow, ...]:
-        """All rows, in the order of the log."""
+        """Return all rows, in the order of the log."""
         return self.read().rows
 
 
@@ -83,47 +83,47 @@ def _read(log: FileLog) -> Trace:
 
 
 class Workload(Protocol):
-    """Where jobs come from."""
+    """Source of jobs."""
 
     @property
     def draws(self) -> bool:
-        """Whether another seed means other jobs."""
+        """Whether another seed gives other jobs."""
         ...
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
-        """The jobs.
+        """Return the jobs.
 
         Args:
-            cluster: That they are made for.
-            seed: Of everything drawn.
-            load: Σ GPU-seconds / (GPUs x span of arrivals) to stretch the arrivals to; None: as they are.
+            cluster: Cluster that the jobs are made for.
+            seed: Seed of all draws.
+            load: Σ GPU-seconds / (GPUs x span of arrivals) to stretch the arrivals to; None: unchanged.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedJobs:
-    """The jobs of a log, as gangs or in chunks."""
+    """Jobs of a log, as gangs or in chunks."""
 
     log: Log
     mode: Mode = "gang"
     chunks_per_gpu: int = 1
     limit: int | None = None
-    """Only the first so many in order of submission."""
+    """Number of jobs to take in order of submission; None: all."""
     resampled: bool = False
-    """Draw as many jobs from the log, by blocks of neighbours."""
+    """Whether to draw as many jobs from the log, by blocks of neighbours."""
     chunk_bytes: float = 0.0
-    """Of an elastic job; above 0, each job's data are at one edge site, drawn from the seed."""
+    """Chunk size of an elastic job; above 0, each job's data are at one edge site, drawn from the seed."""
     gradient_bits: float = 0.0
-    """Of an elastic job; above 0, each has a parameter server."""
+    """Gradient size of an elastic job; above 0, each has a parameter server."""
 
     @property
     def draws(self) -> bool:
-        """Whether another seed means other jobs."""
+        """Whether another seed gives other jobs."""
         return self.resampled or self.chunk_bytes > 0
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
-        """The jobs of the log."""
+        """Return the jobs of the log."""
         rows = first(self.log.rows(), self.limit)
         if self.resampled:
             rows = resample(rows, seed)
@@ -137,17 +137,17 @@ class LoggedJobs:
 
 @dataclass(frozen=True, slots=True)
 class DrawnJobs:
-    """Jobs of the setting of JSAC'22, drawn; only the times between arrivals are a log's."""
+    """Jobs drawn in the setting of JSAC'22; only the times between arrivals are from a log."""
 
     log: Log
     count: int
     chunk_scale: float = 1.0
     draws: bool = True
     options: JsacOptions = USUAL
-    """The same as the cluster's."""
+    """Options, the same as the cluster's."""
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
-        """Jobs drawn from the seed."""
+        """Return jobs drawn from the seed."""
         if load is None:
             raise ValueError("drawn jobs need a load")
         arrivals = sorted(row.submit_seconds for row in self.log.rows())
@@ -164,52 +164,52 @@ class DrawnJobs:
 
 @dataclass(frozen=True, slots=True)
 class GivenJobs:
-    """Jobs as they are, such as a cluster's history."""
+    """Given jobs, such as a cluster's history."""
 
     given: tuple[Job, ...]
     limit: int | None = None
     draws: bool = False
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
-        """The same jobs for every seed."""
+        """Return the same jobs for every seed."""
         jobs = sorted(self.given, key=lambda job: job.submitted)[: self.limit]
         return jobs if load is None else scaled_to_load(jobs, capacity_gpus(cluster), load)
 
 
 class Cluster(Protocol):
-    """Where nodes come from."""
+    """Source of nodes."""
 
     def spec(self, seed: int) -> ClusterSpec:
-        """Sites, nodes and failures."""
+        """Return sites, nodes and failures."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedCluster:
-    """The same for every seed."""
+    """Cluster that is the same for every seed."""
 
     given: ClusterSpec
 
     def spec(self, seed: int) -> ClusterSpec:
-        """Sites, nodes and failures."""
+        """Return sites, nodes and failures."""
         return self.given
 
 
 @dataclass(frozen=True, slots=True)
 class PresetCluster:
-    """A named setting, drawn from the seed where it has something to draw."""
+    """Cluster of a named setting; random parts are drawn from the seed."""
 
     name: str
     options: JsacOptions = USUAL
 
     def spec(self, seed: int) -> ClusterSpec:
-        """Sites, nodes and failures."""
+        """Return sites, nodes and failures."""
         return preset_cluster(self.name, seed, self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything of a scenario but policy, seed and load."""
+    """Complete description of a scenario except policy, seed and load."""
 
     workload: Workload
     cluster: Cluster
@@ -220,31 +220,31 @@ class Recipe:
     link_sigma: float = 0.0
     unsized: float = 0.0
     speed_factor: float = 1.0
-    """1 + ε of speed augmentation: each chunk takes its time over this, arrivals and uploads stay (`at_speed`)."""
+    """1 + ε of speed augmentation: the time of each chunk is divided by it, not arrivals and uploads (`at_speed`)."""
 
     @property
     def draws(self) -> bool:
-        """Whether jobs, nodes or speeds are drawn; what the policy itself draws is its own."""
+        """Whether jobs, nodes or speeds are drawn; draws of the policy do not count."""
         drawn_nodes = isinstance(self.cluster, PresetCluster)
         drawn_beliefs = self.speed_sigma + self.estimate_sigma + self.link_sigma > 0 or 0 < self.unsized < 1
         return self.workload.draws or drawn_nodes or drawn_beliefs
 
     def portable(self) -> "Recipe":
-        """The same without files, for machines that do not see this one's.
+        """Return the same recipe without files, for machines without access to this one's.
 
         Raises:
-            TraceError: the log cannot be read.
+            TraceError: The log cannot be read.
         """
         if isinstance(self.workload, LoggedJobs | DrawnJobs):
             return replace(self, workload=replace(self.workload, log=RowsLog(self.workload.log.rows())))
         return self
 
     def build(self, policy: str, seed: int, load: float | None, *, record: bool = False) -> Scenario:
-        """The scenario; the same arguments give the same one in every process.
+        """Build the scenario; the same arguments give the same scenario in every process.
 
         Raises:
-            TraceError: the log cannot be read.
-            ValueError: the jobs cannot be made, as the message says.
+            TraceError: The log cannot be read.
+            ValueError: The jobs cannot be built; the text says why.
         """
         cluster = self.cluster.spec(seed)
         return Scenario(
@@ -265,10 +265,10 @@ class Recipe:
 
 
 def at_speed(job: Job, factor: float) -> Job:
-    """The job as it is on workers, of nodes and unlimited sites, that are so many times as fast.
+    """Return the job as it is on workers, of nodes and unlimited sites, that are `factor` times as fast.
 
-    In the model of JSAC'22 a worker of speed 1 + ε takes 1/(1 + ε) of the processing time, which includes what it
-    exchanges with the parameter server: so computation and gradients shrink alike. Data to upload do not.
+    In the model of JSAC'22 a worker of speed 1 + ε takes 1/(1 + ε) of the processing time, which includes the
+    communication with the parameter server: so computation and gradients shrink alike. Data to upload do not.
     """
     if factor == 1:
         return job
@@ -276,12 +276,12 @@ def at_speed(job: Job, factor: float) -> Job:
 
 
 def capacity_gpus(cluster: ClusterSpec) -> int:
-    """GPUs of all nodes; an unlimited site counts nothing."""
+    """Return the GPUs of all nodes; an unlimited site counts nothing."""
     return sum(node.allocatable.gpus for node in cluster.nodes)
 
 
 def first(rows: Iterable[TraceRow], limit: int | None) -> tuple[TraceRow, ...]:
-    """The first so many rows in order of submission; all of them, as they are, without a limit."""
+    """Return the first `limit` rows in order of submission; without a limit all rows, unchanged."""
     if limit is None:
         return tuple(rows)
     return tuple(sorted(rows, key=lambda row: row.submit_seconds)[:limit])

@@ -1,4 +1,4 @@
-"""One run as a value: everything that decides its outcome, to be sent to another process and repeated to the digit."""
+"""Scenario of one run: everything that decides its outcome, as a value that can be sent and repeated to the digit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.simulation.named_random import lognormal
 
 OnProgress = Callable[[int, int], None]
-"""Told now and then how many jobs of how many have completed."""
+"""Callback with the numbers of completed and of all jobs, called from time to time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """A node that is lost with its pods, and comes back."""
+    """Loss of a node with its pods, and its return."""
 
     node: str
     at: float
@@ -28,38 +28,38 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Jobs, cluster, policy, and how reality differs from what the planner believes."""
+    """Jobs, cluster, policy, and how reality differs from the planner's estimates."""
 
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
     sites: tuple[Site, ...] = ()
     policy: str = "fifo"
     seed: int = 0
-    """Of the policy's random choices and of everything drawn below."""
+    """Seed of the policy's random choices and of all draws below."""
     restart_seconds: float = 0.0
-    """ρ as it really is, charged at every pod start."""
+    """True ρ, charged at every pod start."""
     period_seconds: float = 0.0
-    """The planner decides only at multiples of it; 0: at every event, as live."""
+    """Period to whose multiples the planner's decisions are limited; 0: it decides at every event, as live."""
     speed_sigma: float = 0.0
     """σ of the log-normal factor of a worker's true speed, drawn by node; unknown to the planner."""
     estimate_sigma: float = 0.0
-    """σ of the log-normal factor between a job's true duration and what the planner believes."""
+    """σ of the log-normal factor between a job's true duration and the planner's estimate."""
     link_sigma: float = 0.0
     """σ of the log-normal factor of the true time of uploads, drawn by link; unknown to a planner that copies data."""
     unsized: float = 0.0
-    """Share of jobs, 0 … 1, drawn, of which the planner is not told how long they take."""
+    """Share of jobs, 0 … 1, drawn, whose duration the planner does not get."""
     failures: tuple[NodeFailure, ...] = ()
     record: bool = False
-    """Keep every occupation for the Gantt chart."""
+    """Whether to keep every occupation for the Gantt chart."""
     by_site: bool = False
-    """Keep what each job used at each site; the sums of all jobs are always kept."""
+    """Whether to keep the use of each site by each job; the sums of all jobs are always kept."""
 
 
 def run(scenario: Scenario, on_progress: OnProgress | None = None) -> SimulationResult:
-    """Simulate.
+    """Simulate the scenario.
 
     Raises:
-        ValueError: the policy does not exist, or a failure names a node that does not.
+        ValueError: The policy does not exist, or a failure names a node that does not.
     """
     simulation = prepared(scenario, on_progress)
     simulation.run()
@@ -67,10 +67,10 @@ def run(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation
 
 
 def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation:
-    """All that `run` runs, at its beginning.
+    """Return the simulation that `run` runs, before its first event.
 
     Raises:
-        ValueError: as `run`.
+        ValueError: As for `run`.
     """
     settings = PlannerSettings(seed=scenario.seed, uploads_reported=scenario.link_sigma > 0)
     planner = Planner(get_policy(scenario.policy), settings)
@@ -120,12 +120,12 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
 
 
 def _unsized(scenario: Scenario, job: Job) -> bool:
-    """Whether the planner is not told how long the job takes."""
+    """Return whether the job's duration is hidden from the planner."""
     return scenario.unsized > 0 and uniform(scenario.seed, job.uid, "unsized") < scenario.unsized
 
 
 def _belief(scenario: Scenario, job: Job) -> float:
-    """Time of a mini-batch as the planner is told, over the true one."""
+    """Return the time of a mini-batch that the planner gets, over the true one."""
     if _unsized(scenario, job):
         return UNKNOWN_DURATION_SECONDS / (
             ceil(job.chunks / job.width) * job.batches_per_chunk_total * job.step_seconds

@@ -1,4 +1,4 @@
-"""A study: policies x loads x seeds, each cell a scenario, run anywhere, the same to the digit wherever it runs."""
+"""Study: policies x loads x seeds, each cell a scenario; the results are the same to the digit wherever it runs."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,33 +17,33 @@ from tranche.simulation.recipe import Recipe
 from tranche.simulation.scenario import OnProgress, Scenario, run
 
 NAMED = 10
-"""Jobs that could not run are named up to here, and counted beyond."""
+"""Maximum number of jobs that could not run to name; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One simulation of a study."""
+    """Single simulation of a study."""
 
     recipe: Recipe
     policy: str
     seed: int
     load: float | None = None
-    """None: arrivals as they are."""
+    """Load; None: arrivals unchanged."""
     bounded: bool = False
-    """Compute the lower bound, which is the same for every policy."""
+    """Whether to compute the lower bound, which is the same for every policy."""
     kept: bool = False
-    """Answer with every job's result, for pictures."""
+    """Whether to return every job's result, for pictures."""
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name of the cell in messages."""
         load = "" if self.load is None else f"load {self.load:g}, "
         return f"{self.policy} ({load}seed {self.seed})"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came out of one cell."""
+    """Result of one cell."""
 
     policy: str
     seed: int
@@ -51,9 +51,9 @@ class Outcome:
     summary: Summary
     bound_seconds: float | None
     unfinished: int
-    """Jobs that never completed."""
+    """Number of jobs that never completed."""
     reasons: tuple[tuple[str, str], ...]
-    """Of the first `NAMED` of them: name, and why in the planner's words."""
+    """Name and planner's explanation of the first `NAMED` of them."""
     completed: str
     """Digest of the names of the completed jobs: averages over different jobs must not be compared."""
     result: SimulationResult | None = None
@@ -61,7 +61,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A cell without an answer."""
+    """Error of a cell without a result."""
 
     name: str
     reason: str
@@ -72,19 +72,19 @@ Answer = Outcome | Failure
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What to compare."""
+    """Definition of a comparison."""
 
     recipe: Recipe
     policies: tuple[str, ...]
-    """Without repetition; ratios are to `baseline`."""
+    """Policies without repetition; ratios are to `baseline`."""
     baseline: str
     loads: tuple[float | None, ...] = (None,)
     seeds: tuple[int, ...] = (1,)
     kept: bool = False
-    """Keep every job's result of the first seed's cells."""
+    """Whether to keep every job's result of the first seed's cells."""
 
     def cells(self, seeds: Sequence[int]) -> Iterator[Cell]:
-        """The cells of these seeds, by load, policy and seed."""
+        """Yield the cells of these seeds, by load, policy and seed."""
         for load in self.loads:
             for policy in self.policies:
                 for seed in seeds:
@@ -94,12 +94,12 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class StudyResult:
-    """Answers in the order load, policy, seed."""
+    """Results in the order load, policy, seed."""
 
     outcomes: tuple[Outcome, ...]
     failures: tuple[Failure, ...]
     seedless: tuple[str, ...]
-    """Policies for which two seeds gave the same figures at every load: nothing was drawn.
+    """Policies for which two seeds gave the same figures at every load, so that nothing was drawn.
     Further seeds were not run."""
 
 
@@ -110,9 +110,9 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
     ones only if these two differ.
 
     Args:
-        study: What to compare.
-        pool: Where; the figures do not depend on it.
-        on_progress: Told how many cells of how many have been answered.
+        study: Definition of the comparison.
+        pool: Executors for the cells; the figures do not depend on it.
+        on_progress: Callback with the numbers of answered and of all cells.
     """
     total = len(study.policies) * len(study.loads) * len(study.seeds)
     done = 0
@@ -143,7 +143,7 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
 
 
 def _seedless(answers: Sequence[tuple[Cell, Answer]]) -> set[tuple[float | None, str]]:
-    """Loads and policies whose seeds all gave the same."""
+    """Return loads and policies whose seeds all gave the same figures."""
     settings: dict[tuple[float | None, str], list[Answer]] = {}
     for cell, answer in answers:
         settings.setdefault((cell.load, cell.policy), []).append(answer)
@@ -153,7 +153,7 @@ def _seedless(answers: Sequence[tuple[Cell, Answer]]) -> set[tuple[float | None,
 def _repeated(
     answers: Sequence[tuple[Cell, Answer]], same: Collection[tuple[float | None, str]], seeds: Sequence[int]
 ) -> list[tuple[Cell, Answer]]:
-    """The answers of the seeds that need not be run."""
+    """Return the answers of the seeds that need not be run."""
     known = {(cell.load, cell.policy): (cell, answer) for cell, answer in reversed(answers)}
     return [
         (replace(cell, seed=seed), replace(answer, seed=seed, result=None))
@@ -165,24 +165,24 @@ def _repeated(
 
 
 def _equal(group: Sequence[Answer]) -> bool:
-    """Whether more than one seed was answered, and all alike."""
+    """Return whether more than one seed was answered, and all alike."""
     outcomes = [answer for answer in group if isinstance(answer, Outcome)]
     figures = {repr((outcome.summary.as_dict(), outcome.completed)) for outcome in outcomes}
     return len(outcomes) == len(group) > 1 and len(figures) == 1
 
 
 def run_cell(cell: Cell, on_progress: OnProgress | None = None) -> Outcome:
-    """Simulate one cell, in whatever process this is.
+    """Simulate one cell in the current process.
 
     Raises:
-        ValueError: the scenario cannot be built, as the message says.
+        ValueError: The scenario cannot be built; the text says why.
     """
     scenario = cell.recipe.build(cell.policy, cell.seed, cell.load)
     return assess(cell, scenario, run(scenario, on_progress))
 
 
 def assess(cell: Cell, scenario: Scenario, result: SimulationResult) -> Outcome:
-    """Figures of a run."""
+    """Compute the figures of a run."""
     bound = lower_bound_seconds(scenario, result) if cell.bounded else None
     digest = blake2b("\n".join(sorted(job.key for job in result.jobs)).encode(), digest_size=16)
     reasons = tuple((job_name(key), reason) for key, reason in islice(result.unfinished.items(), NAMED))
@@ -200,15 +200,15 @@ def assess(cell: Cell, scenario: Scenario, result: SimulationResult) -> Outcome:
 
 
 def job_name(key: str) -> str:
-    """How people call a job: as the log does; the default namespace goes without saying."""
+    """Return the job's name as users know it: as in the log; without the default namespace."""
     return key.removeprefix("default/")
 
 
 def lower_bound_seconds(scenario: Scenario, result: SimulationResult) -> float | None:
-    """No policy has a smaller average JCT over the completed jobs; None where that cannot be said.
+    """Return a lower bound of the average JCT over the completed jobs for every policy; None where no bound is valid.
 
-    Where speeds are drawn, a worker may be faster than what the scenario says of its node, and the bound fails. A
-    reference to which data come for nothing (`PolicyTraits.free_data_movement`) may be below it.
+    Where speeds are drawn, a worker may be faster than the scenario's value for its node, and the bound fails. A
+    reference with free data movement (`PolicyTraits.free_data_movement`) may be below it.
     """
     jobs = [job for job in scenario.jobs if job.key not in result.unfinished]
     if not jobs or scenario.speed_sigma > 0:
@@ -217,7 +217,7 @@ def lower_bound_seconds(scenario: Scenario, result: SimulationResult) -> float |
 
 
 def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) -> list[Answer]:
-    """Answers in the order of the cells; a cell that fails, or kills its process, takes no other with it."""
+    """Return answers in the order of the cells; a cell that fails, or kills its process, does not affect the others."""
     answers: dict[int, Answer] = {}
 
     def answer(place: int, given: Answer) -> None:
@@ -226,7 +226,7 @@ def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) ->
 
     waiting = deque(range(len(cells)))
     while waiting:
-        # Whose process died cannot be told among those that ran together: each of them runs again, alone.
+        # Among cells that ran together, the cell whose process died is unknown: each of them runs again, alone.
         for suspect in _drain(cells, waiting, pool, pool.size, answer):
             if _drain(cells, deque([suspect]), pool, 1, answer):
                 answer(suspect, Failure(cells[suspect].name, "its process died twice (out of memory?)"))
@@ -236,7 +236,7 @@ def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) ->
 def _drain(
     cells: Sequence[Cell], waiting: "deque[int]", pool: Pool, at_once: int, answer: Callable[[int, Answer], None]
 ) -> list[int]:
-    """Run until nothing waits, or until a process died: then the places of the cells that have no answer."""
+    """Run until no cell waits, or until a process died; then return the places of the cells without an answer."""
     running: dict[Future[Outcome], int] = {}
     executor = pool.open(min(at_once, len(waiting)))
     try:
@@ -266,7 +266,7 @@ def _submit(
     at_once: int,
     running: dict[Future[Outcome], int],
 ) -> bool:
-    """Keep so many cells running; False if the pool turned out to be broken."""
+    """Keep `at_once` cells running; return False if the pool is broken."""
     while waiting and len(running) < at_once:
         with suppress(BrokenProcessPool):
             running[executor.submit(run_cell, cells[waiting[0]])] = waiting[0]

@@ -19,11 +19,11 @@ SITE_HEADINGS = (
     "chunks",
     "share of chunks, %",
     "copied GB",
-    "in vain GB",
+    "unused GB",
 )
 SITE_KEY = (
-    "GPU h: held by workers, restarts included; copied: uploads to the site that were begun; "
-    "in vain: copies that no chunk trained from."
+    "GPU h: time that workers held GPUs, including restarts; copied: uploads to the site that were started; "
+    "unused: copies that no chunk trained from."
 )
 
 MOST_COMPARED = 24
@@ -84,7 +84,7 @@ def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MOST_
         table.add_row("all sites", *(_amounts(uses) for _, uses in runs), style="bold")
     vain = [fsum(use.in_vain_bytes for use in uses) for _, uses in runs]
     if any(amount > 0 for amount in vain):
-        table.add_row("copied in vain", *("–" if isnan(amount) else format_bytes(amount) for amount in vain))
+        table.add_row("copied but unused", *("–" if isnan(amount) else format_bytes(amount) for amount in vain))
     return table
 
 

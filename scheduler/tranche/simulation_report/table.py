@@ -25,7 +25,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("lost_gpu_seconds", "GPU time lost"),
     ("cloud_gpu_seconds", "cloud GPU h"),
     ("copied_bytes", "copied GB"),
-    ("in_vain_bytes", "in vain GB"),
+    ("in_vain_bytes", "unused GB"),
     ("utilisation", "used"),
     ("worst_slowdown", "worst slowdown"),
     ("jobs", "jobs"),

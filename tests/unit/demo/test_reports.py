@@ -87,7 +87,7 @@ def test_the_report_sets_the_use_of_sites_beside_both_simulations(outcome: Outco
     assert rows["edge-a"] == [srsf, srsf, fifo]
     assert rows["cloud"] == ["2 GPU h, 300 MB", "–", "–"]
     assert rows["all sites"][1:] == [srsf, fifo]
-    assert rows["copied in vain"] == ["100 MB", "0 B", "0 B"]
+    assert rows["copied but unused"] == ["100 MB", "0 B", "0 B"]
 
 
 def cells(line: str) -> list[str]:

@@ -51,7 +51,7 @@ def test_several_runs_are_columns_beside_each_other() -> None:
         ["cloud", "–", "3 GPU h, 4.5 GB"],
         ["edge-a", "1,800 GPU s", "9 GPU h"],
         ["all sites", "1,800 GPU s", "12 GPU h, 4.5 GB"],
-        ["copied in vain", "–", "1.5 GB"],
+        ["copied but unused", "–", "1.5 GB"],
     ]
 
 
@@ -86,12 +86,12 @@ def test_cost_columns_are_in_gpu_hours_and_gigabytes() -> None:
     job = job_result("a", use=JobUse(7200.0, 3e9, 1e9))
     _, heads, row = lines(format_table([("chunk", summarize(SimulationResult((job,))))]))
     cells = dict(zip([head.strip() for head in heads], [cell.strip() for cell in row[1:]], strict=True))
-    assert (cells["cloud GPU h"], cells["copied GB"], cells["in vain GB"]) == ("2", "3", "1")
+    assert (cells["cloud GPU h"], cells["copied GB"], cells["unused GB"]) == ("2", "3", "1")
 
 
 def test_runs_without_cloud_and_copies_have_no_such_columns() -> None:
     _, heads, _ = lines(format_table([("fifo", summarize(SimulationResult((job_result("a"),))))]))
-    assert not {"cloud GPU h", "copied GB", "in vain GB"} & {head.strip() for head in heads}
+    assert not {"cloud GPU h", "copied GB", "unused GB"} & {head.strip() for head in heads}
 
 
 def test_a_report_has_the_sites_on_its_page_and_as_csv(tmp_path: Path) -> None:

@@ -122,10 +122,10 @@ def test_comments_blank_lines_a_byte_order_mark_quotes_and_dos_line_ends_are_und
         ("1,0,four,5", "num_gpu 'four' is not a number"),
         (",0,1,5", "job_id '' must have 1 to 253 printable characters"),
         ("a\x1b[2J,0,1,5", r"job_id 'a\x1b[2J' must have 1 to 253 printable characters"),
-        ("0,0,1,5", "job_id '0' was there before"),
+        ("0,0,1,5", "job_id '0' appears twice"),
         ("1,0,1", "has 3 cells, but the header has 4"),
         ("1,0,1,5,6", "has 5 cells, but the header has 4"),
-        ('"1,0,1,5', "is no row of a CSV file"),
+        ('"1,0,1,5', "is not a valid CSV row"),
     ],
 )
 def test_a_bad_row_is_named_with_its_line_and_left_out_only_if_asked(row: str, words: str) -> None:
@@ -276,7 +276,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK\x03\x04\xff\xff")
     assert "line 1: is not text in UTF-8: unpack or convert the file first" in failure(path)
     path.write_bytes(b"0" * (reader.MAX_LINE + 1))
-    assert "line 1: is longer than 1,048,576 bytes: this is no job log" in failure(path)
+    assert "line 1: is longer than 1,048,576 bytes: this is not a job log" in failure(path)
     path.write_bytes(f"{HEADER}\n1,0,1,1\n".encode() + b"\xff,0,1,1\n")
     trace = read_trace(path, on_error="skip")
     assert [row.job_id for row in trace.rows] == ["1"]

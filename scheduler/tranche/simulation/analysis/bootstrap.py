@@ -1,4 +1,4 @@
-"""Other logs like this one: the moving-block bootstrap, so that a figure on one log gets an interval.
+"""Moving-block bootstrap: draws logs similar to a given one, so that a figure on one log gets an interval.
 
 Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of Statistics 17(3), 1989: blocks
 of neighbours are drawn with replacement, so that bursts of similar jobs stay together; the length of a block grows with
@@ -14,9 +14,9 @@ from tranche.simulation.job_log import TraceRow
 
 
 def resample(rows: Sequence[TraceRow], seed: int) -> tuple[TraceRow, ...]:
-    """As many rows, drawn in blocks; a row brings the time since its predecessor with it.
+    """Draw as many rows as there are, in blocks; each row keeps the time since its predecessor.
 
-    Jobs are numbered anew in order of submission, since one row may be drawn more than once.
+    Jobs are renumbered in order of submission, since one row may be drawn more than once.
     """
     ordered = sorted(rows, key=lambda row: row.submit_seconds)
     if not ordered:
@@ -35,5 +35,5 @@ def resample(rows: Sequence[TraceRow], seed: int) -> tuple[TraceRow, ...]:
 
 
 def block_length(count: int) -> int:
-    """Jobs of one block: the cube root of their number, at least one."""
+    """Return the number of jobs of one block: the cube root of the number of jobs, at least one."""
     return max(1, round(math.cbrt(count)))

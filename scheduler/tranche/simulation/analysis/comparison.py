@@ -1,4 +1,4 @@
-"""What a study says: figures of each policy, and their ratios to a baseline within each seed and load."""
+"""Figures of each policy of a study, and their ratios to a baseline within each seed and load."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ from tranche.simulation.analysis.confidence_interval import Estimate, estimate
 from tranche.simulation.study import Outcome, StudyResult
 
 RATIOS = ("average_jct_seconds", "p99_jct_seconds")
-"""Figures whose ratios are formed."""
+"""Figures whose ratios are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One policy at one load."""
+    """Figures of one policy at one load."""
 
     policy: str
     load: float | None
     seeds: tuple[int, ...]
-    """That were answered."""
+    """Seeds that completed."""
     figures: Mapping[str, float]
     """Means over the seeds, by the names of `Summary.as_dict`."""
     bound_seconds: float | None
     """Mean over the seeds of the lower bound of the average JCT."""
     ratios: Mapping[str, Estimate]
-    """To the baseline, by the names of `RATIOS`: the mean over seeds of the ratio within a seed. Empty if no seed has
+    """Ratios to the baseline, by the names of `RATIOS`: mean over seeds of the ratio within one. Empty if no seed has
     both policies completing the same jobs."""
     incomparable: tuple[int, ...]
     """Seeds left out of the ratios, because the two policies did not complete the same jobs."""
 
 
 def compare(study: StudyResult, baseline: str) -> list[Comparison]:
-    """A comparison for each load and policy, in the order of the study."""
+    """Return a comparison for each load and policy, in the order of the study."""
     groups: dict[tuple[float | None, str], list[Outcome]] = {}
     for outcome in study.outcomes:
         groups.setdefault((outcome.load, outcome.policy), []).append(outcome)
@@ -58,7 +58,7 @@ def _compared(group: Sequence[Outcome], baseline: Mapping[int, Outcome], seedles
 
 
 def _ratios(pairs: Sequence[tuple[Outcome, Outcome]], seedless: bool) -> dict[str, Estimate]:
-    """Seeds that change nothing count as one: the same figure twice is no evidence."""
+    """Return the ratios; seeds that change nothing count as one, because a repeated figure is no evidence."""
     ratios: dict[str, Estimate] = {}
     for name in RATIOS:
         both = [(ours.summary.as_dict()[name], theirs.summary.as_dict()[name]) for ours, theirs in pairs]

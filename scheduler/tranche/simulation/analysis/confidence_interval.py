@@ -1,4 +1,4 @@
-"""Means with confidence intervals: Student's t, exact for whole degrees of freedom, without a library."""
+"""Means with confidence intervals by Student's t, exact for whole degrees of freedom, without a library."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over independent values."""
+    """Mean over independent values."""
 
     mean: float
     half_width: float | None
-    """Of the 95 % confidence interval; None for fewer than two values."""
+    """Half width of the 95 % confidence interval; None for fewer than two values."""
     count: int
 
     def __str__(self) -> str:
@@ -23,7 +23,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and 95 % confidence interval of the mean of normal values.
+    """Return the mean, with the 95 % confidence interval of the mean of normal values.
 
     Raises:
         ValueError: there is no value.
@@ -38,7 +38,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 @cache
 def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """The t with P(|T| ≤ t) = confidence, by bisection of the closed form, to 1e-9 relative."""
+    """Return the t with P(|T| ≤ t) = confidence, by bisection of the closed form, to 1e-9 relative."""
     low, high = 0.0, 1.0
     while central_probability(high, degrees) < confidence:
         high *= 2
@@ -52,7 +52,7 @@ def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 
 def central_probability(t: float, degrees: int) -> float:
-    """P(|T| ≤ t) of Student's t with whole degrees of freedom: Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    """Return P(|T| ≤ t) of Student's t with whole degrees of freedom: Abramowitz and Stegun, 26.7.3 and 26.7.4."""
     angle = math.atan(t / math.sqrt(degrees))
     cosine_squared = math.cos(angle) ** 2
     odd = degrees % 2 == 1

@@ -6,7 +6,7 @@ preemption and migration, the rate x_j(t) at which j progresses then satisfies `
 ``∫ x_j = a_j`` and ``x_j = 0`` before r_j, where c_j = min(C, G_j × speed of the fastest node). With p_j = a_j / c_j
 and the mean busy time ``M_j = ∫ t·x_j(t) dt / a_j``:
 
-(1) ``C_j ≥ r_j + p_j``: nobody trains faster than all of its workers together.
+(1) ``C_j ≥ r_j + p_j``: no job trains faster than all of its workers together.
 (2) ``C_j ≥ M_j + p_j/2``: the latest mean busy time of a job that ends at C_j is that of running at full rate during
     ``[C_j − p_j, C_j]``.
 (3) Without the limits c_j the cluster is one machine of speed C, on which preemptive SRPT has the least Σ C_j.
@@ -61,7 +61,7 @@ from tranche.simulation.analysis.relaxation import Pool, PriceBound, ascend, que
 
 
 def ideal_seconds(jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool = False) -> float:
-    """Average JCT if every job had the cluster for itself: bound (1) of the module, in seconds; NaN without jobs."""
+    """Return the average JCT if every job had the cluster to itself: bound (1), in seconds; NaN without jobs."""
     if not jobs:
         return nan
     pool, others = relax(jobs, nodes, unlimited)
@@ -71,15 +71,15 @@ def ideal_seconds(jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool
 def fluid_srpt_seconds(
     jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool = False, passes: int = 40, cells: int | None = None
 ) -> float:
-    """Lower bound on the average JCT by fluid relaxations, in seconds; NaN without jobs.
+    """Return a lower bound on the average JCT by fluid relaxations, in seconds; NaN without jobs.
 
     Args:
-        jobs: Those whose average is to be bounded; leave out jobs that never complete, as their average does.
+        jobs: Jobs whose average is bounded; leave out jobs that never complete, as their average does.
         nodes: The cluster.
-        unlimited: Whether a site makes capacity on demand; then nothing queues and the ideal times are the bound.
-        passes: Steps of the ascent over prices; more give a higher bound.
-        cells: Into how many cells time is cut for the prices; more give a higher bound. By default 2000, fewer for more
-            than 10,000 jobs, so that 80,000 take a few seconds.
+        unlimited: Whether a site creates capacity on demand; then no job queues, and the ideal times are the bound.
+        passes: Number of ascent steps over prices; more give a higher bound.
+        cells: Number of cells of time with one price each; more give a higher bound. By default 2000, fewer for
+            more than 10,000 jobs, so that 80,000 take a few seconds.
 
     Returns:
         The largest of the bounds (1), (3) and (4) that the module derives.
@@ -98,7 +98,7 @@ def fluid_srpt_seconds(
 
 
 def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site]) -> list[Job]:
-    """The jobs with the communication that no placement can avoid counted as computation, for the bounds above.
+    """Return the jobs with the unavoidable part of their communication counted as computation, for the bounds above.
 
     A mini-batch takes ``m/s + 2q/b`` on a node of speed s; no b is above the fastest link, no s below the slowest node,
     so ``(m + s_min·2q/b_max)/s`` is at most that. With all workers in an unlimited cloud (ζ = 1) nothing is sent.
@@ -115,7 +115,7 @@ def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: 
 
 
 def _widest_path(nodes: Sequence[Node], sites: Sequence[Site]) -> float:
-    """No worker and parameter server have more between them, in bit/s."""
+    """Return the largest bandwidth that a worker and a parameter server can have between them, in bit/s."""
     links = {site.name: site.links for site in sites}
     found = [link.bits_per_second for of_site in links.values() for link in of_site.values()]
     places = sorted({node.site for node in nodes} | {site.name for site in sites if site.unlimited})
@@ -130,28 +130,28 @@ def _described(links: Mapping[str, Mapping[str, Link]], one: str, other: str) ->
 
 
 class Room(NamedTuple):
-    """Equal nodes of a site."""
+    """Group of equal nodes of a site."""
 
     site: str
     cloud: bool
     speed: float
     gpus: float
-    """Of one node; infinite at an unlimited site."""
+    """GPUs of one node; infinite at an unlimited site."""
     nodes: int
 
     def workers(self, gpus: int) -> float:
-        """How many workers of so many GPUs they hold together."""
+        """Return how many workers of `gpus` GPUs each the nodes can hold together."""
         return inf if not gpus or self.gpus == inf else self.nodes * (self.gpus // gpus)
 
 
 def bound_seconds(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site], *, uploads: bool = True) -> float:
-    """Lower bound on the average JCT that knows sites, links and unlimited clouds, in seconds; NaN without jobs.
+    """Return a lower bound on the average JCT with sites, links and unlimited clouds, in seconds; NaN without jobs.
 
     Args:
-        jobs: Those whose average is to be bounded; leave out jobs that never complete, as their average does.
+        jobs: Jobs whose average is bounded; leave out jobs that never complete, as their average does.
         nodes: The cluster.
-        sites: Of the nodes, and unlimited ones.
-        uploads: Whether an upload takes at least what jobs and links say; else Δ counts as 0.
+        sites: Sites of the nodes, and unlimited sites.
+        uploads: Whether an upload takes at least the time that jobs and links specify; else Δ counts as 0.
 
     Returns:
         The larger of the bounds (1') and (5) that the module derives.
@@ -180,7 +180,7 @@ def _rooms(nodes: Sequence[Node], sites: Sequence[Site]) -> list[Room]:
 
 
 def _delays(job: Job, rooms: Sequence[Room], sites: Mapping[str, Site]) -> dict[str, float]:
-    """Δ_js at the sites that could train the job, if its data have to be brought."""
+    """Return Δ_js at the sites that could train the job, if its data have to be copied."""
     if job.data_site is None or not job.chunk_bytes or job.is_gang:
         return {}
     prior = NetworkPrior()
@@ -188,10 +188,10 @@ def _delays(job: Job, rooms: Sequence[Room], sites: Mapping[str, Site]) -> dict[
 
 
 def _alone_seconds(job: Job, rooms: Sequence[Room], widest: float, delays: Mapping[str, float]) -> float:
-    """T_j of the bound (1'); 0 if no place could train the job."""
+    """Return T_j of the bound (1'); 0 if no place could train the job."""
     most = float(job.chunks if job.is_gang else job.width)
     places: dict[float, dict[float, float]] = {}
-    """Workers by the time at which data can be there and the seconds of one chunk."""
+    """Number of workers by the time at which data can be there and the seconds of one chunk."""
     for room in rooms:
         path = widest if job.servers and not room.cloud else None
         seconds = job.batches_per_chunk_total * batch_seconds(job, path, room.speed)

@@ -1,6 +1,6 @@
-"""The cluster as one pool of GPUs, and three relaxed problems on it that are solved or bounded from below.
+"""Relaxation of the cluster to one pool of GPUs, and three problems on it that are solved or bounded from below.
 
-`tranche.simulation.analysis.lower_bound` says what they mean and why each is a lower bound.
+`tranche.simulation.analysis.lower_bound` defines them and derives why each is a lower bound.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BATCH = 2_000_000
-"""Numbers of one array while prices are answered; keeps a large trace below some hundred megabytes."""
+"""Number of elements of one array while prices are evaluated; keeps a large trace below some hundred megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Pool:
 
 
 def srpt_flow(pool: Pool) -> float:
-    """Σ (C_j − r_j) of preemptive shortest remaining processing time on one machine of the pool's speed."""
+    """Return Σ (C_j − r_j) of preemptive shortest remaining processing time on one machine of the pool's speed."""
     release = pool.release.tolist()
     lengths = (pool.work / pool.capacity).tolist()
     waiting: list[tuple[float, float]] = []
@@ -57,7 +57,7 @@ def srpt_flow(pool: Pool) -> float:
 
 
 def smallest_first(pool: Pool) -> Iterator[tuple[float, float, int]]:
-    """Begin, end and job of what one machine of the pool's speed does that always serves the smallest released job."""
+    """Yield (begin, end, job) of one machine of the pool's speed that always serves the smallest released job."""
     release, sizes = pool.release.tolist(), pool.work.tolist()
     left = (pool.work / pool.capacity).tolist()
     waiting: list[tuple[float, int]] = []
@@ -83,12 +83,12 @@ def smallest_first(pool: Pool) -> Iterator[tuple[float, float, int]]:
 class PriceBound:
     """Bound (4) of `tranche.simulation.analysis.lower_bound` as a concave function of GPU prices over time.
 
-    Time is cut into cells of one price each, half of them of equal length, half as dense as the arrivals; the last one
-    reaches beyond everything.
+    Time is divided into cells of one price each, half of them of equal length, half as dense as the arrivals; the last
+    cell extends beyond all completions.
     """
 
     def __init__(self, pool: Pool, cells: int, busy_until: float) -> None:
-        """Cut the time until `busy_until` (seconds) into at most so many cells."""
+        """Divide the time until `busy_until` (seconds) into at most `cells` cells."""
         self.pool = pool
         begin = float(pool.release[0])
         even = np.linspace(begin, busy_until, cells // 2 + 1)
@@ -100,11 +100,11 @@ class PriceBound:
         self._first: Ints = np.searchsorted(self.edges, pool.release, side="right") - 1
 
     def at(self, prices: Floats) -> tuple[float, Floats]:
-        """The bound, Σ (C_j − r_j) in seconds, and by how much each cell's mean use differs from the capacity.
+        """Return the bound, Σ (C_j − r_j) in seconds, and by how much each cell's mean use differs from the capacity.
 
         Args:
-            prices: Of one GPU-second in each cell, in seconds of completion time; not negative, and 0 in the last
-                cell, which has room for all work, so that no job has to look beyond it.
+            prices: Price of one GPU-second in each cell, in seconds of completion time; not negative; 0 in the last
+                cell, which has capacity for all work, so that no job extends beyond it.
         """
         pool = self.pool
         used = np.zeros(len(prices))
@@ -120,7 +120,7 @@ class PriceBound:
         return total, used / self.lengths - pool.capacity
 
     def _answer(self, jobs: Ints, width: int, prices: Floats, reach: Floats) -> tuple[Floats, Ints, Floats]:
-        """What each job pays for its cheapest p_j seconds, and the cells and seconds of them.
+        """Return the cost of each job's cheapest p_j seconds, and their cells and seconds.
 
         A moment t costs ``level(t) = t − r_j + a_j × price(t)``; a job takes all moments below the water level z at
         which they last p_j. Its cost is ``z − ∫ max(0, z − level) / p_j``; with any other z that is less.
@@ -139,7 +139,7 @@ class PriceBound:
         return water - saved / ideal, cells, depths
 
     def _reach(self, prices: Floats) -> Floats:
-        """An upper bound of each job's water level: the highest level in the first p_j seconds after its arrival."""
+        """Return an upper bound of each job's water level: the highest level in its first p_j seconds after arrival."""
         pool = self.pool
         last = np.searchsorted(self.edges, pool.release + pool.ideal, side="left") - 1
         last = np.clip(last, self._first, len(prices) - 1)
@@ -147,9 +147,9 @@ class PriceBound:
 
 
 def ascend(bound: PriceBound, starts: list[Floats], passes: int) -> float:
-    """The highest value met on a supergradient ascent from the best of some prices.
+    """Return the highest value found by a supergradient ascent from the best of the given start prices.
 
-    Steps are Polyak's towards a target above the best value so far, that comes closer when nothing is gained.
+    Steps are Polyak's towards a target above the best value so far; the target approaches it when a step gains nothing.
     """
     answers = [bound.at(prices) for prices in starts]
     chosen = max(range(len(starts)), key=lambda i: answers[i][0])
@@ -175,7 +175,7 @@ def ascend(bound: PriceBound, starts: list[Floats], passes: int) -> float:
 
 
 def queue_prices(bound: PriceBound, served: list[tuple[float, float, int]]) -> Floats:
-    """Prices that are optimal if no job were limited in parallel, averaged over each cell.
+    """Return prices that are optimal if no job were limited in parallel, averaged over each cell.
 
     While job j is served, a GPU-second costs ``α_j − t / a_j``; the constants follow backwards from the end of each
     busy period, where the price is 0.
@@ -200,7 +200,7 @@ def queue_prices(bound: PriceBound, served: list[tuple[float, float, int]]) -> F
 
 
 def _water_level(levels: Floats, spans: Floats, volumes: Floats) -> Floats:
-    """The z of each row with ``Σ clip(z − level, 0, span) = volume``."""
+    """Return the z of each row with ``Σ clip(z − level, 0, span) = volume``."""
     points = np.concatenate((levels, levels + spans), axis=1)
     order = np.argsort(points, axis=1)
     points = np.take_along_axis(points, order, axis=1)
@@ -214,7 +214,7 @@ def _water_level(levels: Floats, spans: Floats, volumes: Floats) -> Floats:
 
 
 def _batches(widths: Ints) -> Iterator[Ints]:
-    """Jobs with windows of about equal width, so many that an array of them stays small."""
+    """Yield jobs with windows of about equal width, in groups whose array stays small."""
     order = np.argsort(widths, kind="stable")
     begin = 0
     while begin < len(order):
@@ -225,7 +225,7 @@ def _batches(widths: Ints) -> Iterator[Ints]:
 
 
 def _range_maximum(values: Floats, first: Ints, last: Ints) -> Floats:
-    """Largest value between two indices, both included, of many pairs at once (sparse table)."""
+    """Return the largest value between two indices, both included, of many pairs at once (sparse table)."""
     table = [values]
     while 2 ** len(table) <= len(values):
         half = 2 ** (len(table) - 1)

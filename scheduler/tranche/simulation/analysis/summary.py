@@ -1,4 +1,4 @@
-"""Figures over the result of a simulation: completion times, queueing, what preemption cost, fairness."""
+"""Summary figures of a simulation: completion times, queueing, cost of preemption, fairness."""
 
 from dataclasses import asdict, dataclass
 from math import fsum, nan
@@ -11,7 +11,7 @@ from tranche.simulation.engine.result import SimulationResult
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One run in figures; over its completed jobs, NaN where there are none.
+    """Figures of one run over its completed jobs, NaN where there are none.
 
     Percentiles are interpolated linearly between the two nearest jobs, both ends included (Hyndman and Fan's type 7,
     the default of numpy and R).
@@ -22,12 +22,12 @@ class Summary:
     p95_jct_seconds: float
     p99_jct_seconds: float
     makespan_seconds: float
-    """From the first submission to the last completion."""
+    """Time from the first submission to the last completion."""
     average_queueing_seconds: float
     """Mean time of a job between submission and completion in which none of its workers trained."""
     preemptions: int
     starts: int
-    """Worker pods that were started."""
+    """Number of worker pods that were started."""
     lost_gpu_seconds: float
     """GPU time held without lasting progress."""
     utilisation: float
@@ -39,23 +39,23 @@ class Summary:
     jobs: int
     """Jobs that completed."""
     unfinished: int
-    """Jobs that never did."""
+    """Number of jobs that never completed."""
     gpu_seconds: float
     """GPU time that workers held."""
     cloud_gpu_seconds: float
-    """Of these, in the cloud: at sites of that tier, or with capacity made on demand."""
+    """Part of `gpu_seconds` in the cloud: at sites of that tier, or with capacity created on demand."""
     copied_bytes: float
-    """Of uploads of chunks that were begun."""
+    """Bytes of chunk uploads that were started."""
     in_vain_bytes: float
-    """Of these, what no chunk trained from."""
+    """Part of `copied_bytes` that no chunk trained from."""
 
     def as_dict(self) -> dict[str, float | int]:
-        """By name, in the order above; these names are an interface of the command line."""
+        """Return the figures by name, in the order above; these names are an interface of the command line."""
         return asdict(self)
 
 
 def summarize(result: SimulationResult) -> Summary:
-    """Work out all figures of one run, in O(n log n) of its jobs.
+    """Compute all figures of one run, in O(n log n) of its jobs.
 
     GPU time, bytes, preemptions and starts count completed jobs only; `SimulationResult.sites` counts all jobs.
     """
@@ -88,14 +88,14 @@ def summarize(result: SimulationResult) -> Summary:
 
 
 def percentiles(values: NDArray[np.float64], ranks: tuple[float, ...]) -> tuple[float, ...]:
-    """Percentiles of the values at the ranks (0 … 100), linearly interpolated; NaN if there are no values."""
+    """Return the percentiles of the values at the ranks (0 … 100), linearly interpolated; NaN without values."""
     if not values.size:
         return tuple(nan for _ in ranks)
     return tuple(float(value) for value in np.percentile(values, ranks))
 
 
 def jain_index(values: list[float]) -> float:
-    """Jain's fairness index of values that are not negative; NaN if there are none, 1 if all are 0.
+    """Return Jain's fairness index of values that are not negative; NaN if there are none, 1 if all are 0.
 
     Source: Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination, DEC-TR-301, 1984.
     """

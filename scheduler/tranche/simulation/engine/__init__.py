@@ -1,1 +1,1 @@
-"""The discrete-event simulator."""
+"""Discrete-event simulation engine."""

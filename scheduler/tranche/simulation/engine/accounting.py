@@ -1,4 +1,4 @@
-"""What a run is charged and credited with: per job, and the load of the cluster over time."""
+"""Accounting of a run: costs and progress per job, and the load of the cluster over time."""
 
 from dataclasses import dataclass, field
 
@@ -10,14 +10,14 @@ MOST_SAMPLES = 4096
 
 @dataclass(slots=True, eq=False)
 class JobAccount:
-    """One job between submission and completion."""
+    """Account of one job between submission and completion."""
 
     job: Job
     started: float | None = None
     training: int = 0
-    """Workers that train now."""
+    """Number of workers that are training."""
     holding: int = 0
-    """Workers that hold GPUs now."""
+    """Number of workers that hold GPUs."""
     idle_since: float = 0.0
     waited: float = 0.0
     preemptions: int = 0
@@ -27,7 +27,7 @@ class JobAccount:
     chunk_ends: dict[int, float] = field(default_factory=dict)
 
     def begin(self, now: float) -> None:
-        """A worker begins to train."""
+        """Record that a worker begins to train."""
         if self.started is None:
             self.started = now
         if not self.training:
@@ -35,13 +35,13 @@ class JobAccount:
         self.training += 1
 
     def end(self, now: float) -> None:
-        """A worker that trained stops."""
+        """Record that a worker that trained stops."""
         self.training -= 1
         if not self.training:
             self.idle_since = now
 
     def result(self, completed: float, ideal_seconds: float, use: JobUse) -> JobResult:
-        """The job as it fared."""
+        """Return the result of the completed job."""
         job = self.job
         started = completed if self.started is None else self.started
         return JobResult(
@@ -63,12 +63,12 @@ class JobAccount:
 
 
 def ideal_seconds(job: Job, fastest: float) -> float:
-    """JCT on an empty cluster of nodes of that relative speed, without transfers, restarts and communication."""
+    """Return the JCT on an empty cluster of nodes of that speed, without transfers, restarts and communication."""
     return -(-job.chunks // job.width) * job.batches_per_chunk_total * job.step_seconds / fastest
 
 
 def fastest_speed(nodes: list[Node]) -> float:
-    """Of the cluster's nodes; 1 if there are none."""
+    """Return the speed of the cluster's fastest node; 1 without nodes."""
     return max((node.speed for node in nodes), default=1.0)
 
 
@@ -78,21 +78,21 @@ class LoadCurve:
 
     samples: list[Sample] = field(default_factory=list)
     spacing: float = 0.0
-    """Seconds between two samples at least."""
+    """Minimum time between two samples, in seconds."""
     latest: Sample | None = None
-    """The last change, whether it is among the samples or was left out."""
+    """Last change, whether it is among the samples or was left out."""
 
     def whole(self) -> list[Sample]:
-        """The samples, and the last change."""
+        """Return the samples, and the last change."""
         last = self.samples[-1] if self.samples else None
         left_out = self.latest is not last
         return [*self.samples, self.latest] if left_out and self.latest is not None else self.samples
 
     def take(self, now: float, busy: int, waiting: int) -> None:
-        """The load from now on; of several at one instant the last counts."""
+        """Record the load from now on; of several calls at one instant the last one counts."""
         samples, latest = self.samples, self.latest
         if latest is not None and (latest.busy_gpus, latest.waiting_jobs) == (busy, waiting):
-            return  # also what wakes the engine without changing anything, after the last job
+            return  # also for events that wake the engine without changing anything, after the last job
         self.latest = Sample(now, busy, waiting)
         if samples and samples[-1].at == now:
             samples.pop()

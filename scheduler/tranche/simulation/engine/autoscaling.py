@@ -1,7 +1,7 @@
-"""Nodes that an autoscaler makes when a pod waits for one, and removes when they have been idle: in virtual time.
+"""Autoscaler in virtual time: creates a node when a pod needs one, and removes nodes that have been idle.
 
-A real autoscaler's node serves more than one pod: one that has room when a pod comes is used at once, and only a pod
-that finds none waits for a new one. So two starts at an unlimited site may differ by the whole time that a node takes.
+A real autoscaler's node serves more than one pod: a pod uses an existing node with free GPUs at once, and waits for a
+new one only if there is none. So two starts at an unlimited site may differ by the whole time that a node takes.
 """
 
 from collections.abc import Hashable
@@ -11,46 +11,46 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class Autoscaling:
-    """What an autoscaler makes at one site."""
+    """Autoscaler settings of one site."""
 
     gpus: int = 1
-    """Of each node."""
+    """GPUs of each node."""
     idle_seconds: float = inf
-    """After so long without pods a node goes."""
+    """Time without pods after which a node is removed, in seconds."""
 
 
 @dataclass(slots=True)
 class Machine:
-    """One node."""
+    """Node that the autoscaler created."""
 
     ready: float
-    """When its first pod starts, by the clock of the simulation in seconds."""
+    """Time when its first pod starts, in seconds of the simulation's clock."""
     gpus: dict[Hashable, int] = field(default_factory=dict)
-    """That its pods hold."""
+    """GPUs that its pods hold, by pod."""
     idle_since: float = inf
 
 
 @dataclass(slots=True)
 class Machines:
-    """The nodes of one site."""
+    """Nodes of one site."""
 
     kind: Autoscaling
     made: int = 0
-    """Nodes so far."""
+    """Number of nodes created so far."""
     _machines: list[Machine] = field(default_factory=list)
     _pods: dict[Hashable, Machine] = field(default_factory=dict)
 
     def take(self, pod: Hashable, gpus: int, now: float, node_seconds: float) -> float:
-        """Find a node for a pod, the fullest that has room, or have one made.
+        """Assign a pod to the fullest node that has room, or to a new node; return when the pod may start.
 
         Args:
-            pod: Anything that tells it from others.
-            gpus: That it needs; at least one of a new node is its own.
+            pod: Identity of the pod.
+            gpus: GPUs that the pod needs; it gets at least one of a new node.
             now: Clock in seconds.
-            node_seconds: From the order of a node to the start of its first pod.
+            node_seconds: Time from the request of a node to the start of its first pod.
 
         Returns:
-            When the pod may start: `now` on a node that is there, later on one that is coming.
+            When the pod may start: `now` on an existing node, later on a node that is being created.
         """
         self._machines = [one for one in self._machines if now - one.idle_since < self.kind.idle_seconds]
         having = [one for one in self._machines if gpus <= self.kind.gpus - sum(one.gpus.values())]
@@ -64,7 +64,7 @@ class Machines:
         return max(now, machine.ready)
 
     def give(self, pod: Hashable, now: float) -> None:
-        """The pod is over; one that never took a node changes nothing."""
+        """Release the GPUs of a pod that has ended; a pod without a node changes nothing."""
         machine = self._pods.pop(pod, None)
         if machine is not None:
             del machine.gpus[pod]
@@ -73,5 +73,5 @@ class Machines:
 
     @property
     def pods(self) -> set[Hashable]:
-        """Those that have a node."""
+        """Return the pods that have a node."""
         return set(self._pods)

@@ -1,4 +1,4 @@
-"""Where and when chunks trained in a run, beside what was planned for them at dispatch."""
+"""Executed windows of chunks in a run, next to their planned windows at dispatch."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,21 +9,21 @@ from tranche.planner.forecast.chunk_windows import chunk_windows
 from tranche.state.entities import JobState, SlotBinding
 
 Stretch = tuple[int, float, float, bool]
-"""A chunk, from when until when a worker trained it, and whether it was through then."""
+"""Chunk, start and end of its training by one worker, and whether it was complete at the end."""
 
 
 def stretches(
     window: Window, begun: Mapping[int, float], total: int, per_batch: float, starts: float, now: float
 ) -> Iterator[Stretch]:
-    """What a worker trained until now: its chunks one after the other, as far as it came.
+    """Yield the training periods of a worker until now: its chunks one after the other, as far as it has progressed.
 
     Args:
-        window: Of the worker.
+        window: Window of the worker.
         begun: Mini-batches of each chunk that had been trained before.
         total: Mini-batches of a chunk.
-        per_batch: Seconds of one.
-        starts: When it began with the first chunk.
-        now: When it stopped.
+        per_batch: Seconds of one mini-batch.
+        starts: When the worker began with the first chunk.
+        now: When the worker stopped.
     """
     for chunk in window.chunks:
         end = starts + (total - begun[chunk]) * per_batch
@@ -37,16 +37,16 @@ def stretches(
 
 @dataclass(slots=True, eq=False)
 class ChunkRecords:
-    """Collects the windows of all chunks of a run."""
+    """Collector of the windows of all chunks of a run."""
 
     _planned: dict[str, dict[int, ChunkWindow]] = field(default_factory=dict)
-    """As seen at dispatch, by job."""
+    """Planned windows at dispatch, by job."""
     _executed: dict[str, dict[int, list[ExecutedWindow]]] = field(default_factory=dict)
     _homes: dict[tuple[str, int], SlotBinding] = field(default_factory=dict)
-    """Of windows that are open, by job and attempt."""
+    """Bindings of open windows, by job and attempt."""
 
     def opened(self, state: JobState, window: Window) -> None:
-        """A worker starts: what was planned for its chunks is known here at the latest."""
+        """Record that a worker starts; the planned windows of its chunks are known by then."""
         key = state.job.key
         self._homes[key, window.attempt] = state.runs[window.attempt].home
         known = self._planned.setdefault(key, {})
@@ -58,7 +58,7 @@ class ChunkRecords:
             known[chunk] = row
 
     def ended(self, key: str, window: Window, trained: Iterable[Stretch], outcome: str) -> None:
-        """A worker is over; what it trained when its node was lost is lost too."""
+        """Record that a worker ended; what it trained is discarded if its node was lost."""
         home = self._homes.pop((key, window.attempt))
         known = self._executed.setdefault(key, {})
         for chunk, start, end, through in trained:
@@ -67,7 +67,7 @@ class ChunkRecords:
             known.setdefault(chunk, []).append(one)
 
     def result(self, planner: Planner, now: float) -> dict[str, tuple[ChunkWindow, ...]]:
-        """All chunks of all jobs by job: of completed ones as they were, of others as they are planned now."""
+        """Return all chunks of all jobs by job: completed ones as executed, others as they are planned now."""
         jobs = planner.cluster.jobs
         open_ended = [key for key, state in jobs.items() if not state.finished]
         found = {key: [rows[chunk] for chunk in sorted(rows)] for key, rows in self._planned.items()}

@@ -1,8 +1,8 @@
-"""What a real control plane takes its time for, and a simulation that takes it too.
+"""Delays of a real control plane, and a simulation that includes them.
 
 `Simulation` charges one constant at a pod's start and stops a worker at once. That is exact for queueing models and for
-jobs of hours. Where jobs live for seconds it is not: to start a pod takes the longer the more pods start at the same
-time, a worker that is to stop trains on until it hears of it, then it saves, and its successor waits for all that.
+jobs of hours. It is not exact for jobs of seconds: the start of a pod takes longer the more pods start at the same
+time; a worker that is to stop trains until the signal arrives, then it saves, and its successor waits for all that.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,38 +20,38 @@ class Delays:
     """Constants of a control plane, all in seconds."""
 
     start_seconds: float = 0.0
-    """ρ: from the opening of a window on free slots to its first batch, when nothing else starts or stops."""
+    """ρ: time from the opening of a window on free slots to its first batch, when nothing else starts or stops."""
     notice_seconds: float = 0.0
-    """From the closing of a window to the moment when its worker hears of it, likewise; it trains until then."""
+    """Time from the closing of a window until its worker gets the signal, likewise; the worker trains until then."""
     save_seconds: float = 0.0
-    """From then to its end: the checkpoint."""
+    """Time from then to the worker's end: the checkpoint."""
     handover_seconds: float = 0.0
-    """From the end of a worker to the first batch of the one that waited for its slots."""
+    """Time from the end of a worker to the first batch of the worker that waited for its slots."""
     crowd_seconds: float = 0.0
-    """How much longer a start or a notice takes for each other start or stop that is under way."""
+    """Additional time of a start or a notice for each other start or stop in progress."""
     gang_seconds: float = 0.0
-    """How much longer the start of a gang's member takes: no pod is scheduled before all of them exist."""
+    """Additional time of the start of a gang's member: no pod is scheduled before all of them exist."""
     node_seconds: float = 0.0
-    """From the opening of a window at an unlimited site to its first batch if a node has to be made for it."""
+    """Time from the opening of a window at an unlimited site to its first batch if a node has to be created for it."""
 
 
 @dataclass(slots=True)
 class DelayedSimulation(Simulation):
-    """A simulation with the delays of a control plane instead of one restart cost."""
+    """Simulation with the delays of a control plane instead of one restart cost."""
 
     delays: Delays = Delays()
     autoscaling: Mapping[str, Autoscaling] = field(default_factory=dict)
-    """Nodes of unlimited sites, by site; without an entry every worker there starts as on a node that exists."""
+    """Autoscaler settings by unlimited site; without an entry every worker there starts as on an existing node."""
     start_error: Callable[[], float] | None = None
-    """Says how much longer than expected the next start takes, in seconds (negative: less)."""
+    """Function that returns how much longer than expected the next start takes, in seconds (negative: less)."""
     _under_way: dict[tuple[str, int], float] = field(default_factory=dict)
-    """When the starts and stops that are under way will be done."""
+    """Times when the starts and stops in progress will be done."""
     _leaving: dict[tuple[str, int], float] = field(default_factory=dict)
-    """When workers that are to stop will have ended."""
+    """Times when workers that are to stop will have ended."""
     _saving: set[tuple[str, int]] = field(default_factory=set)
-    """Those of them that will not reach the end of their work."""
+    """Workers among them that will not reach the end of their work."""
     _machines: dict[str, Machines] = field(default_factory=dict)
-    """By site."""
+    """Created nodes by site."""
 
     def _crowd(self) -> float:
         self._under_way = {who: until for who, until in self._under_way.items() if until > self.now}
@@ -65,7 +65,7 @@ class DelayedSimulation(Simulation):
         if machines is not None:
             who = (state.job.key, window.attempt)
             ready = machines.take(who, state.job.gpus, self.now, self.delays.node_seconds)
-            if ready > self.now:  # a pod that waits for a node keeps nobody from starting
+            if ready > self.now:  # a pod that waits for a node does not delay other starts
                 return max(starts, ready) + self._transfer_seconds(state, window)
         run = state.runs[window.attempt]
         if run.handover:
@@ -87,7 +87,7 @@ class DelayedSimulation(Simulation):
         self._seat_servers()
 
     def _seat_servers(self) -> None:
-        """Parameter servers at autoscaled sites take a place on a node, and keep it from going."""
+        """Assign nodes to parameter servers at autoscaled sites, which keeps the nodes from being removed."""
         for site in self.autoscaling:
             servers = {place for place, one in self._servers.items() if one.site == site and one.node is None}
             machines = self._machines_of(site)

@@ -1,4 +1,4 @@
-"""What a simulation answers, as values; figures over them are in `tranche.simulation.analysis.summary`."""
+"""Results of a simulation as values; `tranche.simulation.analysis.summary` computes figures from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,53 +10,53 @@ from tranche.model import ChunkWindow
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
-    """What one job used of the cloud, of links, and of each site."""
+    """Use of the cloud, of links, and of each site by one job."""
 
     cloud_gpu_seconds: float = 0.0
-    """GPU time that its workers held in the cloud: at sites of that tier, or with capacity made on demand."""
+    """GPU time that its workers held in the cloud: at sites of that tier, or with capacity created on demand."""
     copied_bytes: float = 0.0
-    """Of uploads of its chunks that were begun."""
+    """Bytes of uploads of its chunks that were started."""
     in_vain_bytes: float = 0.0
-    """Of these, what no chunk trained from."""
+    """Part of `copied_bytes` that no chunk trained from."""
     sites: tuple["SiteUse", ...] = ()
-    """What it used at each site, by name, if the run was asked to keep that."""
+    """Use of each site, by name, if the run keeps that."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteUse:
-    """What one job, or all jobs together, used at one site."""
+    """Use of one site by one job, or by all jobs together."""
 
     site: str
     tier: str
-    """Edge or Cloud."""
+    """Tier: Edge or Cloud."""
     unlimited: bool
-    """Capacity is made on demand."""
+    """Whether capacity is created on demand."""
     gpu_seconds: float = 0.0
     """GPU time that workers held, from the openings of their windows to the ends of their pods."""
     trained_gpu_seconds: float = 0.0
-    """Of these, in which they trained."""
+    """Part of `gpu_seconds` in which the workers trained."""
     chunks: int = 0
-    """Chunks that were completed there."""
+    """Number of chunks that were completed there."""
     copied_bytes: float = 0.0
-    """Of uploads to the site that were begun."""
+    """Bytes of uploads to the site that were started."""
     in_vain_bytes: float = 0.0
-    """Of these, what no chunk trained from."""
+    """Part of `copied_bytes` that no chunk trained from."""
 
     @property
     def is_cloud(self) -> bool:
-        """Whether its GPU time is the cloud's."""
+        """Whether its GPU time counts as GPU time of the cloud."""
         return self.unlimited or self.tier == "Cloud"
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How one job fared."""
+    """Result of one completed job."""
 
     key: str
     submitted: float
-    """Seconds of the simulation's clock, as all times here."""
+    """Time of submission, in seconds of the simulation's clock, as all times here."""
     started: float
-    """When its first worker began to train."""
+    """Time when its first worker began to train."""
     completed: float
     gpus: int
     """GPUs that its workers hold together when all of them run."""
@@ -66,7 +66,7 @@ class JobResult:
     """Time between submission and completion in which no worker of the job trained."""
     preemptions: int
     starts: int
-    """Pods of workers that were started."""
+    """Number of worker pods that were started."""
     lost_gpu_seconds: float
     """GPU time held without lasting progress: restart costs, and work that a stopped worker could not save."""
     attained_gpu_seconds: float
@@ -82,12 +82,12 @@ class JobResult:
 
     @property
     def cloud_gpu_seconds(self) -> float:
-        """Of these, in the cloud."""
+        """Part of `gpu_seconds` in the cloud."""
         return self.use.cloud_gpu_seconds
 
     @property
     def bytes_copied(self) -> float:
-        """Of uploads of its chunks that were begun."""
+        """Bytes of uploads of its chunks that were started."""
         return self.use.copied_bytes
 
     @property
@@ -110,42 +110,42 @@ class Occupation:
     node: str
     gpus: int
     opened: float
-    """The GPUs are held from here; training starts ρ later."""
+    """Time from which the GPUs are held; training starts ρ later."""
     ended: float
     outcome: str
-    """Succeeded, Preempted or Lost."""
+    """Outcome: Succeeded, Preempted or Lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster's load from `at` until the next sample."""
+    """Load of the cluster from `at` until the next sample."""
 
     at: float
     busy_gpus: int
     waiting_jobs: int
-    """Jobs that were submitted, have not completed and hold no GPU."""
+    """Number of jobs that were submitted, have not completed and hold no GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What came out."""
+    """Result of a run."""
 
     jobs: tuple[JobResult, ...]
     """Completed jobs, in order of completion."""
     unfinished: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Jobs that never completed, by key: why, in the planner's words."""
+    """Jobs that never completed, by key, with the planner's explanation."""
     capacity_gpus: int = 0
-    """Of all nodes together; 0 if only unlimited sites exist."""
+    """GPUs of all nodes together; 0 if only unlimited sites exist."""
     samples: tuple[Sample, ...] = ()
     """Changes of the load in order of time; at most a few thousand (the engine thins them out evenly)."""
     occupations: tuple[Occupation, ...] = ()
-    """Every worker pod, if the run was asked to record them."""
+    """Every worker pod, if the run records them."""
     events: int = 0
-    """Instants at which the planner decided."""
+    """Number of instants at which the planner decided."""
     sites: tuple[SiteUse, ...] = ()
-    """By name; all jobs count, also those that did not complete."""
+    """Use of sites by name, over all jobs, also those that did not complete."""
     chunks: Mapping[str, tuple[ChunkWindow, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """By job, the window of each chunk with its executed windows, if the run was asked to record them."""
+    """Planned and executed windows of each chunk, by job, if the run records them."""
 
     @property
     def average_jct_seconds(self) -> float:

@@ -1,7 +1,7 @@
-"""The event-driven engine: arrivals in, the production planner decides, workers run in virtual time.
+"""Event-driven engine: takes arrivals, calls the production planner, and runs workers in virtual time.
 
-All that happens at one instant is told to the planner at once, and it decides once. Nothing is rounded to a period
-unless one is given; then the planner hears of everything at the next multiple of it, while workers end when they end.
+All events of one instant are passed to the planner together, and it decides once. Nothing is rounded to a period
+unless one is given; then the planner receives events at the next multiple of it, while workers end at their own times.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,12 +43,12 @@ from tranche.state.progress_ledger import applied_in_order
 BatchSeconds = Callable[[Job, Window], float]
 """True time of one mini-batch of a window, in seconds."""
 OnCompletion = Callable[[int], None]
-"""Told how many jobs have completed."""
+"""Callback with the number of completed jobs."""
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A pod in virtual time: it holds its GPUs, trains after its restart cost, and ends."""
+    """Pod in virtual time: it holds its GPUs, trains after its restart cost, and ends."""
 
     account: JobAccount
     window: Window
@@ -59,45 +59,45 @@ class Worker:
     total: int
     training: bool = False
     brings: tuple[tuple[str, int, str], ...] = ()
-    """(job, chunk, site) whose data are brought there before it trains."""
+    """(job, chunk, site) whose data are copied before the worker trains."""
 
     def progress(self, now: float) -> dict[int, float]:
-        """Batches applied by chunk."""
+        """Return the applied batches by chunk."""
         trained = max(0.0, now - self.starts) / self.per_batch
         return applied_in_order(self.window.chunks, self.begun, self.total, trained)
 
     def stretches(self, now: float) -> Iterator[Stretch]:
-        """When it trained which chunk."""
+        """Yield the periods in which the worker trained each chunk."""
         return stretches(self.window, self.begun, self.total, self.per_batch, self.starts, now)
 
     def rest_seconds(self) -> float:
-        """From the first batch to the last."""
+        """Return the seconds from the first batch to the last."""
         return sum(self.total - self.begun[chunk] for chunk in self.window.chunks) * self.per_batch
 
 
 @dataclass(slots=True)
 class Simulation:
-    """Drives one planner through virtual time; `run` to the end, or feed events and `advance`."""
+    """Simulation of one planner in virtual time; call `run`, or add events and call `advance`."""
 
     planner: Planner
     restart_seconds: float = 0.0
-    """ρ as it really is: from the opening of a window to the first batch."""
+    """True ρ: time from the opening of a window to the first batch."""
     batch_seconds: BatchSeconds | None = None
-    """True speeds; what specification and links promise if None, whatever the planner has learnt."""
+    """True speeds; None: those of specification and links, whatever the planner has learnt."""
     uploads: TrueUploads | None = None
-    """Reports copies of data; None: the planner believes its own Δ."""
+    """True uploads, which report copies of data; None: the planner uses its own Δ."""
     period_seconds: float = 0.0
     keep_history: bool = True
-    """Remember every instruction."""
+    """Whether to keep every instruction."""
     forget_finished: bool = False
-    """Have the planner told that completed jobs are removed, as their time to live does in a cluster."""
+    """Whether to send the planner the removal of completed jobs, as their time to live causes in a cluster."""
     record: bool = False
-    """Keep every occupation, and the windows of every chunk."""
+    """Whether to keep every occupation, and the windows of every chunk."""
     by_site: bool = False
-    """Keep what each job used at each site."""
+    """Whether to keep the use of each site by each job."""
     on_completion: OnCompletion | None = None
     truths: Mapping[str, Job] = field(default_factory=dict)
-    """Jobs as they really are, where the planner is told otherwise."""
+    """True jobs, where they differ from the jobs that the planner receives."""
     now: float = 0.0
     events: int = 0
     history: list[tuple[float, Instruction]] = field(default_factory=list)
@@ -110,29 +110,29 @@ class Simulation:
     _workers: dict[tuple[str, int], Worker] = field(default_factory=dict)
     _accounts: dict[str, JobAccount] = field(default_factory=dict)
     _servers: dict[tuple[str, int], PlannedServer] = field(default_factory=dict)
-    """Nodes of parameter servers by (job, attempt)."""
+    """Parameter servers by (job, attempt)."""
     _staged: set[tuple[str, int, str]] = field(default_factory=set)
-    """(job, chunk, site) whose data have been brought there by a window of a policy that plans no transfers."""
+    """(job, chunk, site) whose data have been copied by a window of a policy that plans no transfers."""
     _untold: list[Event] = field(default_factory=list)
     _busy_gpus: int = 0
     _waiting: int = 0
     _fastest: float | None = None
 
     def at(self, time: float, event: Event) -> None:
-        """Have the planner told of an event at that time."""
+        """Schedule an event for the planner at that time."""
         heappush(self._heap, (time, next(self._order), event))
 
     def run(self) -> None:
-        """Until nothing is left to happen."""
+        """Run until no event is left."""
         while self._heap or self._untold or self.planner.next_wakeup() is not None:
             self.step()
 
     def step(self) -> None:
-        """The next instant: all of its events, and the decisions that follow."""
+        """Process the next instant: all of its events, and the decisions that follow."""
         wakeup, bell = self.planner.next_wakeup(), self._next_bell()
         first = self._heap[0][0] if self._heap else None
         due = [time for time in (first, bell, wakeup if not self.period_seconds else None) if time is not None]
-        if not due:  # a timer of the planner, heard of at the next period
+        if not due:  # a timer of the planner, processed at the next period
             due = [self._round(max(self.now, wakeup or 0.0))]
         self.now = max(self.now, min(due))
         while self._heap and self._heap[0][0] <= self.now:
@@ -142,7 +142,7 @@ class Simulation:
         self.load.take(self.now, self._busy_gpus, self._waiting)
 
     def result(self) -> SimulationResult:
-        """What has finished so far, and why the rest has not."""
+        """Return the completed jobs so far, and why the others have not completed."""
         jobs = self.planner.cluster.jobs
         unfinished = {k: self.planner.plan_of(k, self.now).explanation for k in self._accounts if k in jobs}
         return SimulationResult(
@@ -156,7 +156,7 @@ class Simulation:
             self.chunks.result(self.planner, self.now) if self.record else {},
         )
 
-    # ---- what happens
+    # ---- events
 
     def _round(self, time: float) -> float:
         return ceil(time / self.period_seconds) * self.period_seconds
@@ -193,7 +193,7 @@ class Simulation:
         self._untold.append(event)
 
     def _lose(self, node: str) -> None:
-        """Pods on the node are gone, and what they had not saved."""
+        """Remove the pods on the node, with what they had not saved."""
         for worker in [w for w in self._workers.values() if w.window.node == node]:
             self._leave(worker, "Lost")
             self._untold.append(WorkerEnded(worker.account.job.key, worker.window.attempt, "Lost", self.now))
@@ -203,7 +203,7 @@ class Simulation:
                 self._untold.append(end_of(key, server))
 
     def _leave(self, worker: Worker, outcome: str) -> None:
-        """A pod ends: it holds its GPUs no more."""
+        """End a pod: it no longer holds its GPUs."""
         account, window, now = worker.account, worker.window, self.now
         job = account.job
         del self._workers[job.key, window.attempt]
@@ -228,10 +228,10 @@ class Simulation:
             self.occupations.append(Occupation(job.key, window.site, node, job.gpus, worker.opened, now, outcome))
             self.chunks.ended(job.key, window, worker.stretches(now), outcome)
 
-    # ---- what the planner hears and wants
+    # ---- events to the planner, and its instructions
 
     def _tell(self) -> None:
-        """Tell all that has happened, and what comes of the instructions at once, until nothing more does."""
+        """Pass all pending events to the planner and carry out its instructions, until no new event results."""
         while True:
             told, self._untold = self._untold, []
             for event in told:
@@ -308,13 +308,13 @@ class Simulation:
         self.at(end, WorkerEnded(key, window.attempt, "Succeeded", end))
 
     def _starts_at(self, state: JobState, window: Window) -> float:
-        """When the first batch of a window that opens now begins."""
+        """Return when the first batch of a window that opens now begins."""
         site = self.planner.cluster.sites.get(window.site)
         made = site.start_seconds if site is not None and site.unlimited else 0.0
         return self.now + made + self.restart_seconds + self._transfer_seconds(state, window)
 
     def _missing(self, state: JobState, window: Window) -> list[int]:
-        """Chunks whose data the worker has to fetch; other policies have waited for the upload before the window."""
+        """Return the chunks whose data the worker has to copy; other policies wait for the upload before the window."""
         job = state.job
         queue = self.planner.queue
         if queue is None or job.data_site is None or not queue.policy.fetches_after_start:
@@ -322,7 +322,7 @@ class Simulation:
         return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
 
     def _transfer_seconds(self, state: JobState, window: Window) -> float:
-        """Δ of the missing chunks, one after the other."""
+        """Return Δ of the missing chunks, one after the other."""
         missing = self._missing(state, window)
         return len(missing) * self.planner.cluster.transfer_seconds(state, window.site) if missing else 0.0
 
@@ -362,15 +362,15 @@ def simulate(
     restart_seconds: float = 0.0,
     settings: PlannerSettings | None = None,
 ) -> SimulationResult:
-    """Run the jobs to their ends.
+    """Simulate the jobs until all have completed or no more can run.
 
     Args:
-        jobs: Each arrives at its `submitted`.
-        nodes: The cluster.
-        sites: With their links.
-        policy: Any of the registry.
-        restart_seconds: ρ as it really is, charged at every pod start.
-        settings: Of the planner.
+        jobs: Jobs; each arrives at its `submitted`.
+        nodes: Nodes of the cluster.
+        sites: Sites with their links.
+        policy: Policy of the registry.
+        restart_seconds: True ρ, charged at every pod start.
+        settings: Settings of the planner.
     """
     simulation = Simulation(Planner(policy, settings), restart_seconds)
     prepare(simulation, jobs, nodes, sites)
@@ -379,7 +379,7 @@ def simulate(
 
 
 def prepare(simulation: Simulation, jobs: Iterable[Job], nodes: Sequence[Node], sites: Sequence[Site]) -> None:
-    """Tell the planner of the cluster, and line up the arrivals."""
+    """Send the cluster to the planner, and schedule the arrivals."""
     for site in sites:
         simulation.planner.handle(SiteChanged(site), 0.0)
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What a run used at each site, as the planner has counted it (`tranche.state.site_accounting`)."""
+"""Use of each site in a run, as the planner has counted it (`tranche.state.site_accounting`)."""
 
 from collections.abc import Iterable
 from math import fsum
@@ -11,7 +11,7 @@ from tranche.state.site_usage import SiteUsage, is_cloud
 
 
 def job_use(cluster: ClusterState, state: JobState, *, by_site: bool = False) -> JobUse:
-    """What one job has used so far, and at each site if that is asked for: logs have 100,000 jobs."""
+    """Return a job's use so far; each site's part only on request, because logs have 100,000 jobs."""
     used = state.use.sites
     return JobUse(
         cloud_gpu_seconds=fsum(one.gpu_seconds for site, one in used.items() if is_cloud(cluster.sites.get(site))),
@@ -22,7 +22,7 @@ def job_use(cluster: ClusterState, state: JobState, *, by_site: bool = False) ->
 
 
 def add_uses(uses: Iterable[SiteUse]) -> tuple[SiteUse, ...]:
-    """The sums for each site, by name: a site whose tier changed counts under each of its tiers."""
+    """Return the sums for each site, by name; a site whose tier changed counts under each of its tiers."""
     found: dict[tuple[str, str], list[SiteUse]] = {}
     for one in uses:
         found.setdefault((one.site, one.tier), []).append(one)
@@ -42,7 +42,7 @@ def add_uses(uses: Iterable[SiteUse]) -> tuple[SiteUse, ...]:
 
 
 def site_uses(cluster: ClusterState) -> tuple[SiteUse, ...]:
-    """What all jobs have used so far, by site: of all sites that are declared, have nodes or were used."""
+    """Return the use of all jobs so far, by site: all sites that are declared, have nodes or were used."""
     tiers = {name: site.tier for name, site in cluster.sites.items()}
     for node in cluster.nodes.values():
         tiers.setdefault(node.node.site, Tier.EDGE)

@@ -1,4 +1,4 @@
-"""Uploads as they really are, where links do not keep what their sites promise."""
+"""True uploads, for links whose speed differs from the declared one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from tranche.planner import ChunkStaged, StageData
 from tranche.state.cluster import ClusterState
 
 LinkFactor = Callable[[str, str], float]
-"""True over promised time of an upload between two sites."""
+"""True over declared time of an upload between two sites."""
 
 
 @dataclass(slots=True)
 class TrueUploads:
-    """The links in virtual time; uploads go one after the other, unless a link is dedicated."""
+    """Links in virtual time; uploads go one after the other, unless a link is dedicated."""
 
     factor: LinkFactor
     _busy: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def send(self, cluster: ClusterState, wanted: StageData, now: float) -> Iterator[tuple[float, ChunkStaged]]:
-        """When copies that begin now are complete, and the reports of it."""
+        """Yield the completion time and the report of each copy that starts now."""
         job = cluster.jobs[wanted.job].job
         ends = (job.data_site or wanted.site, wanted.site)
         link = upload_link(cluster.network, cluster.sites, job, wanted.site)

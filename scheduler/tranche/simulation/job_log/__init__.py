@@ -1,4 +1,4 @@
-"""Readers of job logs: which columns, which rows, and one clear line about what cannot be read."""
+"""Readers of job logs: columns, rows, and one clear line about what cannot be read."""
 
 from tranche.simulation.job_log.layout import LAYOUTS
 from tranche.simulation.job_log.reader import MAX_BYTES, read_rows, read_trace

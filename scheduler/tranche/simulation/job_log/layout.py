@@ -1,4 +1,4 @@
-"""Which columns a log has: known layouts, told apart by their header."""
+"""Known layouts of job logs, recognised by their header."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ REQUIRED = ("job_id", "submit_time", "num_gpu", "duration")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A family of logs; the order of columns is free, and columns that it does not know are left alone."""
+    """Family of logs; the order of columns is free, and unknown columns are ignored."""
 
     name: str
     source: str
     marks: tuple[str, ...] = ()
-    """Columns besides `REQUIRED` that make a log one of this family."""
+    """Columns besides `REQUIRED` that identify a log of this family."""
     tenant: str | None = None
-    """Column that says whom a job counts for."""
+    """Column with the tenant of a job."""
     model: str | None = None
-    """Column that says what a job trained."""
+    """Column with the model that a job trained."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All that the header must have."""
+        """All columns that the header must have."""
         return (*REQUIRED, *self.marks)
 
 
@@ -33,19 +33,19 @@ _KNOWN = (
     Layout("philly", "Microsoft Philly with virtual clusters, as in petuum/adaptdl", ("vc",), "vc"),
     Layout("plain", "one job a row: job_id,submit_time,num_gpu,duration"),
 )  # fmt: skip
-"""The more columns a layout asks for, the earlier it is tried."""
+"""Known layouts; those with more required columns are tried first."""
 _BY_NAME = {layout.name: layout for layout in _KNOWN}
 LAYOUTS: tuple[str, ...] = ("auto", *sorted(_BY_NAME))
-"""Values of the option `layout`; ``auto`` looks at the header."""
+"""Values of the option `layout`; ``auto`` chooses by the header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the cells of a row are, counted from 0; None: nowhere."""
+    """Positions of the cells in a row, counted from 0; None: missing."""
 
     layout: str
     width: int
-    """Cells of a row."""
+    """Number of cells of a row."""
     job_id: int
     submit: int
     gpus: int
@@ -55,14 +55,14 @@ class Columns:
 
 
 def find_columns(header: Sequence[str], layout: str = "auto") -> Columns:
-    """Where the header says that the cells are.
+    """Return the positions of the cells according to the header.
 
     Args:
         header: Names of the columns.
         layout: One of `LAYOUTS`.
 
     Raises:
-        ValueError: columns are missing or there twice, or there is no such layout.
+        ValueError: Columns are missing or duplicated, or the layout does not exist.
     """
     names = [name.strip() for name in header]
     if layout != "auto" and layout not in _BY_NAME:

@@ -1,4 +1,4 @@
-"""Reading a log line by line: the file is never held in memory, only its rows."""
+"""Line-by-line reader of job logs: only the rows are held in memory, never the file."""
 
 import csv
 import gzip
@@ -17,22 +17,22 @@ from tranche.simulation.job_log.layout import Columns, find_columns
 from tranche.simulation.job_log.row import MAX_JOBS, Trace, TraceError, TraceRow, parse_row, quote, sort_key
 
 MAX_BYTES = 2 * 2**30
-"""Largest file that is begun: at 30 bytes a row it holds some 70 million jobs, far more than `MAX_JOBS`."""
+"""Largest accepted file: at 30 bytes a row it holds some 70 million jobs, far more than `MAX_JOBS`."""
 MAX_LINE = 2**20
-"""Longest line in bytes; nothing longer is a row of a log."""
+"""Maximum length of a line in bytes; no row of a log is longer."""
 KEPT_PROBLEMS = 10_000
 GZIP, XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
-"""First bytes of a compressed file."""
+"""Magic bytes of compressed files."""
 OnError = Literal["stop", "skip"]
 
 
 def read_trace(path: Path, *, layout: str = "auto", on_error: OnError = "stop") -> Trace:
-    """Read a job log: CSV with a header, lines that begin with ``#`` are comments.
+    """Read a job log: CSV with a header; lines that begin with ``#`` are comments.
 
     Args:
         path: A file in UTF-8 or a pipe, which may be compressed by gzip or xz.
-        layout: One of `LAYOUTS`; ``auto`` looks at the header.
-        on_error: Whether a row that cannot be read ends it (``stop``), or is left out and noted in `Trace.problems`
+        layout: One of `LAYOUTS`; ``auto`` chooses by the header.
+        on_error: Whether a row that cannot be read ends the reading (``stop``), or is noted in `Trace.problems`
             (``skip``). A header that cannot be read always ends it.
 
     Raises:
@@ -50,16 +50,16 @@ def read_trace(path: Path, *, layout: str = "auto", on_error: OnError = "stop") 
 
 
 def read_rows(lines: Iterable[str | bytes], name: str, *, layout: str = "auto", on_error: OnError = "stop") -> Trace:
-    """Read a job log from its lines; for the arguments see `read_trace`.
+    """Read a job log from its lines; see `read_trace` for the arguments.
 
     Args:
         lines: Text, or UTF-8.
-        name: Of the log, for messages.
+        name: Name of the log, for messages.
         layout: One of `LAYOUTS`.
         on_error: ``stop`` or ``skip``.
 
     Raises:
-        TraceError: as `read_trace`.
+        TraceError: As for `read_trace`.
     """
     numbered = _content(lines)
     columns = _header(numbered, name, layout)
@@ -97,11 +97,11 @@ def _shown(path: Path) -> str:
 
 
 def _check(path: Path, name: str) -> None:
-    """Before a byte is read.
+    """Check the file before reading it.
 
     Raises:
-        OSError: there is nothing to be read.
-        TraceError: it is a directory, or too large.
+        OSError: The file cannot be opened.
+        TraceError: The path is a directory, or the file is too large.
     """
     try:
         status = path.stat()
@@ -126,19 +126,19 @@ def _unpacked(file: BufferedReader) -> BufferedIOBase:
 
 
 def _lines(file: BufferedIOBase, name: str) -> Iterator[bytes]:
-    """Lines of at most `MAX_LINE` bytes; a pipe does not say its size beforehand."""
+    """Yield lines of at most `MAX_LINE` bytes; the size of a pipe is not known beforehand."""
     size = number = 0
     while line := file.readline(MAX_LINE + 1):
         size, number = size + len(line), number + 1
         if len(line) > MAX_LINE:
-            raise TraceError(f"{name}, line {number}: is longer than {MAX_LINE:,} bytes: this is no job log")
+            raise TraceError(f"{name}, line {number}: is longer than {MAX_LINE:,} bytes: this is not a job log")
         if size > MAX_BYTES:
             raise TraceError(_too_large(name))
         yield line
 
 
 def _content(lines: Iterable[str | bytes]) -> Iterator[tuple[int, str | bytes]]:
-    """What is neither blank nor a comment, with line numbers from 1."""
+    """Yield lines that are neither blank nor comments, with line numbers from 1."""
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if number == 1:
@@ -158,7 +158,7 @@ def _header(numbered: Iterator[tuple[int, str | bytes]], name: str, layout: str)
 
 
 def _row(line: str | bytes, columns: Columns, seen: set[str]) -> TraceRow:
-    """Raises ValueError with what is wrong."""
+    """Parse one row; raise ValueError with the problem."""
     cells = _cells(line)
     if len(cells) != columns.width:
         raise ValueError(f"has {len(cells)} cells, but the header has {columns.width}")
@@ -172,13 +172,13 @@ def _row(line: str | bytes, columns: Columns, seen: set[str]) -> TraceRow:
         "" if model is None else intern(cells[model].strip()),
     )
     if row.job_id in seen:
-        raise ValueError(f"job_id {quote(row.job_id)} was there before")
+        raise ValueError(f"job_id {quote(row.job_id)} appears twice")
     seen.add(row.job_id)
     return row
 
 
 def _cells(line: str | bytes) -> list[str]:
-    """One line is one row, so that an open quotation mark cannot swallow the rows below it."""
+    """Split one line into cells; lines are parsed singly, so that an open quotation mark cannot consume later rows."""
     try:
         text = line.decode() if isinstance(line, bytes) else line
     except UnicodeDecodeError:
@@ -188,4 +188,4 @@ def _cells(line: str | bytes) -> list[str]:
     try:
         return next(csv.reader([text], strict=True), [])
     except csv.Error as error:
-        raise ValueError(f"is no row of a CSV file: {error}") from None
+        raise ValueError(f"is not a valid CSV row: {error}") from None

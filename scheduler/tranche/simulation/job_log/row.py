@@ -1,55 +1,55 @@
-"""One job of a log as a value, and what its cells must say."""
+"""Job of a log as a value, and the rules for its cells."""
 
 from dataclasses import dataclass
 
 MAX_JOBS = 5_000_000
-"""Most jobs of one log: 1.3 GB of rows (measured: 0.25 GB a million)."""
+"""Maximum number of jobs of one log: 1.3 GB of rows (measured: 0.25 GB a million)."""
 MAX_GPUS = 1_000_000
-"""Most GPUs of one job; a larger number is a mistake of units or columns."""
+"""Maximum number of GPUs of one job; a larger number is an error of units or columns."""
 MAX_SECONDS = 1e11
 """Latest submission and longest duration: 3,000 years, so that a time in milliseconds since 1970 is noticed."""
 MAX_ID = 253
-"""Most characters of a job's id."""
+"""Maximum length of a job's id, in characters."""
 
 
 class TraceError(ValueError):
-    """A log cannot be read; the text is one line that names file and line number."""
+    """Error of a log that cannot be read; the text is one line that names file and line number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """One job of a log."""
+    """Job of a log."""
 
     job_id: str
     submit_seconds: float
-    """Since the beginning of the log, or whatever the log counts from."""
+    """Submission, in seconds since the beginning of the log, or since the log's own epoch."""
     gpus: int
     """GPUs of the whole job."""
     duration_seconds: float
-    """On all of its GPUs, without waiting."""
+    """Duration on all of its GPUs, without waiting."""
     tenant: str = ""
-    """Virtual cluster or user that it counts for; empty if the log does not say."""
+    """Virtual cluster or user that the job counts for; empty if the log has none."""
     model: str = ""
-    """What it trained; empty if the log does not say."""
+    """Model that the job trained; empty if the log has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A job log."""
+    """Contents of a job log."""
 
     rows: tuple[TraceRow, ...]
-    """By submission, then by id: numbers as numbers and before texts."""
+    """Rows by submission, then by id: numbers in numeric order, before texts."""
     layout: str
-    """One of `tranche.simulation.readers.LAYOUTS`, never ``auto``."""
+    """Layout of the log, one of `tranche.simulation.job_log.LAYOUTS`, never ``auto``."""
     problems: tuple[str, ...]
-    """Rows that were left out: one line each with file, line number and reason (past 10,000, only their number)."""
+    """Rows that were skipped: one line each with file, line number and reason (past 10,000, only their number)."""
 
 
 def parse_row(job_id: str, submit: str, gpus: str, duration: str, tenant: str = "", model: str = "") -> TraceRow:
     """Check the cells of one row.
 
     Raises:
-        ValueError: naming the column, its content and what is allowed.
+        ValueError: A cell is invalid; the text names the column, its content and the allowed values.
     """
     if not job_id or len(job_id) > MAX_ID or not job_id.isprintable():
         raise ValueError(f"job_id {quote(job_id)} must have 1 to {MAX_ID} printable characters")
@@ -66,19 +66,19 @@ def parse_row(job_id: str, submit: str, gpus: str, duration: str, tenant: str = 
 
 
 def sort_key(row: TraceRow) -> tuple[float, bool, int, str]:
-    """Order of a trace: submission, then ids; numeric ones by their value, before all others."""
+    """Return the sort key of a trace: submission, then ids; numeric ones by their value, before all others."""
     numeric = row.job_id.isascii() and row.job_id.isdigit()
     return (row.submit_seconds, not numeric, int(row.job_id) if numeric else 0, row.job_id)
 
 
 def quote(text: str) -> str:
-    """The text as it may stand in a message of one line: escaped, and cut when it is long."""
+    """Return the text for a message of one line: escaped, and shortened when it is long."""
     return ascii(text if len(text) <= 40 else text[:40] + "...")
 
 
 def _number(column: str, text: str) -> float:
     try:
-        if "_" in text or not text.isascii():  # Python would read 1_000 and the digits of every script
+        if "_" in text or not text.isascii():  # Python would accept 1_000 and the digits of every script
             raise ValueError
         return float(text)
     except ValueError:

@@ -1,11 +1,11 @@
-"""From rows of a job log to jobs: rigid (gang), or in chunks that train one by one (elastic).
+"""Jobs from rows of a job log: rigid (gang), or in chunks that train one by one (elastic).
 
-A log says GPUs and duration. Gang: one worker holds all GPUs for the duration, if some node is large enough; else equal
+A log has GPUs and duration. Gang: one worker holds all GPUs for the duration, if some node is large enough; else equal
 members, as few as fit. Elastic: `chunks_per_gpu` chunks per GPU, each on one GPU, so that the job takes its logged
 duration when all its GPUs work (linear scaling, which no log confirms). Whole seconds stay whole: a mini-batch is a
 second long where the duration allows it, so that the arithmetic is exact.
 
-Which jobs ask for more GPUs than the whole cluster has; what else keeps a job waiting, the planner says.
+`oversized` finds jobs that request more GPUs than the whole cluster has; the planner explains other waits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,11 +21,11 @@ NAMESPACE = "default"
 
 
 def gang_jobs(rows: Iterable[TraceRow], nodes: Sequence[Node]) -> list[Job]:
-    """One job a row; all its GPUs or none. Rows of one instant keep their order.
+    """Return one job a row, which gets all its GPUs or none. Rows of one instant keep their order.
 
     Args:
-        rows: Of the log.
-        nodes: The cluster; its largest node says how many members a gang needs.
+        rows: Rows of the log.
+        nodes: Nodes of the cluster; the largest one decides how many members a gang needs.
     """
     largest = max((node.allocatable.gpus for node in nodes), default=0)
     shapes: dict[int, PodShape] = {}
@@ -33,7 +33,7 @@ def gang_jobs(rows: Iterable[TraceRow], nodes: Sequence[Node]) -> list[Job]:
 
 
 def elastic_jobs(rows: Iterable[TraceRow], chunks_per_gpu: int = 1) -> list[Job]:
-    """One job a row, in chunks of one GPU, at most as many at once as the log says GPUs."""
+    """Return one job a row, in chunks of one GPU, with as many workers at most as the log has GPUs."""
     shapes: dict[int, PodShape] = {}
     jobs = []
     for order, row in enumerate(rows):
@@ -46,14 +46,14 @@ def elastic_jobs(rows: Iterable[TraceRow], chunks_per_gpu: int = 1) -> list[Job]
 def with_data(
     jobs: Sequence[Job], chunk_bytes: float, gradient_bits: float, cluster: ClusterSpec, seed: int
 ) -> list[Job]:
-    """The same jobs with data that have to be brought and gradients that have to be sent, which no log tells.
+    """Return the same jobs with data that must be copied and gradients that must be sent, which no log contains.
 
     Args:
-        jobs: Elastic ones.
+        jobs: Elastic jobs.
         chunk_bytes: Size of every chunk; each job's data are at one edge site, drawn uniformly; 0: at every site.
-        gradient_bits: q of every job, whose parameter server needs no GPU; 0: no server.
-        cluster: Its sites.
-        seed: Of the draw.
+        gradient_bits: Gradient size q of every job, whose parameter server needs no GPU; 0: no server.
+        cluster: Cluster with its sites.
+        seed: Seed of the draw.
     """
     sites = [site.name for site in cluster.sites if site.tier is Tier.EDGE] or [site.name for site in cluster.sites]
     server = PodShape(Resources(pods=1))
@@ -68,10 +68,10 @@ def with_data(
 
 
 def scaled_to_load(jobs: Sequence[Job], capacity_gpus: int, load: float) -> list[Job]:
-    """The same jobs with their submissions stretched so that Σ GPU-seconds = load × capacity × span of submissions.
+    """Return the jobs with submissions stretched so that Σ GPU-seconds = load × capacity × span of submissions.
 
     Raises:
-        ValueError: the load is not positive, or the jobs do not spread over any time.
+        ValueError: The load is not positive, or all jobs are submitted at one instant.
     """
     if not load > 0 or capacity_gpus <= 0:
         raise ValueError(f"the load must be positive, and the cluster must have GPUs (load {load:g})")
@@ -106,20 +106,20 @@ def _job(row: TraceRow, worker: PodShape, batches: int, step: float) -> Job:
 
 
 def _shape(gpus: int, shapes: dict[int, PodShape]) -> PodShape:
-    """One object per GPU count: jobs of one shape are recognised as such at once."""
+    """Return one shared object per GPU count, so that jobs of one shape are recognised quickly."""
     if gpus not in shapes:
         shapes[gpus] = PodShape(Resources(gpus=gpus, pods=1))
     return shapes[gpus]
 
 
 def _batches(seconds: float) -> tuple[int, float]:
-    """Mini-batches of about a second, and their exact length."""
+    """Return the number of mini-batches of about a second, and their exact length."""
     batches = max(1, round(seconds))
     return batches, seconds / batches
 
 
 def oversized(jobs: Iterable[Job], nodes: Sequence[Node], sites: Iterable[Site]) -> list[Job]:
-    """Jobs that an empty cluster could not hold, by GPUs alone."""
+    """Return the jobs that do not fit into an empty cluster, by GPUs alone."""
     if any(site.unlimited for site in sites):
         return []
     places: dict[int, int] = {}

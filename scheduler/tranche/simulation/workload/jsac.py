@@ -1,12 +1,12 @@
 """Jobs drawn at random within the ranges of a published evaluation; no log says chunks, epochs or gradients.
 
-Source: Wang et al., IEEE JSAC 40(8), 2022. Marks: [P2] printed there, and known from a reader who quotes it; [C2] from
-a third party's partial re-implementation, so that it may be the paper's choice or that person's own; [I] ours.
+Source: Wang et al., IEEE JSAC 40(8), 2022. Marks: [P2] printed there, known from a reader's quotation; [C2] from
+a third party's partial re-implementation, which may be the paper's choice or that person's own; [I] ours.
 
-[P2] the ranges of E, B, m, q, b and of the upload times. [C2] G, D by data set, and what workers and parameter servers
-ask for. [I] the distributions: m, q and b span factors of 19 to 50 and are drawn log-uniformly unless an option says
-otherwise: a uniform draw, which [C2] makes, puts nine tenths of them into the upper decade, so that the lower ends are
-hardly seen. E, G, CPU, memory and upload times span factors of at most 10 and are drawn uniformly; so is the data set.
+[P2] the ranges of E, B, m, q, b and of the upload times. [C2] G, D by data set, and the requests of workers and
+parameter servers. [I] the distributions: m, q and b span factors of 19 to 50 and are drawn log-uniformly unless an
+option says otherwise: a uniform draw, as in [C2], puts nine tenths of them into the upper decade, so that the lower
+ends are rare. E, G, CPU, memory and upload times span factors of at most 10 and are drawn uniformly, as the data set.
 """
 
 import random
@@ -35,9 +35,9 @@ GRADIENT_BYTES, BANDWIDTH = (30e6, 575e6), (100e6, 5e9)
 EDGE_HOURS, CLOUD_HOURS = (1.0, 4.0), (10.0, 15.0)
 """Δ of one chunk: to an edge site, and to the cloud [P2]."""
 LEAST_DELAY_SECONDS = 0.001
-"""Δ whatever its scale [I]: a site without the data needs a copy."""
+"""Minimum Δ at any scale [I]: a site without the data needs a copy."""
 CPUS, MEMORY_GB = (1, 4), (3, 6)
-"""Of a worker and of a parameter server [C2]."""
+"""Requests of a worker and of a parameter server [C2]."""
 PS_HOST_LABEL = "tranche.dev/ps-host"
 """Label of the machines that host parameter servers, if these are limited."""
 FASTEST_LINK = 2.8e9
@@ -48,7 +48,7 @@ SLOWEST_EDGE_LINK, SLOWEST_CLOUD_LINK = FASTEST_LINK / EDGE_HOURS[1], FASTEST_LI
 is the first of them, or the second if data come from outside: only q/b counts, and so no link between edge sites (or
 at all) is narrower than a job's own b."""
 CHUNK_BYTES = FASTEST_LINK * 3600 / 8
-"""Of every job: 1.26 TB. It stands for the time that the upload takes, and is not meant as the size of a data set."""
+"""Chunk size of every job: 1.26 TB. It stands for the time of the upload, and is not a realistic data set size."""
 
 
 def jsac_jobs(
@@ -61,13 +61,13 @@ def jsac_jobs(
     cluster: ClusterSpec,
     options: JsacOptions = USUAL,
 ) -> list[Job]:
-    """Draw jobs of the setting of JSAC'22; the same arguments draw the same jobs.
+    """Draw jobs in the setting of JSAC'22; the same arguments draw the same jobs.
 
     The pattern of arrivals is a log's: `jobs` consecutive ones from a place that the seed chooses, stretched or
     compressed until Σ work / (slots × span of arrivals) is `load`. Work is D·E·B·(m + G + 2q/b); a slot is a GPU and
     counts its node's speed; an unlimited site counts nothing.
 
-    Where data come from (`JsacOptions.delay`): ``outside``, the form of the paper: Δ is drawn by job and site, at every
+    Source of the data (`JsacOptions.delay`): ``outside``, the form of the paper: Δ is drawn by job and site, at every
     edge site from 1 to 4 h, at the cloud from 10 to 15 h, and there is no free site; communication takes 2q/b_j
     wherever the parameter server is. ``home`` [I]: the data of a job are at one edge site, where Δ = 0, and Δ depends
     on the pair of sites only, since a simulated link has one bandwidth for data and gradients; communication takes
@@ -79,20 +79,20 @@ def jsac_jobs(
 
     Args:
         arrivals: Times of submission of a log, seconds, in any order.
-        jobs: How many to draw.
-        load: From 0.001 to 1000; 1 is as much work as the slots can do while jobs arrive.
+        jobs: Number of jobs to draw.
+        load: Load from 0.001 to 1000; 1 is as much work as the slots can do while jobs arrive.
         chunk_scale: D is multiplied by it, rounded, at least 1; the work of a chunk stays.
-        seed: Of everything drawn.
+        seed: Seed of all draws.
         cluster: Data at home are at its edge sites that have GPUs (at any site with GPUs if no edge site has).
-        options: That the cluster was drawn with.
+        options: Options that the cluster was drawn with.
 
     Raises:
-        ValueError: one line that says which argument is wrong.
+        ValueError: An argument is invalid; the text is one line that names it.
     """
     _check(arrivals, jobs, load, chunk_scale)
     slots = sum(node.allocatable.gpus * node.speed for node in cluster.nodes)
     if not slots:
-        raise ValueError(f"cluster {cluster.name}: no node has a GPU, so there is no load to aim at")
+        raise ValueError(f"cluster {cluster.name}: no node has a GPU, so a load cannot be set")
     draw = random.Random(f"jsac jobs {seed}")  # noqa: S311 - statistics, no secret
     moments = _stretch(arrivals, jobs, draw)
     homes, drawn = _data_sites(cluster), []
@@ -106,7 +106,7 @@ def jsac_jobs(
 
 
 def work_seconds(job: Job) -> float:
-    """Seconds that one worker needs for all chunks with its own bandwidth b."""
+    """Return the seconds that one worker needs for all chunks with its own bandwidth b."""
     return job.chunks * job.batches_per_chunk_total * batch_seconds(job, job.bits_per_second)
 
 
@@ -123,11 +123,11 @@ def _check(arrivals: Sequence[float], jobs: int, load: float, chunk_scale: float
 
 
 def _stretch(arrivals: Sequence[float], jobs: int, draw: random.Random) -> list[float]:
-    """Consecutive arrivals, not all at the same moment."""
+    """Return consecutive arrivals, not all at the same moment."""
     ordered = sorted(arrivals)
     starts = [i for i in range(len(ordered) - jobs + 1) if jobs == 1 or ordered[i + jobs - 1] > ordered[i]]
     if not starts:
-        raise ValueError(f"the log has no {jobs} consecutive arrivals at different times, so no load can be aimed at")
+        raise ValueError(f"the log has no {jobs} consecutive arrivals at different times, so a load cannot be set")
     first = draw.choice(starts)
     return ordered[first : first + jobs]
 
@@ -139,7 +139,7 @@ def _data_sites(cluster: ClusterSpec) -> list[str]:
 
 
 def _home(sites: Sequence[str], number: int, seed: int, options: JsacOptions, draw: random.Random) -> str:
-    """Where the data of the job are if they are in the cluster; another number of sites changes no later draw."""
+    """Return the site of the job's data if they are in the cluster; another number of sites changes no later draw."""
     if options.edges in (None, JSAC_EDGES):
         return draw.choice(sites)
     draw.choice(range(JSAC_EDGES))
@@ -147,7 +147,7 @@ def _home(sites: Sequence[str], number: int, seed: int, options: JsacOptions, dr
 
 
 def _with_data(job: Job, number: int, seed: int, home: str, cluster: ClusterSpec, options: JsacOptions) -> Job:
-    """The job with its data in place, and the scale of q and b that goes with it."""
+    """Return the job with its data in place, and with the matching scale of q and b."""
     if options.delay_of(cluster.name) == "outside":
         if any(site.name == OUTSIDE for site in cluster.sites):
             raise ValueError(f"cluster {cluster.name}: with delay=outside no site may be called {OUTSIDE!r}")
@@ -164,14 +164,14 @@ def _with_data(job: Job, number: int, seed: int, home: str, cluster: ClusterSpec
 
 
 def _upload_seconds(site: Site, number: int, seed: int, options: JsacOptions) -> float:
-    """Δ of one chunk from outside to the site."""
+    """Return Δ of one chunk from outside to the site."""
     low, high = CLOUD_HOURS if site.tier is Tier.CLOUD else EDGE_HOURS
     seconds = 3600 * (low + (high - low) * uniform(seed, "delay", number, site.name))
     return max(LEAST_DELAY_SECONDS, seconds * _delay_scale(site, options))
 
 
 def _scaled_links(job: Job, cluster: ClusterSpec, options: JsacOptions) -> Mapping[str, float]:
-    """Δ of one chunk from the job's home to the other sites where it is not what the links say."""
+    """Return Δ of one chunk from the job's home to the other sites where it differs from the links' value."""
     scaled = [site for site in cluster.sites if site.name != job.data_site and _delay_scale(site, options) != 1]
     if not scaled:
         return {}
@@ -188,7 +188,7 @@ def _delay_scale(site: Site, options: JsacOptions) -> float:
 
 
 def _job(number: int, digits: int, seed: int, chunk_scale: float, options: JsacOptions, draw: random.Random) -> Job:
-    """The job as it is wherever its data are, with q and b in their own units."""
+    """Return the job before its data are placed, with q and b in their own units."""
     name = f"job-{number:0{digits}d}"
     chunks = max(1, round(draw.choice(sorted(CHUNKS.values())) * chunk_scale))
     epochs = draw.randint(*EPOCHS)
@@ -222,6 +222,6 @@ def _shape(draw: random.Random, *, gpus: int) -> PodShape:
 
 
 def _spread(draw: random.Random, bounds: tuple[float, float], how: Draw) -> float:
-    """A number within the bounds, from one number of the generator."""
+    """Return a number within the bounds, from one number of the generator."""
     low, high = bounds
     return draw.uniform(low, high) if how == "uniform" else exp(draw.uniform(log(low), log(high)))

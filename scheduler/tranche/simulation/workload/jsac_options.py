@@ -13,39 +13,39 @@ Delay = Literal["outside", "home"]
 Speeds = Literal["equal", "mixed"]
 
 DELAYS: dict[str, Delay] = {"jsac-cloud": "outside"}
-"""Where the data come from unless an option says so, by preset; `home` for those that are not named."""
+"""Source of the data by preset, unless an option overrides it; `home` for presets that are missing here."""
 MOST_EDGES, MOST_WORKERS_PER_EDGE, MOST_PS_HOSTS, MOST_EPOCHS = 100, 1000, 1000, 10_000
 LARGEST_SCALE = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class JsacOptions:
-    """What differs from the setting as it is drawn by default."""
+    """Differences from the setting as it is drawn by default."""
 
     draw: Draw = "log-uniform"
     """Distribution of m, q and b within their ranges. `uniform` is what a third party's re-implementation does [C2]."""
     delay: Delay | None = None
     """`outside`: the data of a job are at no site, and Δ is drawn by job and site, as in the paper [P2]. `home`: they
-    are at one edge site, where Δ = 0, and Δ depends on the pair of sites only. None: as `DELAYS` says."""
+    are at one edge site, where Δ = 0, and Δ depends on the pair of sites only. None: see `DELAYS`."""
     speeds: Speeds = "equal"
     """`mixed`: the speed of every worker is drawn from 0.5 to 1.5, uniformly. The paper's edge servers are
     heterogeneous [P2]; how is unknown."""
     ps_hosts: int | None = None
     """Parameter servers that an edge site can host, each on a machine of its own without GPU; None: no limit."""
     edges: int | None = None
-    """Edge sites; None: nine."""
+    """Number of edge sites; None: nine."""
     workers_per_edge: int | None = None
-    """None: three or four, drawn by site."""
+    """Workers of an edge site; None: three or four, drawn by site."""
     epochs: int | None = None
-    """E of all jobs; None: drawn by job."""
+    """Epochs E of all jobs; None: drawn by job."""
     edge_delay_scale: float = 1.0
-    """Δ to an edge site is multiplied by it."""
+    """Factor of Δ to an edge site."""
     cloud_delay_scale: float = 1.0
-    """Δ to a cloud is multiplied by it."""
+    """Factor of Δ to a cloud."""
     bandwidth_scale: float = 1.0
-    """b is multiplied by it."""
+    """Factor of b."""
     gradient_scale: float = 1.0
-    """q is multiplied by it."""
+    """Factor of q."""
 
     def __post_init__(self) -> None:
         _among("draw", self.draw, get_args(Draw))
@@ -64,16 +64,16 @@ class JsacOptions:
                 raise ValueError(f"{name} is {value}: it must be {least}, at most {LARGEST_SCALE:g}")
 
     def delay_of(self, cluster: str) -> Delay:
-        """Where the data come from in the preset of that name (or any other cluster)."""
+        """Return the source of the data in the preset of that name (or any other cluster)."""
         return self.delay or DELAYS.get(cluster, "home")
 
     def changed(self) -> tuple[str, ...]:
-        """Names of the options that differ from the default."""
+        """Return the names of the options that differ from the default."""
         return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)
 
 
 CLUSTER_OPTIONS = frozenset({"speeds", "ps_hosts", "edges", "workers_per_edge"})
-"""Options that say what the nodes and sites are; the others are about the jobs."""
+"""Options that define nodes and sites; the others concern the jobs."""
 
 
 def _among(name: str, value: object, known: tuple[str, ...]) -> None:
@@ -87,4 +87,4 @@ def _count(name: str, value: int | None, most: int) -> None:
 
 
 USUAL = JsacOptions()
-"""Nothing differs."""
+"""Options with default values."""

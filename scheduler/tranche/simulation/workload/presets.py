@@ -20,18 +20,18 @@ __all__ = ["DEPRECATED", "PRESETS", "JsacOptions", "jsac_jobs", "preset_cluster"
 
 PRESETS = ("jsac-cloud", "jsac-edge", "jsac-cloud10", "edge-cloud")
 DEPRECATED = {"jsac": "jsac-edge"}
-"""Earlier names of presets, and what they are called now."""
+"""Present names of presets, by their earlier names."""
 CLOUD = "cloud"
 JSAC_WORKERS = (3, 4)
-"""Of an edge site [C2]."""
+"""Workers of an edge site [C2]."""
 JSAC_CLOUD_WORKERS, JSAC_CLOUD_PS_HOSTS = 10, 5
-"""Of a cloud that is limited [C2]."""
+"""Workers and parameter server hosts of a limited cloud [C2]."""
 SPEEDS = (0.5, 1.5)
-"""Of mixed workers, mean 1 [I]."""
+"""Range of speeds of mixed workers, mean 1 [I]."""
 METRO_BANDWIDTH, METRO_LATENCY, SECONDS_PER_KM = 1e9, 0.002, 5e-6
-"""Between edge sites of one city [I]: 1 Gbit/s; 2 ms for the equipment, and light in fibre."""
+"""Links between edge sites of one city [I]: 1 Gbit/s; 2 ms for the equipment, and light in fibre."""
 INTERNAL_LINK = Link(10e9, 0.0002)
-"""Within a site of the preset ``edge-cloud`` [I]."""
+"""Link within a site of the preset ``edge-cloud`` [I]."""
 CLOUD_REGION = "Singapore"
 CLOUD_NODES, CLOUD_GPUS = 4, 8
 EDGE_NODES, EDGE_GPUS = (2, 3), (1, 2, 4)
@@ -56,7 +56,7 @@ def preset_cluster(name: str, seed: int, options: JsacOptions = USUAL) -> Cluste
     `METRO_BANDWIDTH`. With jobs of `jsac_jobs` a chunk takes 2.8 h to another edge site and 3.4 h to the cloud.
 
     Raises:
-        ClusterError: there is no such preset, or an option does not apply to it.
+        ClusterError: The preset does not exist, or an option does not apply to it.
     """
     name = DEPRECATED.get(name, name)
     if name not in PRESETS:
@@ -69,7 +69,7 @@ def preset_cluster(name: str, seed: int, options: JsacOptions = USUAL) -> Cluste
 
 
 def _jsac(name: str, seed: int, options: JsacOptions) -> ClusterSpec:
-    """The nine usual sites are drawn in any case; an option adds sites to them, or takes some away."""
+    """Draw the nine usual sites in any case, so that an option that adds or removes sites changes no other draw."""
     draw = random.Random(f"preset {seed}")  # noqa: S311 - statistics, no secret
     usual = range(JSAC_EDGES)
     workers = {edge: draw.randint(*JSAC_WORKERS) for edge in usual}
@@ -101,7 +101,7 @@ def _jsac(name: str, seed: int, options: JsacOptions) -> ClusterSpec:
 
 
 def _jsac_nodes(site: str, workers: int, ps_hosts: int, seed: int, options: JsacOptions) -> list[Node]:
-    """Workers of one GPU, and machines without GPU that have room for one parameter server each."""
+    """Return workers of one GPU, and machines without GPU that have room for one parameter server each."""
     nodes = []
     for index in range(workers):
         name = f"{site}-{index}"
@@ -138,7 +138,7 @@ def _edge_cloud(draw: random.Random) -> ClusterSpec:
 
 
 def _gpu_node(site: str, index: int, gpus: int, kind: str, speed: float) -> Node:
-    """Each GPU comes with 16 cores and 64 GiB: also room for the parameter servers."""
+    """Return a GPU node; each GPU comes with 16 cores and 64 GiB: also room for the parameter servers."""
     offered = Resources(16_000 * gpus, 64 * 2**30 * gpus, gpus, 110)
     return _node(f"{site}-{index}", site, offered, {GPU_LABEL: kind}, speed)
 
@@ -148,7 +148,7 @@ def _node(name: str, site: str, offered: Resources, labels: dict[str, str] | Non
 
 
 def _kilometres(row: dict[str, str]) -> tuple[float, float]:
-    """Position on a plane: good to a metre over the few kilometres of a city's centre."""
+    """Return the position on a plane: good to a metre over the few kilometres of a city's centre."""
     latitude, longitude = float(row["latitude"]), float(row["longitude"])
     return (111.2 * latitude, 111.2 * longitude * cos(radians(-37.8)))
 
