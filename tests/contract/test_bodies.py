@@ -48,7 +48,7 @@ def test_victims_are_read(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", recorded("bind"), ids=lambda file: file.stem)
-def test_what_is_to_be_bound_is_read_however_the_names_are_written(file: Path) -> None:
+def test_binding_args_with_any_field_case_are_decoded(file: Path) -> None:
     body = json.loads(file.read_bytes())
     asked = decode_binding(file.read_bytes())
     assert (asked.pod_namespace, asked.pod_name, asked.pod_uid) == ("default", "cats-worker-0-1", body["PodUID"])

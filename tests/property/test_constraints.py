@@ -205,7 +205,7 @@ def trials(draw: random.Random, later: float) -> Iterator[tuple[str, float, floa
 @pytest.mark.parametrize(
     ("later", "states", "share"), [(0.0, 1000, 0.95), (1.0, 200, 0.85)], ids=["as-planned", "with-later-arrivals"]
 )
-def test_without_its_binding_constraint_a_waiting_job_starts_earlier(later: float, states: int, share: float) -> None:
+def test_waiting_job_starts_earlier_without_binding_constraint(later: float, states: int, share: float) -> None:
     earlier: Counter[str] = Counter()
     total: Counter[str] = Counter()
     counterexamples = []

@@ -69,7 +69,7 @@ MIXED = st.lists(
 
 @given(sizes=MIXED, gpus=GPUS)
 @settings(max_examples=80, deadline=None, derandomize=True)
-def test_without_arrivals_a_plan_with_gangs_and_copies_of_data_comes_true_to_the_second(
+def test_plan_without_arrivals_equals_simulated_times(
     sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]
 ) -> None:
     jobs = [

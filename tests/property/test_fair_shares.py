@@ -56,7 +56,7 @@ SHAPES = st.builds(Shape, st.integers(0, 2000), st.integers(1, 12), st.sampled_f
 )
 @example([Shape(0, 12, 300.0)], Shape(0, 3, 300.0), 8, 1)
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_another_tenant_waits_no_longer_than_the_grain_of_the_shares_when_a_job_is_split(
+def test_split_job_delays_other_tenants_by_at_most_the_grain(
     honest: list[Shape], part: Shape, pieces: int, gpus: int
 ) -> None:
     before, after = before_and_after(honest, part, pieces, gpus, "chunk:fair=1")
@@ -64,7 +64,7 @@ def test_another_tenant_waits_no_longer_than_the_grain_of_the_shares_when_a_job_
     assert after <= (1 + MARGIN) * before + 2 * grain
 
 
-def test_without_fair_shares_splitting_makes_the_other_tenant_wait_for_all_pieces() -> None:
+def test_splitting_without_fair_shares_delays_the_other_tenant() -> None:
     honest, part = [Shape(0, 12, 300.0)], Shape(0, 3, 300.0)
     before, after = before_and_after(honest, part, 8, 1, "chunk")
     assert (before, after) == (3600.0, 3600.0 + 8 * 900.0)

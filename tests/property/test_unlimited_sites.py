@@ -71,7 +71,7 @@ def test_gang_without_nodes_starts_whole_in_the_cloud(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_chunks_without_data_that_exceed_the_edge_start_in_the_cloud(policy: str) -> None:
+def test_chunks_without_data_beyond_edge_start_in_the_cloud(policy: str) -> None:
     result = run(policy, [job("a", chunks=10, seconds=60.0)], EDGE, [Site("edge"), CLOUD])
     assert result.average_jct_seconds == pytest.approx(60.0)
     assert policy == "chunk-faithful" or {use.site: use.chunks for use in result.sites} == {"edge": 1, "cloud": 9}

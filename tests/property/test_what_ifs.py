@@ -63,7 +63,7 @@ def test_a_what_if_is_the_plan_that_the_job_gets(jobs: list[tuple[int, int]]) ->
     assert guess.workers == len(plan.windows)
 
 
-def test_a_what_if_leaves_the_stores_as_they_are_and_the_job_unknown() -> None:
+def test_whatif_leaves_stores_unchanged() -> None:
     async def asked() -> tuple[list[str], list[str]]:
         controller = await taken_over(job(1, 2, 600), policy="chunk")
         inputs = as_written(controller)

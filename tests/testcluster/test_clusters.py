@@ -131,7 +131,7 @@ def test_a_service_account_may_do_what_rbac_grants_and_no_more(cluster: Cluster)
         cluster.service_account_kubeconfig("default", "missing")
 
 
-def test_schedulers_take_a_configuration_and_run_beside_each_other(cluster: Cluster) -> None:
+def test_schedulers_with_own_configuration_run_side_by_side(cluster: Cluster) -> None:
     config = """
     apiVersion: kubescheduler.config.k8s.io/v1
     kind: KubeSchedulerConfiguration
@@ -196,7 +196,7 @@ def test_a_silenced_node_is_lost_and_comes_back(calm: Cluster) -> None:
     eventually(lambda: ready("far-0") == "True" and phase(cluster, "on-it") == "Running")
 
 
-def test_a_component_that_cannot_start_is_reported_with_the_end_of_its_log() -> None:
+def test_component_that_cannot_start_reports_end_of_its_log() -> None:
     before = threading.active_count()
     with pytest.raises(ClusterError) as caught, Cluster(extra_flags={"kwok": ["--nonsense"]}):
         pass
@@ -210,7 +210,7 @@ def test_an_unknown_component_is_refused_with_those_that_exist(cluster: Cluster)
         cluster.stop("kubelet")
 
 
-def test_two_clusters_at_once_leave_no_process_whether_killed_or_interrupted() -> None:
+def test_killed_or_interrupted_clusters_leave_no_process() -> None:
     command = [sys.executable, "-m", "tranche_testcluster", "up", "--sites", "1", "--nodes", "1"]
     running = [
         subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True)

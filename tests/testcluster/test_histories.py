@@ -19,7 +19,7 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def test_every_change_is_there_in_order_across_restarts_of_etcd_and_api_server(cluster: Cluster) -> None:
+def test_etcd_history_keeps_all_changes_in_order_across_restarts(cluster: Cluster) -> None:
     cluster.request("POST", MAPS, {"metadata": {"name": "m"}, "data": {"at": "0"}})
     for number in range(1, 4):
         cluster.request("PATCH", f"{MAPS}/m", {"data": {"at": str(number)}}, MERGE)
@@ -45,7 +45,7 @@ def test_a_kubeconfig_leads_through_a_proxy(cluster: Cluster) -> None:
     assert cluster.kubectl(*version, check=False) == "", "there was a way around the proxy"
 
 
-def test_a_pod_whose_node_was_removed_and_came_back_can_still_be_deleted(cluster: Cluster) -> None:
+def test_pod_of_removed_and_restored_node_can_be_deleted(cluster: Cluster) -> None:
     cluster.add_site("edge")
     spec = {"nodeName": "edge-0", "containers": [{"name": "x", "image": "x"}]}
     cluster.request("POST", PODS, {"metadata": {"name": "p", "finalizers": ["example.com/held"]}, "spec": spec})

@@ -35,9 +35,7 @@ def test_without_apt_it_is_said_what_to_do(
     assert said == "error: apt-get and dpkg-deb not found: put prometheus and promtool on the PATH\n"
 
 
-def test_the_last_line_of_an_apt_that_fails_is_quoted_and_nothing_is_left(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_failed_apt_error_quotes_last_line_and_leaves_no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nowhere(monkeypatch, tmp_path)
     (tmp_path / "bin").mkdir()
     for name in ("apt-get", "dpkg-deb"):

@@ -135,7 +135,7 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
     assert ready["Ready"] == "False"
 
 
-def test_a_pod_fails_with_the_exit_code_it_asks_for_and_leaves_no_progress(pods: Pods) -> None:
+def test_pod_with_exit_code_annotation_fails_without_progress(pods: Pods) -> None:
     asked = {annotations.BATCH_SECONDS: "0.01", annotations.EXIT_CODE: "3"}
     pods.create("crash", asked, training("0", 10))
     pod = pods.until_phase("crash", "Succeeded", "Failed")
@@ -176,7 +176,7 @@ def test_a_resumed_list_runs_only_for_what_is_left(pods: Pods) -> None:
     assert json.loads(terminated(pod)["message"]) == {"5": 100, "7": 100, "9": 100}
 
 
-def test_a_preempted_pod_saves_what_it_trained_until_it_was_asked_to_stop(pods: Pods) -> None:
+def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> None:
     asked = {annotations.BATCH_SECONDS: "0.02", annotations.CHECKPOINT_SECONDS: "0.6"}
     env = training("5,7,9,11", 40, resume="5:30,9:4")
     pods.create("preempted", asked, env, finalizers=(FINALIZER,))
@@ -202,7 +202,7 @@ def test_a_preempted_pod_saves_what_it_trained_until_it_was_asked_to_stop(pods: 
     pods.release("preempted")
 
 
-def test_a_member_of_a_gang_saves_a_fraction_of_its_run_and_resumes_from_it(pods: Pods) -> None:
+def test_evicted_gang_member_saves_fraction_and_resumes_from_it(pods: Pods) -> None:
     asked = {annotations.BATCH_SECONDS: "2", annotations.CHECKPOINT_BATCHES: "0.125"}
     env = {"TRANCHE_CHUNKS": "3", "TRANCHE_EPOCHS": "1", "TRANCHE_BATCHES": "1"}
     pods.create("member", asked, {**env, "TRANCHE_RESUME": "3:0.25"}, finalizers=(FINALIZER,))
@@ -247,7 +247,7 @@ def test_a_second_delete_shortens_the_grace_period(pods: Pods) -> None:
     pods.until_gone("hurried")
 
 
-def test_a_finalizer_keeps_an_ended_pod_and_its_removal_completes_the_deletion(pods: Pods) -> None:
+def test_finalizer_keeps_ended_pod_until_it_is_removed(pods: Pods) -> None:
     pods.create("kept", {}, finalizers=(FINALIZER,))
     pods.until_phase("kept", "Running")
     pods.delete("kept")
@@ -261,7 +261,7 @@ def test_a_finalizer_keeps_an_ended_pod_and_its_removal_completes_the_deletion(p
     assert pods.get("kept") is None
 
 
-def test_a_deleted_pod_without_finalizers_stays_while_it_saves_and_then_vanishes(pods: Pods) -> None:
+def test_deleted_pod_without_finalizers_vanishes_after_saving(pods: Pods) -> None:
     pods.create("slow", {annotations.CHECKPOINT_SECONDS: "0.5"})
     pods.until_phase("slow", "Running")
     begin = time.monotonic()
@@ -299,7 +299,7 @@ def test_a_run_time_may_change_while_the_pod_runs(pods: Pods) -> None:
     pods.until_phase("changed", "Succeeded")
 
 
-def test_a_request_that_is_not_understood_never_looks_like_success(pods: Pods) -> None:
+def test_invalid_annotations_or_environment_never_succeed(pods: Pods) -> None:
     pods.create("nonsense", {annotations.BATCH_SECONDS: "soon"}, training("0", 10))
     pods.create("incomplete", {annotations.BATCH_SECONDS: "0.01"}, {"TRANCHE_CHUNKS": "0"})
     for name in ("nonsense", "incomplete"):
@@ -312,7 +312,7 @@ def test_a_request_that_is_not_understood_never_looks_like_success(pods: Pods) -
         pods.until_gone(name)
 
 
-def test_a_pod_has_printed_what_the_cluster_was_told_and_others_have_no_log(cluster: Cluster, pods: Pods) -> None:
+def test_pod_log_holds_configured_lines_and_other_pods_have_none(cluster: Cluster, pods: Pods) -> None:
     for name in ("talker", "silent"):
         pods.create(name, {})
         pods.until_phase(name, "Running")

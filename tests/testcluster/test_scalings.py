@@ -45,7 +45,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
-def test_a_node_comes_after_the_set_time_for_an_unschedulable_pod() -> None:
+def test_unschedulable_pod_gets_a_node_after_provisioning_time() -> None:
     autoscaler = scaler()
     first = autoscaler.look([pod("a")], [], 100.0)
     assert first.create == []
@@ -90,7 +90,7 @@ def test_no_more_nodes_than_the_limit_are_ordered() -> None:
     assert autoscaler.look([pod("a", gpus=2, node="cloud-0"), pod("b")], [node("cloud-0")], 6.0) == Decisions()
 
 
-def test_a_pod_larger_than_a_node_gets_none_and_is_told_why() -> None:
+def test_pod_larger_than_a_node_gets_none_and_a_message() -> None:
     assert scaler().look([pod("a", gpus=3)], [], 0.0).messages == ["no node for default/a: it fits no such node"]
 
 
@@ -109,7 +109,7 @@ def test_a_pod_that_comes_before_the_deletion_saves_the_node() -> None:
     assert (late.uncordon, late.delete) == (["cloud-0"], [])
 
 
-def test_a_used_node_starts_its_idle_time_anew() -> None:
+def test_use_of_a_node_restarts_its_idle_time() -> None:
     autoscaler = scaler()
     autoscaler.look([], [node("cloud-0")], 0.0)
     autoscaler.look([pod("a", node="cloud-0")], [node("cloud-0")], 2.0)

@@ -52,9 +52,7 @@ def gone_soon(pid: int) -> bool:
 
 @pytest.mark.parametrize("started_by", ["main", "thread"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_tethered_process_dies_with_its_parent_but_not_with_the_thread_that_started_it(
-    started_by: str, number: signal.Signals
-) -> None:
+def test_tethered_process_ends_with_parent_but_not_with_thread(started_by: str, number: signal.Signals) -> None:
     command = [sys.executable, "-c", PARENT, started_by]
     with subprocess.Popen(
         command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -97,7 +95,7 @@ def test_a_command_whose_parent_is_gone_already_is_not_started() -> None:
     assert "gone" in answer.stderr
 
 
-def test_spawned_processes_append_to_their_log_and_can_be_started_from_any_thread(tmp_path: Path) -> None:
+def test_spawned_processes_from_any_thread_append_to_their_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     started: list[subprocess.Popen[bytes]] = []
     for text in ("one", "two"):

@@ -35,7 +35,7 @@ def test_no_port_is_given_twice_while_it_is_held() -> None:
     assert len(set(ports)) == 100
 
 
-def test_a_folder_left_by_a_killed_process_goes_when_the_next_one_is_made() -> None:
+def test_folder_of_killed_process_is_removed_by_next_workspace() -> None:
     left = left_by_a_killed_process()
     assert left.exists()
     running = Workspace()
@@ -47,7 +47,7 @@ def test_a_folder_left_by_a_killed_process_goes_when_the_next_one_is_made() -> N
     assert not running.path.exists()
 
 
-def test_a_kept_folder_stays_and_is_emptied_by_the_next_cluster_in_it(tmp_path: Path) -> None:
+def test_kept_folder_stays_and_next_cluster_empties_it(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     first = Workspace(folder)
     (folder / "log").write_text("old")

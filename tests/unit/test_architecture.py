@@ -25,7 +25,7 @@ def room(module: str) -> str | None:
     return rest[0] if rest and not rest[0].startswith("__") else None
 
 
-def test_the_picture_shows_all_imports_between_rooms_and_no_other() -> None:
+def test_picture_shows_exactly_the_imports_between_packages() -> None:
     graph = grimp.build_graph(*PACKAGES)
     actual = set()
     for module in graph.modules:
@@ -47,7 +47,7 @@ def test_every_room_of_the_code_is_described() -> None:
             assert f"    {folder.name}/ " in text
 
 
-def test_folders_that_shadow_the_standard_library_are_no_packages() -> None:
+def test_folders_that_shadow_standard_library_are_no_packages() -> None:
     assert not (ROOT / "operator/__init__.py").exists()
     assert not (ROOT / "scheduler/__init__.py").exists()
 

@@ -15,7 +15,7 @@ def test_kubectl_lists_the_plugin(kubectl: Run) -> None:
     assert "kubectl-tranche" in found.stdout
 
 
-def test_queue_and_why_say_what_status_says_and_name_the_binding_constraint(whole: Whole, kubectl: Run) -> None:
+def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubectl: Run) -> None:
     whole.submit("ahead", chunks=2, seconds=12.0)
     whole.until_phase("ahead", "Running")
     whole.submit("behind", chunks=2, seconds=40.0)
@@ -87,7 +87,7 @@ def workers(whole: Whole, job: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole: Whole, kubectl: Run) -> None:
+def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run) -> None:
     whole.submit("large", chunks=2, seconds=8.0)
     whole.until("both run", lambda: whole.status("large").get("activeWorkers") == 2)
     whole.until_trained("large", 5)
@@ -120,7 +120,7 @@ def test_history_tells_of_a_preempted_attempt_and_of_the_one_that_resumed(whole:
         whole.delete("large", "small")
 
 
-def test_history_shows_the_last_lines_of_a_failed_attempt_or_why_they_cannot_be_had(whole: Whole, kubectl: Run) -> None:
+def test_history_shows_failed_attempt_log_or_why_it_is_missing(whole: Whole, kubectl: Run) -> None:
     whole.submit("broken", seconds=0.5, exit_code=3)
     try:
         whole.until("a failure", lambda: whole.status("broken").get("progress", {}).get("failures"))
@@ -147,9 +147,7 @@ def test_an_unknown_job_is_one_line_and_exit_status_3(kubectl: Run, command: str
     assert answer.stderr == "Error: no TrainingJob ghost in namespace default\n"
 
 
-def test_what_is_wrong_with_flags_credentials_and_rights_is_one_line(
-    whole: Whole, kubectl: Run, tmp_path: Path
-) -> None:
+def test_bad_flags_credentials_or_rights_give_one_error_line(whole: Whole, kubectl: Run, tmp_path: Path) -> None:
     wrong = kubectl("tranche", "queue", "--colour")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     absent = kubectl("tranche", "queue", "--context", "elsewhere")

@@ -68,7 +68,7 @@ def test_replay_compares_an_export_with_what_was(exported: Path, whole: Whole) -
     assert status["completionTime"]
 
 
-def test_who_may_read_nothing_is_told_so(whole: Whole, kubectl: Run) -> None:
+def test_export_without_list_permission_reports_error(whole: Whole, kubectl: Run) -> None:
     stranger = whole.cluster.service_account_kubeconfig("default", "default")
     refused = kubectl("tranche", "export", kubeconfig=stranger)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)

@@ -34,9 +34,7 @@ def manifest(name: str, chunks: int, seconds: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("chunks", "seconds"), [(2, 60.0), (1, 4.0)], ids=["waits", "preempts"])
-def test_the_answer_is_the_plan_that_the_job_gets_when_it_is_submitted(
-    whole: Whole, kubectl: Run, chunks: int, seconds: float
-) -> None:
+def test_whatif_answer_equals_plan_of_submitted_job(whole: Whole, kubectl: Run, chunks: int, seconds: float) -> None:
     whole.submit("now", chunks=2, seconds=20.0)
     whole.until_phase("now", "Running")
     asked = manifest("asked", chunks, seconds)
@@ -68,7 +66,7 @@ def names(listed: dict[str, Any]) -> set[tuple[str, str]]:
     return {(item["kind"], item["metadata"]["name"]) for item in listed["items"]}
 
 
-def test_the_policy_is_that_of_the_scheduler_or_the_answer_says_that_it_was_assumed(whole: Whole, kubectl: Run) -> None:
+def test_whatif_without_readable_lease_says_policy_is_assumed(whole: Whole, kubectl: Run) -> None:
     text = json.dumps(manifest("asked", 1, 1.0))
     there = kubectl("tranche", "whatif", "-f", "-", "--system-namespace", "elsewhere", text=text)
     assert there.returncode == 0
@@ -76,7 +74,7 @@ def test_the_policy_is_that_of_the_scheduler_or_the_answer_says_that_it_was_assu
     assert there.stderr == "assuming policy chunk: the Lease elsewhere/tranche-scheduler cannot be read\n"
 
 
-def test_who_may_not_create_jobs_or_see_the_cluster_is_told_which_right_is_missing(whole: Whole, kubectl: Run) -> None:
+def test_whatif_without_permission_names_the_missing_right(whole: Whole, kubectl: Run) -> None:
     stranger = whole.cluster.service_account_kubeconfig("default", "default")
     text = json.dumps(manifest("asked", 1, 1.0))
     refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)

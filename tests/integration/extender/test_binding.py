@@ -172,7 +172,7 @@ def test_pods_are_bound_to_their_planned_nodes(lab: Lab, site: str) -> None:
     assert [lab.bound(pod) for pod in pods] == [nodes[n] for n in planned]
 
 
-def test_a_window_of_an_unlimited_site_is_bound_to_any_node_of_it(lab: Lab, site: str) -> None:
+def test_window_at_unlimited_site_binds_to_any_of_its_nodes(lab: Lab, site: str) -> None:
     nodes = lab.cluster.add_site(site, nodes=2, gpus=1)
     lab.plan("cats", window(0, 1, None))
     assert lab.bound(lab.worker("cats", 0, 1, nodes)) in nodes
@@ -218,7 +218,7 @@ def test_a_pod_newer_than_the_plan_that_was_seen_is_let_through(lab: Lab, site: 
     assert lab.bound(lab.worker("cats", 0, 9, nodes, plan="2.6")) == nodes[0]
 
 
-def test_a_rejected_pod_costs_two_calls_at_most_and_evicts_nobody(lab: Lab, site: str) -> None:
+def test_rejected_pod_costs_two_filter_calls_and_no_eviction(lab: Lab, site: str) -> None:
     first, second = lab.cluster.add_site(site, nodes=2, gpus=4)
     lowest = priority_class(lab.cluster, "extender-test-lowest", -1000)
     victims = {lab.pod(f"victim-{i}", [(first, second)[i % 2]], 1, lowest) for i in range(6)}

@@ -21,7 +21,7 @@ def extender(cluster: Cluster) -> Iterator[LiveExtender]:
         cluster.stop(PROFILE)
 
 
-def test_pods_are_bound_by_the_extender_and_a_second_call_is_a_success(
+def test_extender_bind_binds_pods_and_repeated_bind_succeeds(
     cluster: Cluster, extender: LiveExtender, namespace: str
 ) -> None:
     (node,) = cluster.add_site(NODE_SITE, nodes=1, gpus=1)

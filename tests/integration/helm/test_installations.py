@@ -25,7 +25,7 @@ def own() -> Iterator[Cluster]:
         yield cluster
 
 
-def test_a_release_is_installed_upgraded_and_removed_and_the_jobs_stay(helm: Run, own: Cluster) -> None:
+def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> None:
     target = ["tranche", "-n", "tranche-system", f"--kubeconfig={own.kubeconfig}"]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tranche-system", "labels": RESTRICTED}}
     assert own.request("POST", "/api/v1/namespaces", namespace)[0] == 201
@@ -49,7 +49,7 @@ def is_decided(answer: tuple[int, Any]) -> bool:
     return answer[0] != 403 or "serviceaccount" not in str(answer)
 
 
-def test_the_pods_pass_the_restricted_standard_on_read_only_roots(render: Render, cluster: Cluster) -> None:
+def test_pods_pass_restricted_standard_with_read_only_root(render: Render, cluster: Cluster) -> None:
     path = "/api/v1/namespaces/restricted"
     labels = {"name": "restricted", "labels": RESTRICTED}
     cluster.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labels})

@@ -137,7 +137,7 @@ def test_what_is_missing_is_named_at_once(programs: Path, tmp_path: Path, name: 
     assert not (tmp_path / "log").exists()
 
 
-def test_a_docker_that_does_not_answer_is_told(programs: Path, tmp_path: Path) -> None:
+def test_kind_demo_without_docker_reports_error(programs: Path, tmp_path: Path) -> None:
     recorder(programs, "docker", tmp_path / "log", "exit 1")
     command = ["/bin/sh", str(KIND / "demo.sh")]
     answer = subprocess.run(command, env=environment(programs, tmp_path), capture_output=True, text=True, check=False)
@@ -159,16 +159,14 @@ def create(programs: Path, folder: Path, config: Path) -> tuple[str, list[str]]:
     return answer.stderr, log.read_text().splitlines() if log.exists() else []
 
 
-def test_kind_itself_makes_a_control_plane_and_three_workers_of_the_cluster_file(
-    programs: Path, tmp_path: Path
-) -> None:
+def test_kind_creates_control_plane_and_three_workers(programs: Path, tmp_path: Path) -> None:
     said, orders = create(programs, tmp_path, KIND / "cluster.yaml")
     assert "Ensuring node image" in said
     made = sorted(order.split()[3] for order in orders if order.startswith("docker run"))
     assert made == ["tranche-control-plane", "tranche-worker", "tranche-worker2", "tranche-worker3"]
 
 
-def test_kind_itself_refuses_a_cluster_file_with_an_unknown_field(programs: Path, tmp_path: Path) -> None:
+def test_kind_rejects_cluster_file_with_unknown_field(programs: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text((KIND / "cluster.yaml").read_text(encoding="utf-8").replace("labels:", "label:"))
     said, orders = create(programs, tmp_path, wrong)

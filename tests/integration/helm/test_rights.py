@@ -26,7 +26,7 @@ RARE = {
     Right("create", "events"): "here: without it no event says why a job waits, and reconciles do not complete",
     # What the admission plugin wants of owners that block their own deletion.
     Right("update", "trainingjobs.tranche.dev/finalizers"): "here: without it no pod is created",
-    Right("get", "pods"): "operator/test_refusals.py::test_a_name_that_somebody_elses_pod_has_is_told",
+    Right("get", "pods"): "operator/test_refusals.py::test_foreign_pod_with_same_name_sets_name_taken_condition",
 }
 """Rights that no request here shows, each with the test that fails without it."""
 SOMETIMES = {
@@ -166,7 +166,7 @@ def test_every_right_of_a_program_is_used_or_a_test_says_when(
     assert sorted(map(str, rare & used)) == [], "used after all: take it off the list"
 
 
-def test_the_leases_of_both_programs_need_all_that_the_role_gives(asked: list[Asked], whole: Installed) -> None:
+def test_lease_rules_of_scheduler_role_are_all_used(asked: list[Asked], whole: Installed) -> None:
     used = {one.right for one in asked if one.right.resource == "leases.coordination.k8s.io"}
     assert rights(whole, "Role", "tranche-scheduler") == used
 
@@ -185,7 +185,7 @@ def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Inst
     assert {one for one in bindings if f"RBAC: allowed by {one}" not in reasons} == set()
 
 
-def test_what_helm_test_runs_finds_both_programs_ready_through_the_services(whole: Installed, helm: Run) -> None:
+def test_helm_test_hook_reaches_both_programs_through_services(whole: Installed, helm: Run) -> None:
     hooks = helm("get", "hooks", "tranche", "-n", SYSTEM, f"--kubeconfig={whole.cluster.kubeconfig}").stdout
     (pod,) = (one for one in yaml.safe_load_all(hooks) if one and one["kind"] == "Pod")
     (container,) = pod["spec"]["containers"]

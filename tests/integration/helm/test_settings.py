@@ -171,7 +171,7 @@ def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str,
     )
 
 
-def test_in_shadow_mode_nothing_is_installed_that_could_touch_a_pod(render: Render) -> None:
+def test_shadow_mode_installs_nothing_that_can_change_pods(render: Render) -> None:
     objects = render("--set", "mode=shadow")
     assert "--shadow" in containers(objects)["scheduler"]["args"]
     assert not [o for o in objects if o["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "operator"]

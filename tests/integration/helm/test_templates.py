@@ -57,7 +57,7 @@ def test_the_chart_lints_without_a_warning(helm: Run) -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", "tranche").stdout
 
 
-def test_the_chart_renders_exactly_the_manifests_and_runs_the_programs(render: Render) -> None:
+def test_chart_renders_the_manifests_and_the_programs(render: Render) -> None:
     rendered = by_key(render())
     expected = manifests()
     own = {key: rendered.pop(key) for key in set(rendered) - set(expected)}
@@ -83,7 +83,7 @@ def test_every_object_says_whose_it_is(render: Render) -> None:
         assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == "tranche"
 
 
-def test_training_pods_are_told_a_service_that_leads_to_the_report_port(render: Render) -> None:
+def test_report_url_of_training_pods_reaches_the_report_port(render: Render) -> None:
     objects = render(namespace="training")
     service = next(o for o in objects if o["kind"] == "Service" and o["metadata"]["name"] == "tranche-reports")
     url = f"--report-url=http://{service['metadata']['name']}.training.svc"
@@ -96,7 +96,7 @@ def test_training_pods_are_told_a_service_that_leads_to_the_report_port(render: 
     assert f"--report-port={port}" in containers(objects)["scheduler"]["args"]
 
 
-def test_another_namespace_reaches_every_object_and_the_configuration(render: Render) -> None:
+def test_release_namespace_reaches_all_objects_and_config(render: Render) -> None:
     objects = render(namespace="training")
     assert {o["metadata"]["namespace"] for o in objects if "namespace" in o["metadata"]} == {"training", "kube-system"}
     subjects = [subject for o in objects for subject in o.get("subjects", [])]
@@ -187,7 +187,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def test_a_second_replica_and_the_bind_verb_are_there_when_asked_for(render: Render) -> None:
+def test_second_replica_and_bind_verb_render_when_enabled(render: Render) -> None:
     plain, asked = render(), render("--set", "scheduler.replicas=2", "--set", "scheduler.bind=true")
     for objects, replicas, verb in ((plain, 1, None), (asked, 2, "bind")):
         found = by_key(objects)

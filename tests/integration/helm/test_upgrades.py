@@ -63,9 +63,7 @@ def attempts(whole: Installed, job: str) -> dict[str, str]:
     }
 
 
-def test_jobs_run_through_an_upgrade_and_a_removal_leaves_the_definitions_only(
-    helm: Run, own: Cluster, previous: Path
-) -> None:
+def test_upgrade_keeps_jobs_running_and_uninstall_leaves_crds(helm: Run, own: Cluster, previous: Path) -> None:
     target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
     before = everything(own)
     helm("install", *target[:1], str(previous / "helm" / "tranche"), *target[1:])
@@ -109,7 +107,7 @@ def schemas(cluster: Cluster) -> dict[str, Any]:
     return {item["metadata"]["name"]: item["spec"]["versions"] for item in items}
 
 
-def test_jobs_run_through_a_rollback_which_takes_the_definitions_back(helm: Run, own: Cluster, previous: Path) -> None:
+def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Cluster, previous: Path) -> None:
     target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
     helm("install", target[0], str(previous / "helm" / "tranche"), *target[1:])
     before = schemas(own)
@@ -136,7 +134,7 @@ def test_jobs_run_through_a_rollback_which_takes_the_definitions_back(helm: Run,
     helm("uninstall", *target)
 
 
-def test_a_job_trains_on_while_tranche_is_away_and_is_counted_when_it_is_back(helm: Run, own: Cluster) -> None:
+def test_job_trains_through_uninstall_and_counts_after_reinstall(helm: Run, own: Cluster) -> None:
     target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
     install = ["install", target[0], "tranche", *target[1:]]
     helm(*install)

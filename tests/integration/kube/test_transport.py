@@ -90,7 +90,7 @@ def test_apply_creates_changes_and_takes_over(own: Cluster) -> None:
     run(own, scene)
 
 
-def test_a_service_account_token_is_enough_and_says_what_is_forbidden(own: Cluster) -> None:
+def test_client_with_service_account_token_gets_403_if_forbidden(own: Cluster) -> None:
     config = own.service_account_kubeconfig("default", "default")
 
     async def scene() -> None:
@@ -139,7 +139,7 @@ def test_a_collection_larger_than_a_page_is_followed_in_step(own: Cluster) -> No
 
 # asyncio leaves a transport to the collector when its server dies within the TLS handshake.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_changes_made_while_the_api_server_was_away_reach_the_store(own: Cluster) -> None:
+def test_reflector_catches_up_after_api_server_restart(own: Cluster) -> None:
     async def scene(client: ApiClient) -> None:
         decode = msgspec.json.Decoder(ConfigMap).decode
         gone: list[str] = []
@@ -173,7 +173,7 @@ async def forgotten(client: ApiClient) -> None:
     task.cancel()
 
 
-def test_one_of_several_candidates_leads_and_every_leader_has_a_larger_term(own: Cluster) -> None:
+def test_one_candidate_leads_and_each_new_leader_has_higher_term(own: Cluster) -> None:
     settings = LeaseSettings("terms", duration=2, renewal=0.5, retry=0.1)
 
     async def scene(client: ApiClient) -> None:
@@ -200,7 +200,7 @@ def test_one_of_several_candidates_leads_and_every_leader_has_a_larger_term(own:
     run(own, scene)
 
 
-def test_a_pod_is_absent_if_there_is_none_or_another_jobs_and_not_while_nobody_answers(own: Cluster) -> None:
+def test_pod_is_absent_if_missing_or_foreign_after_an_answer(own: Cluster) -> None:
     owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "j", "uid": "u", "controller": True}
     spec = {"containers": [{"name": "c", "image": "x"}]}
     held: dict[str, Any] = {"name": "there", "labels": {"tranche.dev/job": "j"}, "ownerReferences": [owner]}

@@ -183,7 +183,7 @@ def test_the_fence_cannot_be_taken_away(installed: Cluster, kept: Object) -> Non
     assert "the plan cannot be removed" in answer["message"]
 
 
-def test_scheduler_and_operator_write_their_own_parts_of_one_status(installed: Cluster, kept: Object) -> None:
+def test_scheduler_and_operator_apply_separate_status_fields(installed: Cluster, kept: Object) -> None:
     def condition(kind: str) -> Object:
         return {"type": kind, "status": "True", "reason": "X", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 

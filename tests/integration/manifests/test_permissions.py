@@ -84,7 +84,7 @@ def test_a_program_may_do_nothing_else(installed: Cluster, name: str, request_: 
     assert not is_allowed(installed, *account(name), request_)
 
 
-def test_who_may_edit_a_namespace_may_edit_its_jobs_and_not_the_sites(installed: Cluster) -> None:
+def test_edit_role_allows_jobs_of_its_namespace_but_not_sites(installed: Cluster) -> None:
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
@@ -123,9 +123,7 @@ def second_scheduler(installed: Cluster) -> Iterator[str]:
     installed.remove_site("manifests")
 
 
-def test_the_second_scheduler_leads_and_binds_with_the_shipped_configuration_and_roles(
-    installed: Cluster, second_scheduler: str
-) -> None:
+def test_second_scheduler_leads_and_binds_with_shipped_config(installed: Cluster, second_scheduler: str) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

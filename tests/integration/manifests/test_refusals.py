@@ -197,21 +197,21 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "message"), JOBS.values(), ids=JOBS)
-def test_a_wrong_job_is_refused_and_told_why(
+def test_invalid_job_is_rejected_with_message(
     create: Create, job: Object, changes: dict[str, Any], message: str
 ) -> None:
     assert_refused(create(edited(job, changes)), message)
 
 
 @pytest.mark.parametrize(("changes", "message"), GANGS.values(), ids=GANGS)
-def test_a_wrong_gang_is_refused_and_told_why(
+def test_invalid_gang_is_rejected_with_message(
     create: Create, gang: Object, changes: dict[str, Any], message: str
 ) -> None:
     assert_refused(create(edited(gang, changes)), message)
 
 
 @pytest.mark.parametrize(("changes", "message"), SITES.values(), ids=SITES)
-def test_a_wrong_site_is_refused_and_told_why(
+def test_invalid_site_is_rejected_with_message(
     create: Create, site: Object, changes: dict[str, Any], message: str
 ) -> None:
     assert_refused(create(edited(site, changes)), message)

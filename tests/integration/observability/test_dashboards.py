@@ -343,7 +343,7 @@ def test_a_panel_shows_what_the_run_says(ran: Run, name: str, title: str) -> Non
     EXPECTED[name, title](Shown(panels[name, title], ran))
 
 
-def test_single_jobs_have_the_series_that_kube_state_metrics_is_told_to_make(ran: Run) -> None:
+def test_jobs_have_the_configured_kube_state_metrics_series(ran: Run) -> None:
     config = yaml.safe_load((CHART / "files/kube-state-metrics.yaml").read_text())
     facts = Facts(ran)
     jobs = [version for versions in ran.jobs.values() for _, version in versions]

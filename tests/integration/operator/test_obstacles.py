@@ -52,7 +52,7 @@ def test_it_waits_for_the_crd_and_then_for_the_api_server(bare: Cluster, waiting
     assert "Traceback" not in waiting.said()
 
 
-def test_without_the_api_server_it_starts_and_stops_in_good_order(bare: Cluster, tmp_path: Path) -> None:
+def test_operator_without_api_server_starts_and_stops_cleanly(bare: Cluster, tmp_path: Path) -> None:
     command = operator_command(bare)
     bare.stop("kube-apiserver", signal.SIGKILL)
     process = Process(command, tmp_path / "operator.log")

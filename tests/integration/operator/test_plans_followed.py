@@ -83,7 +83,7 @@ def test_a_closing_window_is_evicted_counted_and_cleared(lab: Lab) -> None:
     lab.has_pods("cats-worker-0-2")
 
 
-def test_finished_pods_are_released_when_counted_and_the_last_two_are_kept(lab: Lab) -> None:
+def test_counted_finished_pods_lose_finalizer_and_last_two_stay(lab: Lab) -> None:
     template = {**TEMPLATE, "metadata": {"annotations": {"kwok.tranche.dev/run-seconds": "0.1"}}}
     lab.create(template=template)
     names = [f"cats-worker-0-{attempt}" for attempt in (1, 2, 3)]
@@ -113,7 +113,7 @@ def test_a_finished_job_is_complete_and_cleaned_up(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Running", "All", "None"])
-def test_what_still_runs_of_a_finished_job_goes_unless_its_user_wants_to_keep_it(lab: Lab, policy: str) -> None:
+def test_running_pods_of_finished_job_follow_clean_pod_policy(lab: Lab, policy: str) -> None:
     lab.create(parameterServers={"replicas": 1, "template": TEMPLATE}, runPolicy={"cleanPodPolicy": policy})
     lab.plan(window(0, 2), servers=[server(0, 1)])
     lab.has_pods("cats-ps-0-1", "cats-worker-0-2")
@@ -155,7 +155,7 @@ def test_a_job_created_again_under_its_name_starts_afresh(lab: Lab) -> None:
     eventually(replaced)
 
 
-def test_pods_that_their_user_orphaned_live_on_without_our_finalizer(lab: Lab) -> None:
+def test_orphaned_pods_lose_finalizer_and_are_not_deleted(lab: Lab) -> None:
     lab.create()
     lab.plan(window(0, 1))
     has_pod(lab, "cats-worker-0-1")
@@ -181,7 +181,7 @@ def test_a_gang_starts_when_all_its_members_exist(lab: Lab) -> None:
     lab.bind("cats-worker-1-2")
 
 
-def test_a_suspended_job_stops_when_the_planner_says_so_and_resumes(lab: Lab) -> None:
+def test_suspended_job_stops_on_closing_window_and_resumes(lab: Lab) -> None:
     lab.create()
     lab.plan(window(0, 1))
     lab.has_pods("cats-worker-0-1")

@@ -28,7 +28,7 @@ def set_quota(lab: Lab, pods: int) -> None:
     eventually(is_counted)
 
 
-def test_an_exhausted_quota_is_told_and_waited_for(lab: Lab, operator: Process) -> None:
+def test_exhausted_quota_sets_condition_and_creation_is_retried(lab: Lab, operator: Process) -> None:
     lab.create()
     eventually(lambda: lab.condition("InvalidTemplate").get("status") == "False")
     set_quota(lab, 1)
@@ -87,7 +87,7 @@ def test_a_disruption_budget_delays_an_eviction(lab: Lab) -> None:
     eventually(lambda: "deletionTimestamp" in lab.pods()["cats-worker-0-1"]["metadata"])
 
 
-def test_where_there_is_a_budget_for_others_an_eviction_asks_for_it(lab: Lab) -> None:
+def test_eviction_with_unrelated_budget_uses_eviction_api(lab: Lab) -> None:
     budgets = f"/apis/policy/v1/namespaces/{lab.namespace}/poddisruptionbudgets"
     others = {"matchLabels": {"app": "shop"}}
     lab.ask("POST", budgets, {"metadata": {"name": "shop"}, "spec": {"minAvailable": 1, "selector": others}})
@@ -102,7 +102,7 @@ def test_where_there_is_a_budget_for_others_an_eviction_asks_for_it(lab: Lab) ->
     assert disrupted["reason"] == "EvictionByEvictionAPI"
 
 
-def test_a_name_that_somebody_elses_pod_has_is_told(lab: Lab) -> None:
+def test_foreign_pod_with_same_name_sets_name_taken_condition(lab: Lab) -> None:
     taken = {"metadata": {"name": "cats-worker-0-1"}, "spec": TEMPLATE["spec"]}
     lab.ask("POST", lab.core("pods"), taken)
     lab.create()

@@ -139,7 +139,7 @@ class TestPods:
         assert apply(lab, UngatePod(pod.name, pod.uid, 0)) == CHANGED_SECONDS
         assert observe(lab).pods[0].gates == ()
 
-    def test_a_gang_is_let_go_in_the_pass_that_creates_its_last_member(self, lab: Lab) -> None:
+    def test_gang_gates_are_removed_in_pass_that_creates_last_member(self, lab: Lab) -> None:
         first = make_pod(lab, windows=3, chunks=None, workers=3)
         assert first.gates == ("tranche.dev/gang",)
         _, second, third = creations(lab)
@@ -148,7 +148,7 @@ class TestPods:
         assert apply(lab, third) == CREATED_SECONDS
         assert [pod.gates for pod in observe(lab).pods] == 3 * [()]
 
-    def test_what_is_done_is_told_when_all_is_done(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_event_is_sent_after_all_actions_are_done(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         lab.create(chunks=None, workers=2)
         lab.plan(window(0, 1), window(1, 2))
         sent: list[tuple[str, str]] = []
@@ -264,9 +264,7 @@ class TestServices:
 
 
 class TestReading:
-    def test_what_was_done_to_pods_is_known_without_reading_them_again(
-        self, lab: Lab, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_pods_changed_by_operator_are_not_listed_again(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         cache = ReconcilerCache()
         cache.pods.sync([], cache.pods.clock())
         lab.create(chunks=None, workers=2)

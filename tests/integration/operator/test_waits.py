@@ -18,7 +18,7 @@ def pending(lab: Lab) -> dict[str, Any]:
     return lab.events().get("Pending", {})
 
 
-def test_the_event_names_the_constraint_and_is_written_again_only_for_another_one(lab: Lab) -> None:
+def test_pending_event_is_repeated_only_for_another_constraint(lab: Lab) -> None:
     lab.create()
     lab.plan(explanation=BEHIND.format("14:20:00Z"))
     event = eventually(lambda: pending(lab))

@@ -93,7 +93,7 @@ def pod(cluster: Cluster, name: str, seconds: float, node: str = "") -> None:
     assert cluster.request("POST", path, {"metadata": metadata, "spec": spec})[0] == 201
 
 
-def test_it_records_what_others_do_compares_and_decides_without_a_write(shadowed: Shadowed) -> None:
+def test_shadow_mode_records_and_compares_without_writing(shadowed: Shadowed) -> None:
     cluster = shadowed.cluster
     for name, node in (("one", "edge-a-0"), ("two", "edge-a-1")):
         pod(cluster, name, 2, node)
@@ -128,7 +128,7 @@ def test_it_records_what_others_do_compares_and_decides_without_a_write(shadowed
 
 
 @pytest.mark.parametrize("shadowed", ["with our kinds"], indirect=True)
-def test_trainingjobs_are_planned_on_paper_and_their_status_stays_empty(shadowed: Shadowed) -> None:
+def test_shadow_mode_plans_trainingjobs_and_leaves_status_empty(shadowed: Shadowed) -> None:
     whole = Whole(shadowed.cluster, None)  # type: ignore[arg-type]
     whole.submit("ours", chunks=1, seconds=5.0)
     decided = shadowed.until(lambda: shadowed.decision("default/ours"))

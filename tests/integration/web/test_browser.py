@@ -73,7 +73,7 @@ def no_faults(window: Window, stage: Stage) -> None:
     assert window.hosts == {stage.url.removeprefix("http://")}
 
 
-def test_without_a_token_there_is_a_login_and_with_a_bad_one_a_reason(stage: Stage) -> None:
+def test_page_without_token_shows_login_and_rejects_bad_token(stage: Stage) -> None:
     with opened(stage.browser, stage.url) as window:
         window.page.wait_for_selector("#login")
         assert "resnet" not in window.page.content()
@@ -116,7 +116,7 @@ def test_the_timeline_shows_every_window_of_the_running_jobs(stage: Stage) -> No
         no_faults(window, stage)
 
 
-def test_jobs_are_told_apart_by_colour_and_the_line_of_now_strikes_no_label(stage: Stage) -> None:
+def test_job_bars_differ_in_colour_and_now_line_avoids_labels(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
         window.page.wait_for_selector(".bar.expected a[href='#/jobs/default/waiting']")
@@ -139,7 +139,7 @@ def test_jobs_are_told_apart_by_colour_and_the_line_of_now_strikes_no_label(stag
         assert struck == []
 
 
-def test_a_waiting_job_stands_there_with_the_sentence_of_its_status_and_where_it_will_start(stage: Stage) -> None:
+def test_waiting_job_shows_status_explanation_and_planned_start(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
 
@@ -201,7 +201,7 @@ def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -
         no_faults(window, stage)
 
 
-def test_what_changes_in_the_cluster_changes_on_the_page_without_reload_and_keeps_the_focus(stage: Stage) -> None:
+def test_page_updates_without_reload_and_keeps_focus(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
         window.page.evaluate("window.notReloaded = true")
@@ -215,7 +215,7 @@ def test_what_changes_in_the_cluster_changes_on_the_page_without_reload_and_keep
         no_faults(window, stage)
 
 
-def test_when_the_scheduler_is_away_the_page_says_so_and_comes_back(stage: Stage) -> None:
+def test_page_shows_scheduler_outage_and_reconnects(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
         stage.whole.stack.kill("scheduler")
@@ -251,7 +251,7 @@ def overflow(window: Window) -> list[str]:
     return [*found, *(["the page"] if wide else [])]
 
 
-def test_the_keyboard_reaches_everything_and_the_focus_can_be_seen(stage: Stage) -> None:
+def test_keyboard_reaches_every_control_with_visible_focus(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
         due = window.page.locator("a:visible, button:visible, input:visible, select:visible, summary:visible").count()

@@ -89,7 +89,7 @@ def expose(cluster: Cluster) -> None:
     cluster.kubectl("create", "rolebinding", "pass", "--role=pass", "--serviceaccount=default:passer")
 
 
-def test_the_api_server_keeps_authorization_for_itself_and_passes_the_header_of_the_page(proxied: Proxied) -> None:
+def test_service_proxy_drops_authorization_and_keeps_page_token(proxied: Proxied) -> None:
     status, told = proxied.ask("v1/overview", "passer")
     assert (status, told["error"].split(":")[0]) == (401, "a token is required")
     token = visitor_token(proxied.whole.cluster)
@@ -103,7 +103,7 @@ def test_who_may_see_the_jobs_may_still_not_use_the_proxy(proxied: Proxied) -> N
     assert (status, told["reason"]) == (403, "Forbidden")
 
 
-def test_under_kubectl_proxy_the_whole_page_works_and_asks_for_nothing_outside_its_service(proxied: Proxied) -> None:
+def test_page_under_kubectl_proxy_requests_only_its_service(proxied: Proxied) -> None:
     require_chromium()
     token = visitor_token(proxied.whole.cluster)
     with started() as browser, opened(browser, proxied.url, token=token) as window:

@@ -18,7 +18,7 @@ def condition(whole: Whole, job: str) -> dict[str, str]:
     return next((c for c in conditions if c["type"] == "EvictionsRefused"), {})
 
 
-def test_a_victim_that_a_budget_protects_goes_on_and_another_makes_way(whole: Whole) -> None:
+def test_victim_protected_by_budget_runs_on_and_another_stops(whole: Whole) -> None:
     whole.submit("protected", seconds=60.0, zone="edge-a")  # the most work left: the first whom anybody would stop
     whole.until_phase("protected", "Running")
     protect(whole, "protected")

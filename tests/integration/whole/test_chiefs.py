@@ -65,9 +65,7 @@ def attempts(whole: Whole, name: str) -> set[int]:
 WHOLE = ["chief", "ps", "worker", "worker"]
 
 
-def test_all_start_behind_one_gate_know_each_other_and_go_when_the_chief_is_done(
-    whole: Whole, history: History
-) -> None:
+def test_gang_with_chief_starts_together_and_ends_with_the_chief(whole: Whole, history: History) -> None:
     submit(whole, "cats")
     whole.until("all run", lambda: roles(whole, "cats", "Running") == WHOLE)
     tasks: dict[tuple[str, int], dict[str, Any]] = {}
@@ -87,7 +85,7 @@ def test_all_start_behind_one_gate_know_each_other_and_go_when_the_chief_is_done
     whole.delete("cats")
 
 
-def test_a_chief_that_fails_takes_all_with_it_and_all_start_again_until_the_limit(whole: Whole) -> None:
+def test_failed_chief_restarts_the_gang_until_backoff_limit(whole: Whole) -> None:
     submit(whole, "cats", chief_seconds=1.0, exit_code=3, runPolicy={"backoffLimit": 1})
     first = whole.until("all are planned", lambda: (found := attempts(whole, "cats")) and len(found) == 4 and found)
     whole.until("it has failed", lambda: whole.status("cats").get("progress", {}).get("failures") == 1)
@@ -103,7 +101,7 @@ def test_a_chief_that_fails_takes_all_with_it_and_all_start_again_until_the_limi
     whole.delete("cats")
 
 
-def test_a_preempted_gang_goes_with_chief_and_server_and_comes_back_whole(whole: Whole) -> None:
+def test_preempted_gang_with_chief_and_server_restarts_whole(whole: Whole) -> None:
     submit(whole, "cats", chief_seconds=30.0, estimatedDuration="2h")
     whole.until("all run", lambda: roles(whole, "cats", "Running") == WHOLE)
     before = attempts(whole, "cats")

@@ -41,7 +41,7 @@ def moment(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def test_a_chunk_trains_at_another_site_after_its_data_have_had_time_to_come(whole: Whole) -> None:
+def test_chunk_trains_at_other_site_after_data_transfer_time(whole: Whole) -> None:
     data = {"chunks": 2, "batchesPerChunk": 50, "chunkSize": f"{CHUNK_MEGABYTES}M", "site": "edge-a"}
     whole.submit("moved", chunks=2, seconds=10.0, data=data)
     job = whole.until("both train", lambda: _both_train(whole))

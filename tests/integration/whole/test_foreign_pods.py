@@ -12,9 +12,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.mark.parametrize("takes", [{"nvidia.com/gpu": "1"}, {"cpu": "31500m"}, {"memory": "127.5Gi"}])
-def test_no_window_is_planned_where_foreign_pods_leave_no_room_and_one_is_when_they_go(
-    whole: Whole, takes: dict[str, str]
-) -> None:
+def test_foreign_pods_block_windows_until_they_are_deleted(whole: Whole, takes: dict[str, str]) -> None:
     offered = whole.cluster.request("GET", "/api/v1/nodes/edge-a-0")[1]["status"]["allocatable"]
     takes = {name: most(offered[name]) if name != "nvidia.com/gpu" else amount for name, amount in takes.items()}
     container = {"name": "c", "image": "x", "resources": {"requests": takes, "limits": takes}}

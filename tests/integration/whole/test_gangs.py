@@ -57,7 +57,7 @@ def test_a_gang_that_does_not_fit_costs_no_pods(whole: Whole) -> None:
     whole.delete("three", "wide")
 
 
-def test_a_gang_with_a_member_that_finds_no_place_lets_go_of_everything_and_another_gang_runs(whole: Whole) -> None:
+def test_gang_with_unplaceable_member_releases_all_and_next_runs(whole: Whole) -> None:
     taken = {"containers": [{"name": "c", "image": "x", **PORT}], "nodeName": "edge-a-1"}
     guest = {"metadata": {"name": "guest"}, "spec": taken}
     assert whole.cluster.request("POST", PODS, guest)[0] == 201

@@ -20,7 +20,7 @@ def heard(history: History, job: str, what: Callable[[dict[str, Any]], Any]) -> 
     return next(float(pod["heard"]) for pod in pods if what(pod))
 
 
-def test_the_beneficiary_starts_when_the_victim_has_saved_long_before_its_grace_period_is_over(whole: Whole) -> None:
+def test_beneficiary_starts_when_victim_saved_before_grace_ends(whole: Whole) -> None:
     """The grace period is 5 s."""
     with History(str(whole.cluster.kubeconfig), PODS) as history:
         whole.submit("saving", seconds=60.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS)
@@ -38,7 +38,7 @@ def test_the_beneficiary_starts_when_the_victim_has_saved_long_before_its_grace_
     whole.delete("saving", "beside", "urgent")
 
 
-def test_nobody_is_stopped_who_would_lose_more_than_the_other_one_gains(whole: Whole) -> None:
+def test_victim_with_cost_above_gain_is_not_preempted(whole: Whole) -> None:
     whole.submit("costly", seconds=60.0, zone="edge-a", preemption={"restartOverhead": "10m"})
     whole.submit("beside", seconds=120.0, zone="edge-a", preemption={"policy": "Never"})
     whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("costly", "beside")} == {"Running"})

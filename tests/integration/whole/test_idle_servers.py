@@ -46,7 +46,7 @@ def planned(whole: Whole, name: str) -> list[tuple[int, str]]:
     return [(one["attempt"], one["state"]) for one in whole.status(name)["plan"].get("parameterServers", [])]
 
 
-def test_an_idle_server_saves_and_goes_and_another_attempt_starts_with_the_next_window(whole: Whole) -> None:
+def test_idle_server_stops_and_next_window_gets_new_attempt(whole: Whole) -> None:
     volume = {"scope": "Cluster", "volume": {"hostPath": {"path": "/mnt/models"}}}
     whole.submit("cats", seconds=30.0, checkpoint=volume, parameterServers=servers_of(SAVING_SECONDS))
     whole.until_phase("cats", "Running")
@@ -89,7 +89,7 @@ def suspend(whole: Whole, name: str, *, suspended: bool) -> None:
     assert whole.cluster.request("PATCH", path, body, "application/merge-patch+json")[0] == 200
 
 
-def test_a_suspended_job_stops_its_workers_first_and_its_server_when_they_have_saved(whole: Whole) -> None:
+def test_suspended_job_stops_workers_before_its_server(whole: Whole) -> None:
     whole.submit("hens", seconds=30.0, checkpoint_seconds=2.0, parameterServers=servers_of(SAVING_SECONDS))
     whole.until_phase("hens", "Running")
     (old,) = whole.until("its server runs", lambda: list(servers(whole, "hens")))

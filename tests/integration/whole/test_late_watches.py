@@ -20,7 +20,7 @@ def proxy() -> Iterator[tuple[Whole, FaultProxy]]:
             yield Whole(cluster, stack), proxy
 
 
-def test_a_pod_that_the_watch_does_not_show_yet_is_not_taken_for_missing(proxy: tuple[Whole, FaultProxy]) -> None:
+def test_pod_missing_from_delayed_watch_is_not_counted_as_lost(proxy: tuple[Whole, FaultProxy]) -> None:
     whole, between = proxy
     between.faults = Faults(held="/pods")
     whole.submit("unseen", seconds=20.0)

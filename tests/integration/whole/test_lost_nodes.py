@@ -47,7 +47,7 @@ def ready(whole: Whole, node: str) -> str:
     return str(next(c["status"] for c in conditions if c["type"] == "Ready"))
 
 
-def test_a_disconnected_site_keeps_its_chunks_and_another_node_gets_them_when_the_tolerance_is_over(
+def test_disconnected_site_keeps_chunks_until_tolerance_ends(
     sited: Whole,
 ) -> None:
     nodes = {name: run_one(sited, name, name, seconds=120.0) for name in ("patient", "hasty")}

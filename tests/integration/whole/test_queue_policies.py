@@ -19,7 +19,7 @@ def whole() -> Iterator[Whole]:
             yield Whole(cluster, stack)
 
 
-def test_least_remaining_work_runs_first_and_the_preempted_job_goes_on_where_it_was(whole: Whole) -> None:
+def test_job_with_least_work_runs_first_and_victim_resumes(whole: Whole) -> None:
     whole.submit("large", chunks=4, seconds=8.0)
     whole.until("all four run", lambda: whole.status("large").get("activeWorkers") == 4)
     whole.until_trained("large", 8)
@@ -36,7 +36,7 @@ def preemptors(status: dict[str, Any]) -> list[str]:
     return [one.get("preemptedBy", "") for one in status["progress"]["attempts"] if one["reason"] == "Preempted"]
 
 
-def test_a_planner_that_is_killed_takes_up_queue_and_preemption_where_they_were(whole: Whole) -> None:
+def test_killed_planner_restores_queue_and_preemption(whole: Whole) -> None:
     whole.submit("long", chunks=4, seconds=25.0)
     whole.until("all four run", lambda: whole.status("long").get("activeWorkers") == 4)
     whole.stack.kill("scheduler")

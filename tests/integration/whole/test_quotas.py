@@ -47,7 +47,7 @@ def explanation(whole: Whole, name: str) -> str:
 
 
 @pytest.mark.usefixtures("quota")
-def test_jobs_share_the_quota_of_their_namespace_and_none_is_ever_refused(whole: Whole) -> None:
+def test_jobs_share_namespace_quota_without_rejected_pods(whole: Whole) -> None:
     whole.submit("first", chunks=4, seconds=2.0)
     whole.until("two workers run", lambda: whole.status("first").get("activeWorkers") == 2)
     whole.submit("second", chunks=8, seconds=2.0)
@@ -62,7 +62,7 @@ def test_jobs_share_the_quota_of_their_namespace_and_none_is_ever_refused(whole:
 
 
 @pytest.mark.usefixtures("quota")
-def test_a_shorter_job_takes_the_quota_over_when_the_pods_of_the_longer_are_over(whole: Whole) -> None:
+def test_shorter_job_takes_quota_after_pods_of_longer_job_end(whole: Whole) -> None:
     whole.submit("long", chunks=2, seconds=15.0)
     whole.until("two workers run", lambda: whole.status("long").get("activeWorkers") == 2)
     whole.submit("short", chunks=2, seconds=1.0)

@@ -97,9 +97,7 @@ def uids(whole: Whole) -> list[str]:
     return [pod["metadata"]["uid"] for pod in whole.pods("cats")]
 
 
-def test_one_pod_trains_one_chunk_after_the_other_until_somebody_else_gets_its_slot(
-    whole: Whole, cats: dict[str, Any]
-) -> None:
+def test_pod_renews_chunks_until_its_slot_goes_to_another_job(whole: Whole, cats: dict[str, Any]) -> None:
     first = window(whole)
     status, given = ask(whole, cats, first["attempt"], 0)
     assert (status, given["chunks"]) == (200, [1])
@@ -136,7 +134,7 @@ def answered(whole: Whole, pod: dict[str, Any], fence: int, *done: int) -> dict[
     return given if status == 200 else None
 
 
-def test_nobody_else_is_given_chunks_and_an_attempt_that_is_over_is_not(whole: Whole, cats: dict[str, Any]) -> None:
+def test_renewal_by_other_or_ended_attempt_is_refused(whole: Whole, cats: dict[str, Any]) -> None:
     attempt, bearer = window(whole)["attempt"], token(whole, cats)
     before = granted(whole)
     refused = {

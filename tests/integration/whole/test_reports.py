@@ -76,7 +76,7 @@ def told(whole: Whole) -> dict[str, Any]:
     return dict(whole.read("jobs/default/cats")["trained"])
 
 
-def test_the_pod_that_reports_has_an_address_for_it_and_the_worker_of_its_server_has_not(cats: Whole) -> None:
+def test_reporting_pod_has_report_address_and_worker_does_not(cats: Whole) -> None:
     pods = running(cats)
     spec = pods["ps"]["spec"]
     environment = {v["name"]: v.get("value") for v in spec["containers"][0]["env"]}
@@ -86,7 +86,7 @@ def test_the_pod_that_reports_has_an_address_for_it_and_the_worker_of_its_server
     assert all(v["name"] != "TRANCHE_API" for v in pods["worker"]["spec"]["containers"][0]["env"])
 
 
-def test_a_report_of_the_own_pod_counts_and_every_other_one_is_refused(cats: Whole) -> None:
+def test_report_by_own_pod_counts_and_other_reports_are_refused(cats: Whole) -> None:
     pods = running(cats)
     assert cats.until("the job has been seen to train", lambda: told(cats)["estimated"])
     body = {"attempt": attempt(pods["ps"]), "applied": {"0": 20}, "durable": {"0": 15}, "batchSeconds": 2.5}
@@ -130,7 +130,7 @@ def lone_pod(whole: Whole, like: dict[str, Any], number: int) -> str:
     return token(whole, made)
 
 
-def test_a_token_is_reviewed_once_and_worth_nothing_when_another_pod_has_its_pods_name(cats: Whole) -> None:
+def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: Whole) -> None:
     like, body = running(cats)["ps"], {"attempt": 99, "applied": {"0": 20}}
     old = lone_pod(cats, like, 99)
     cats.until("it is known", lambda: post(cats, old, body)[0] != 403)
@@ -145,7 +145,7 @@ def test_a_token_is_reviewed_once_and_worth_nothing_when_another_pod_has_its_pod
     cats.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
 
 
-def test_a_lost_server_takes_the_ledger_back_to_its_checkpoint_also_across_a_restart(cats: Whole) -> None:
+def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> None:
     old = running(cats)["ps"]
     bearer = token(cats, old)
     body = {"attempt": attempt(old), "applied": {"0": 30}, "durable": {"0": 25}}

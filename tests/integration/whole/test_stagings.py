@@ -86,7 +86,7 @@ def assert_one_pod_brought_the_data(history: History, name: str) -> None:
     assert len(pods) == 1, pods
 
 
-def test_a_window_opens_at_another_site_only_when_the_staging_pod_has_succeeded(whole: Whole) -> None:
+def test_window_at_other_site_opens_after_staging_pod_succeeds(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "staged")
         whole.until(
@@ -122,7 +122,7 @@ def test_a_parameter_server_starts_near_the_data(whole: Whole) -> None:
     whole.delete("near")
 
 
-def test_scheduler_and_operator_may_be_killed_while_data_are_brought(whole: Whole) -> None:
+def test_staging_survives_killed_scheduler_and_operator(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "killed", chunk_seconds=20.0)
         whole.until(
@@ -139,7 +139,7 @@ def test_scheduler_and_operator_may_be_killed_while_data_are_brought(whole: Whol
     whole.delete("killed")
 
 
-def test_data_that_came_while_no_scheduler_was_there_are_counted_by_the_next(whole: Whole) -> None:
+def test_staging_finished_without_scheduler_counts_after_restart(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "unseen", chunk_seconds=20.0)
         whole.until(
@@ -159,7 +159,7 @@ def test_data_that_came_while_no_scheduler_was_there_are_counted_by_the_next(who
     whole.delete("unseen")
 
 
-def test_a_job_whose_staging_fails_for_good_trains_where_its_data_are_and_says_so(whole: Whole) -> None:
+def test_job_with_failed_staging_trains_at_its_data_site(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "failing", exit_code=3, chunk_seconds=4.0, runPolicy={"backoffLimit": 0})
         status = whole.until_phase("failing", "Succeeded")
@@ -187,7 +187,7 @@ def learnt_factor(whole: Whole) -> float | None:
     return float(found[0]) if found else None
 
 
-def test_a_scheduler_that_is_replaced_hands_on_how_long_data_take(whole: Whole) -> None:
+def test_restarted_scheduler_keeps_learnt_transfer_factor(whole: Whole) -> None:
     submit(whole, "teacher", chunk_seconds=2.0)
     whole.until_phase("teacher", "Succeeded")
     whole.delete("teacher")  # no object but the Lease tells of it any more

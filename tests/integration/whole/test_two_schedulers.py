@@ -148,7 +148,7 @@ def assert_all_succeed(whole: Whole, names: list[str]) -> None:
     whole.delete(*names)
 
 
-def test_who_does_not_lead_writes_nothing_and_answers_from_the_same_plans(whole: Whole, pair: Pair) -> None:
+def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair: Pair) -> None:
     leader = pair.leader()
     assert leader == "scheduler"
     term = pair.lease()["leaseTransitions"]
@@ -168,7 +168,7 @@ def test_who_does_not_lead_writes_nothing_and_answers_from_the_same_plans(whole:
     whole.delete("asked")
 
 
-def test_who_does_not_lead_keeps_room_for_pods_that_are_planned_and_not_there_yet(whole: Whole, pair: Pair) -> None:
+def test_follower_reserves_room_for_planned_pods(whole: Whole, pair: Pair) -> None:
     """A less important pod that wants all GPUs of a node is refused by both, until the planned window is over."""
     stranger = {
         "metadata": {"name": "stranger", "namespace": "default", "uid": "1"},
@@ -192,9 +192,7 @@ def test_who_does_not_lead_keeps_room_for_pods_that_are_planned_and_not_there_ye
     whole.delete("planned")
 
 
-def test_when_the_leader_is_killed_within_a_preemption_the_other_one_takes_over_in_time(
-    whole: Whole, pair: Pair, history: History
-) -> None:
+def test_leader_killed_during_preemption_fails_over_in_time(whole: Whole, pair: Pair, history: History) -> None:
     term, arrivals = pair.lease()["leaseTransitions"], Arrivals(whole, "kill")
     arrivals.come()
     begin_preemption(whole, "kill")
@@ -209,7 +207,7 @@ def test_when_the_leader_is_killed_within_a_preemption_the_other_one_takes_over_
     pair.restart(killed)
 
 
-def test_a_leader_that_was_stopped_and_goes_on_is_refused_and_ends(whole: Whole, pair: Pair, history: History) -> None:
+def test_resumed_former_leader_is_refused_and_exits(whole: Whole, pair: Pair, history: History) -> None:
     term, arrivals = pair.lease()["leaseTransitions"], Arrivals(whole, "stop")
     arrivals.come()
     begin_preemption(whole, "stop")
@@ -230,7 +228,7 @@ def test_a_leader_that_was_stopped_and_goes_on_is_refused_and_ends(whole: Whole,
     pair.restart(stopped)
 
 
-def test_a_stopped_leader_that_finds_no_newer_plan_ends_by_the_lease(whole: Whole, pair: Pair) -> None:
+def test_resumed_former_leader_without_newer_plan_exits_by_lease(whole: Whole, pair: Pair) -> None:
     stopped = pair.leader()
     process = pair.process(stopped)
     process.send_signal(signal.SIGSTOP)

@@ -3,7 +3,7 @@
 from support.full_stack import Whole, is_running
 
 
-def test_an_applied_job_is_planned_bound_by_kube_scheduler_and_succeeds(whole: Whole) -> None:
+def test_applied_job_is_planned_bound_and_succeeds(whole: Whole) -> None:
     whole.submit("first", chunks=3, seconds=0.5)
     status = whole.until_phase("first", "Succeeded")
     assert status["progress"]["chunks"] == "3/3"
@@ -18,7 +18,7 @@ def test_an_applied_job_is_planned_bound_by_kube_scheduler_and_succeeds(whole: W
     whole.delete("first")
 
 
-def test_a_job_with_less_work_preempts_one_with_more_which_resumes_from_its_ledger_and_finishes(
+def test_job_with_less_work_preempts_and_victim_resumes_later(
     whole: Whole,
 ) -> None:
     whole.submit("large", chunks=2, seconds=8.0, zone="edge-a")
@@ -52,7 +52,7 @@ def test_two_jobs_whose_short_lists_overlap_both_run(whole: Whole) -> None:
     whole.delete("wide", "narrow")
 
 
-def test_a_waiting_job_has_a_planned_start_a_planned_completion_and_a_reason_that_names_whom_it_waits_for(
+def test_waiting_job_has_planned_times_and_an_explanation(
     whole: Whole,
 ) -> None:
     whole.submit("ahead", chunks=2, seconds=6.0, zone="edge-a")
@@ -75,7 +75,7 @@ def running_pods(whole: Whole, job: str) -> set[str]:
     return {pod["metadata"]["name"] for pod in whole.pods(job) if is_running(pod)}
 
 
-def test_a_planner_killed_mid_way_and_started_again_loses_nothing(whole: Whole) -> None:
+def test_planner_killed_and_restarted_loses_nothing(whole: Whole) -> None:
     whole.submit("steady", chunks=6, seconds=2.0, zone="edge-a")
     whole.until_phase("steady", "Running")
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_a_planner_killed_mid_way_and_started_again_loses_nothing(whole: Whole) 
     whole.delete("steady")
 
 
-def test_an_operator_killed_mid_way_and_started_again_loses_nothing(whole: Whole) -> None:
+def test_operator_killed_and_restarted_loses_nothing(whole: Whole) -> None:
     whole.submit("patient", chunks=6, seconds=1.0, zone="edge-a")
     whole.until_phase("patient", "Running")
     whole.stack.kill("operator")
@@ -103,7 +103,7 @@ def test_an_operator_killed_mid_way_and_started_again_loses_nothing(whole: Whole
     whole.delete("patient")
 
 
-def test_a_failing_job_is_retried_and_then_failed_without_stopping_others(whole: Whole) -> None:
+def test_failing_job_fails_at_backoff_limit_and_others_run_on(whole: Whole) -> None:
     whole.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
     whole.submit("sound", seconds=0.5)
     status = whole.until_phase("broken", "Failed")

@@ -11,9 +11,7 @@ SEED = 3
 
 
 @pytest.mark.parametrize("example", [TORCH, TENSORFLOW], ids=lambda example: example.framework)
-def test_a_preempted_gang_goes_on_where_it_stopped_with_every_batch_in_its_model_once(
-    example: Example, tmp_path: Path
-) -> None:
+def test_preempted_gang_resumes_with_every_batch_counted_once(example: Example, tmp_path: Path) -> None:
     try:
         python_of(example.framework)
     except FileNotFoundError as error:

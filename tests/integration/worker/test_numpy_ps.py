@@ -149,7 +149,7 @@ def test_a_batch_that_is_sent_twice_is_applied_once(tmp_path: Path) -> None:
         server.wait()
 
 
-def test_a_worker_that_is_stopped_says_what_it_has_done_and_an_older_one_is_refused(tmp_path: Path) -> None:
+def test_stopped_worker_reports_progress_and_old_one_is_fenced(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "termination-log"
     chunks.stage(tmp_path / "data", 6)
 

@@ -54,7 +54,7 @@ def test_a_window_that_is_executed_twice_is_found(history: History) -> None:
     assert "second time" in problem(history)
 
 
-def test_an_older_plan_over_a_newer_one_is_found_but_not_of_another_job(history: History) -> None:
+def test_older_plan_over_newer_is_found_only_within_one_job(history: History) -> None:
     history.job(revision=5)
     history.job(revision=1, uid="successor")
     assert check(history.changes) == []
@@ -62,7 +62,7 @@ def test_an_older_plan_over_a_newer_one_is_found_but_not_of_another_job(history:
     assert "older plan" in problem(history)
 
 
-def test_what_a_late_write_brings_from_a_deleted_namesake_does_not_count(history: History) -> None:
+def test_late_status_write_for_deleted_namesake_is_ignored(history: History) -> None:
     history.job(done="0", uid="successor", plan_of="j", revision=9)
     history.job((1, [0]), uid="successor", revision=2)
     assert check(history.changes) == []
@@ -83,7 +83,7 @@ def test_progress_that_is_lost_is_found(history: History) -> None:
     assert "had 20 batches and has 0" in problem(history)
 
 
-def test_progress_that_nobody_made_is_found(history: History) -> None:
+def test_progress_without_a_reporting_worker_is_found(history: History) -> None:
     history.job((1, [0]), revision=2)
     history.pod(1, "0", phase="Failed", message='{"0": 20}')
     history.job(running={0: 21}, revision=3)
@@ -125,7 +125,7 @@ def test_a_gang_may_begin_again_and_a_chunked_job_may_not() -> None:
         assert bool(check(history.changes)) is not gang
 
 
-def test_a_window_where_nobody_has_brought_the_data_is_found() -> None:
+def test_window_at_site_without_staged_data_is_found() -> None:
     history = History(staged=True)
     history.job((1, [0]), revision=2)
     history.pod(2, "0,1", role="staging", site="away", gpus=0)

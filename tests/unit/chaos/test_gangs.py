@@ -32,7 +32,7 @@ def problem(history: History) -> str:
     return found
 
 
-def test_a_gang_that_starts_whole_and_ends_with_its_chief_is_in_order(history: History) -> None:
+def test_gang_that_starts_whole_and_ends_with_chief_has_no_fault(history: History) -> None:
     create(history, None)
     create(history, "n")
     history.pod(4, role="chief", gpus=0, phase="Succeeded")
@@ -84,7 +84,7 @@ def test_a_pod_that_is_bound_before_the_others_exist_is_found(history: History, 
     assert "of its gang do not exist" in problem(history)
 
 
-def test_a_gang_that_starts_again_after_its_chief_has_succeeded_is_found_and_a_late_plan_is_none(
+def test_gang_restarted_after_chief_success_is_found(
     history: History,
 ) -> None:
     create(history, None)
@@ -105,7 +105,7 @@ def test_a_chief_that_is_released_before_it_is_counted_is_found(history: History
 
 
 @pytest.mark.parametrize("phase", ["Running", "Failed"])
-def test_members_that_are_done_before_anybody_has_said_so_are_found(history: History, phase: str) -> None:
+def test_done_members_before_chief_success_counts_are_found(history: History, phase: str) -> None:
     create(history, None)
     history.pod(4, role="chief", gpus=0, phase=phase)
     history.job(done="0-1", revision=3)
@@ -113,7 +113,7 @@ def test_members_that_are_done_before_anybody_has_said_so_are_found(history: His
     assert all("no planned worker said so" in one for one in found), "both members"
 
 
-def test_the_word_of_a_chief_that_is_not_planned_any_more_does_not_count(history: History) -> None:
+def test_success_of_unplanned_chief_does_not_count(history: History) -> None:
     create(history, None)
     history.job(revision=3)
     history.pod(4, role="chief", gpus=0, phase="Succeeded")

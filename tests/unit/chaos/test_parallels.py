@@ -32,7 +32,7 @@ def waiting_for(path: Path) -> str:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_so_many_run_at_once_and_no_more_and_each_is_told_when_it_ends(at_once: int, tmp_path: Path) -> None:
+def test_side_by_side_runs_at_most_the_limit_and_yields_at_end(at_once: int, tmp_path: Path) -> None:
     paths = {seed: tmp_path / f"{seed}.end" for seed in range(5)}
 
     def running() -> set[int]:
@@ -53,7 +53,7 @@ def test_so_many_run_at_once_and_no_more_and_each_is_told_when_it_ends(at_once: 
     assert (told == list(paths)) is (at_once == 1)
 
 
-def test_a_round_that_ends_without_an_outcome_has_failed_and_the_others_go_on() -> None:
+def test_round_without_outcome_fails_and_others_continue() -> None:
     def command(seed: int) -> list[str]:
         return program("raise SystemExit(7)" if seed == 1 else "", outcome(seed))
 

@@ -25,7 +25,7 @@ def test_a_round_has_each_kind_of_job_and_all_can_be_read(seed: int, sited: bool
     assert any(not spec.data and not spec.chief for spec in specs)
 
 
-def test_chiefs_are_drawn_with_and_without_a_gpu_and_workers_that_serve_and_that_end() -> None:
+def test_chief_gangs_vary_in_chief_gpus_and_worker_ends() -> None:
     arrivals = draw_jobs(random.Random(1), 100, SIZE.seconds, sited=True)
     gangs = [one.body["spec"] for one in arrivals if "chief" in one.body["spec"]]
     asked = {str(gang["chief"]["template"]["spec"]["containers"][0]["resources"]["limits"]) for gang in gangs}
@@ -34,7 +34,7 @@ def test_chiefs_are_drawn_with_and_without_a_gpu_and_workers_that_serve_and_that
     assert set(ends) == {True, False}
 
 
-def test_a_round_of_chief_gangs_has_faults_for_every_role() -> None:
+def test_faults_of_chief_gangs_cover_every_role() -> None:
     for role in ("worker", "parameter server", "chief"):
         assert f"failed {role}" in FAULTS
     assert {"deleted pod", "lost parameter server", "lost chief", "lost staging pod", "suspended job"} <= FAULTS.keys()
@@ -42,7 +42,7 @@ def test_a_round_of_chief_gangs_has_faults_for_every_role() -> None:
     assert drawn == FAULTS.keys()
 
 
-def test_sites_are_declared_in_every_second_round_with_tolerances_of_both_kinds() -> None:
+def test_half_of_rounds_declare_sites_with_all_tolerances() -> None:
     drawn = [tolerances(random.Random(seed)) for seed in range(100)]
     assert 30 < sum(not one for one in drawn) < 70
     assert {tolerance for one in drawn for tolerance in one.values()} == set(TOLERANCES)

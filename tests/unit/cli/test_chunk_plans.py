@@ -66,7 +66,7 @@ def listed_by(policy: str) -> ChunkPlan:
     return asyncio.run(asked())
 
 
-def test_a_plan_on_paper_lists_chunks_of_the_forecast() -> None:
+def test_forecast_plan_lists_planned_chunks_without_q() -> None:
     plan = listed_by("chunk")
     assert [one.chunk for one in plan.chunks] == [0, 1, 2]
     assert {one.state for one in plan.chunks} == {"Planned"}
@@ -74,7 +74,7 @@ def test_a_plan_on_paper_lists_chunks_of_the_forecast() -> None:
     assert (plan.policy, plan.note) == ("chunk", "")
 
 
-def test_a_plan_on_paper_has_q_under_a_policy_that_binds() -> None:
+def test_forecast_plan_of_binding_policy_has_q_and_slots() -> None:
     plan = listed_by("chunk-faithful")
     assert all(one.q is not None and one.slots for one in plan.chunks)
     assert plan.note == ANEW

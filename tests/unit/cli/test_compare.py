@@ -69,7 +69,7 @@ def test_a_figure_is_the_one_that_simulate_gives(log: Path) -> None:
     }
 
 
-def test_the_printed_command_repeats_every_figure_in_any_number_of_processes(log: Path) -> None:
+def test_printed_command_repeats_figures_for_any_process_count(log: Path) -> None:
     words = (log, "--gpus", 4, "--policies", "fifo,srsf", "--loads", "0.8", "--seeds", 3, "--resample")
     first = answered(*words)
     result = run(*first["command"].split()[2:], "--processes", 2, "--format", "json")
@@ -143,7 +143,7 @@ def test_a_job_that_never_fits_is_named_once_for_each_policy(log: Path) -> None:
     assert "huge" in refused(log, "--gpus", 4, "--policies", "srsf", "--strict-fit")
 
 
-def test_a_policy_that_refuses_the_jobs_says_so_and_gets_no_ratio(log: Path) -> None:
+def test_policy_that_rejects_jobs_is_noted_and_has_no_ratio(log: Path) -> None:
     """A binding policy does not plan gangs."""
     log.write_text(HEADER + "a,0,1,100\nb,0,4,100\n")
     cluster = log.parent / "cluster.yaml"

@@ -20,7 +20,7 @@ def test_the_page_and_the_help_agree_on_exit_statuses() -> None:
     assert told == re.findall(r"^\| (\d) \|", PAGE, re.M)
 
 
-def test_columns_are_as_wide_as_their_widest_cell_and_nothing_is_cut() -> None:
+def test_columns_fit_their_widest_cell_without_truncation() -> None:
     text = columns(["NAME", "WHY"], [["a-long-name", "x" * 300], ["b", ""]])
     assert text.splitlines() == ["NAME          WHY", f"a-long-name   {'x' * 300}", "b             -"]
 
@@ -39,7 +39,7 @@ def test_the_use_of_sites_is_a_row_for_each() -> None:
     assert sites_text([]) == ""
 
 
-def test_a_kubeconfig_that_is_not_there_is_one_line_that_says_what_to_do() -> None:
+def test_missing_kubeconfig_gives_one_error_line_with_a_remedy() -> None:
     result = CliRunner().invoke(main, ["queue", "--kubeconfig", "/nowhere"])
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "use --kubeconfig or --context, or set KUBECONFIG" in result.stderr

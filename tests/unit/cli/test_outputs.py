@@ -20,7 +20,7 @@ def table(columns: int) -> Table:
     return made
 
 
-def test_a_table_that_is_too_wide_is_turned_and_keeps_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_wide_table_is_transposed_and_keeps_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(table(40), "what it depends on")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[1:40]] == [["heading", str(n), "value", str(n)] for n in range(1, 40)]
@@ -37,7 +37,7 @@ def test_turning_narrows() -> None:
     assert needed(console, transposed(table(30))) < 80 < needed(console, table(30))
 
 
-def test_nobody_watches_a_pipe() -> None:
+def test_progress_bar_is_absent_on_a_pipe() -> None:
     with progress_bar("jobs", quiet=False) as on_progress:
         assert on_progress is None
 

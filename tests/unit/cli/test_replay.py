@@ -77,7 +77,7 @@ def rows_of(result: Result) -> dict[str, dict[str, Any]]:
     return {row["label"]: row for row in json.loads(result.stdout)["rows"]}
 
 
-def test_the_past_stands_beside_fifo_and_the_production_policy_on_the_same_jobs(path: Path) -> None:
+def test_replay_compares_past_with_fifo_and_production_policy(path: Path) -> None:
     rows = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "0"))
     assert rows["as it was"]["average_jct_seconds"] == pytest.approx((1000 + 1090 + 1180) / 3)
     assert rows["fifo"]["average_jct_seconds"] == pytest.approx(rows["as it was"]["average_jct_seconds"])
@@ -88,7 +88,7 @@ def test_the_past_stands_beside_fifo_and_the_production_policy_on_the_same_jobs(
         assert row["gpu_hours"] == pytest.approx(1200 / 3600)
 
 
-def test_what_the_past_copied_is_not_known_and_policies_copied_nothing(path: Path) -> None:
+def test_replay_shows_no_copied_bytes_for_the_past(path: Path) -> None:
     rows = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "0"))
     assert (rows["as it was"]["cloud_gpu_seconds"], rows["as it was"]["copied_bytes"]) == (None, None)
     assert (rows["fifo"]["cloud_gpu_seconds"], rows["fifo"]["copied_bytes"]) == (0.0, 0.0)

@@ -80,7 +80,7 @@ def test_the_result_names_load_and_options(log: Path) -> None:
         ("--gradient-scale", 10),
     ],
 )
-def test_every_option_changes_the_figures_that_its_command_repeats(log: Path, words: tuple[object, ...]) -> None:
+def test_every_option_changes_figures_and_command_repeats_them(log: Path, words: tuple[object, ...]) -> None:
     changed = drawn(log, *words, preset="jsac-edge")
     assert changed["average_jct_seconds"] != drawn(log, preset="jsac-edge")["average_jct_seconds"]
     assert answered(*changed["command"].split()[1:]) == changed

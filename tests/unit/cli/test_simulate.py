@@ -54,7 +54,7 @@ def refused(*words: object) -> str:
     return result.stderr
 
 
-def test_json_has_the_stable_keys_and_says_what_the_figures_depend_on(log: Path) -> None:
+def test_json_output_has_stable_keys_and_settings(log: Path) -> None:
     found = answered(log, "--gpus", 4, "--policy", "fifo", "--mode", "gang")
     assert found["average_jct_seconds"] == pytest.approx((100 + 140 + 530 + 150) / 4)
     assert {"median_jct_seconds", "p99_jct_seconds", "makespan_seconds", "preemptions"} <= found.keys()

@@ -42,7 +42,7 @@ def test_parts_that_point_the_other_way_are_no_cause() -> None:
     assert (found.seconds, found.cause()) == (1.0, "waiting for GPUs +2.0 s")
 
 
-def test_jobs_are_compared_worst_first_and_only_where_both_completed() -> None:
+def test_comparison_lists_completed_jobs_with_worst_first() -> None:
     measured = {"good": ran(1.0, 10.0), "bad": ran(1.0, 10.0, "b"), "unended": ran(1.0, 10.0), "failed": ran(1.0, 10.0)}
     simulated = {"good": ran(1.0, 10.1), "bad": ran(1.0, 15.0), "unended": Course(0.0), "failed": ran(1.0, 10.0)}
     found = compare(measured, simulated, {"good": 10.2, "bad": 10.2, "unended": 10.2}, reporting=0.1)

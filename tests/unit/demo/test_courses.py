@@ -37,7 +37,7 @@ PREEMPTED = [
 """Waits 2, starts 1, trains 8 (till its end), waits 9, starts 2, trains 8."""
 
 
-def test_waiting_starting_training_and_reporting_are_told_apart() -> None:
+def test_course_splits_into_wait_start_train_and_report_time() -> None:
     course = read_courses(PREEMPTED)[JOB]
     assert split(course, completed=40.5) == Phases(waiting=11.0, starting=3.0, training=16.0, reporting=0.5)
     assert (course.preemptions, course.last_nodes, course.ended) == (1, {0: "b"}, 40.0)
@@ -58,7 +58,7 @@ def test_the_parts_add_up_where_workers_overlap() -> None:
     assert phases.total == pytest.approx(9.25)
 
 
-def test_a_window_closed_before_its_worker_ran_counts_as_starting_and_as_no_preemption() -> None:
+def test_window_closed_before_start_counts_as_starting() -> None:
     facts = [
         Fact(0.0, "submitted", JOB),
         opened(0.0, 1),
@@ -78,7 +78,7 @@ def test_only_the_first_word_on_a_worker_counts() -> None:
     assert (course.stays[2].started, course.stays[2].ended, course.stays[2].outcome) == (32.0, 40.0, "Succeeded")
 
 
-def test_facts_about_windows_that_an_earlier_process_opened_are_left_out() -> None:
+def test_facts_about_windows_of_earlier_process_are_ignored() -> None:
     assert read_courses([started(3.0, 7), ended(4.0, 7)])[JOB].stays == {}
 
 

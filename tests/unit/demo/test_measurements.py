@@ -25,13 +25,13 @@ def test_starts_stops_and_handovers_are_averaged_apart() -> None:
     assert measured.handover_seconds == pytest.approx(11.2 - 10.9)
 
 
-def test_a_pod_stopped_before_it_trained_says_nothing_about_notices() -> None:
+def test_pod_stopped_before_training_adds_no_notice_delay() -> None:
     unborn = Stay("a", (0,), 0.0, closing=1.0, ended=7.0, outcome="Lost")
     late = Stay("a", (0,), 0.0, started=2.0, closing=1.0, ended=9.0, outcome="Preempted")
     assert measure_delays({"j": course(unborn, late)}, 0.2).notice_seconds == 0.0
 
 
-def test_of_several_that_left_the_node_the_last_before_the_start_counts() -> None:
+def test_handover_counts_from_last_leaver_before_the_start() -> None:
     leavers = [
         Stay("a", (i,), 0.0, started=1.0, closing=10.0, ended=end, outcome="Preempted")
         for i, end in enumerate((10.5, 11.0, 13.0))
@@ -45,7 +45,7 @@ def test_a_run_without_windows_has_no_delays() -> None:
     assert report_seconds({}, {}) == 0.0
 
 
-def test_reporting_is_the_mean_from_the_last_end_to_the_completion_time() -> None:
+def test_report_seconds_is_mean_from_last_end_to_completion() -> None:
     courses = {
         "x": course(Stay("a", (0,), 0.0, started=1.0, ended=5.0, outcome="Succeeded")),
         "y": course(Stay("a", (0,), 0.0, started=1.0, ended=7.0, outcome="Succeeded")),
@@ -64,14 +64,14 @@ def test_delays_grow_with_the_crowd_by_a_line_through_the_starts() -> None:
 
 
 @pytest.mark.parametrize("seconds", [(0.9, 0.3), (0.0, 9.0)])
-def test_where_a_line_would_fall_or_begin_below_zero_the_mean_counts(seconds: tuple[float, float]) -> None:
+def test_start_delay_without_valid_line_is_the_mean(seconds: tuple[float, float]) -> None:
     stays = [Stay("a", (k,), 0.0, crowd=k, started=s) for k, s in zip((1, 2), seconds, strict=True)]
     measured = measure_delays({"j": course(*stays)}, 0.0)
     assert measured.start_seconds == pytest.approx(sum(seconds) / 2)
     assert measured.crowd_seconds == 0.0
 
 
-def test_a_gpu_that_somebody_waited_for_is_idle_from_the_end_that_made_room_to_the_start() -> None:
+def test_turnaround_of_awaited_gpu_is_from_freeing_end_to_start() -> None:
     small = Stay("a", (0,), 0.0, started=0.5, ended=4.0, outcome="Succeeded")
     large = Stay("a", (0,), 0.0, started=0.5, ended=9.0, outcome="Succeeded")
     pair = [Stay("a", (i,), 9.1, started=9.3 + i / 10, ended=12.0, outcome="Succeeded") for i in (0, 1)]
@@ -84,7 +84,7 @@ def test_a_gpu_that_somebody_waited_for_is_idle_from_the_end_that_made_room_to_t
     assert first.starting_seconds == pytest.approx(0.2)
 
 
-def test_a_start_for_which_somebody_has_to_leave_counts_from_when_that_one_has_left() -> None:
+def test_turnaround_after_preemption_counts_from_victim_end() -> None:
     victim = Stay("a", (0,), 0.0, started=0.5, closing=5.0, ended=6.0, outcome="Preempted")
     heir = Stay("a", (0,), 5.0, handover=True, started=6.25, ended=8.0, outcome="Succeeded")
     (found,) = turnarounds({"v": course(victim), "h": course(heir, submitted=5.0)}, {"a": 1})
@@ -97,7 +97,7 @@ def test_a_start_that_found_free_gpus_turns_none_around() -> None:
     assert turnarounds({"e": course(early), "l": course(late, submitted=7.0)}, {"a": 1, "b": 1}) == []
 
 
-def test_an_end_that_is_told_after_the_next_start_left_its_gpu_idle_for_no_time() -> None:
+def test_end_recorded_after_next_start_has_zero_turnaround() -> None:
     before = Stay("a", (0,), 0.0, started=1.0, ended=12.0)
     after = Stay("a", (0,), 10.0, started=11.0, ended=15.0)
     last = Stay("a", (0,), 15.0, started=17.0, ended=20.0)

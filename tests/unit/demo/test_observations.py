@@ -32,7 +32,7 @@ def test_an_answer_that_did_not_come_is_asked_for_again() -> None:
         observe(cast("Cluster", Sleepy(2)), "default")
 
 
-def test_a_cluster_that_does_not_answer_ends_the_demo_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_api_server_ends_demo_with_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def fall_silent(*_: object) -> bool:
         observe(cast("Cluster", Sleepy(2)), "default")
         return True

@@ -52,7 +52,7 @@ def test_delays_are_measured_as_they_are(outcome: Outcome) -> None:
     assert outcome.delays.handover_seconds == pytest.approx(TRUE.handover_seconds)
 
 
-def test_a_run_is_predicted_from_arrivals_specifications_and_its_delays(outcome: Outcome) -> None:
+def test_run_is_predicted_from_arrivals_specs_and_delays(outcome: Outcome) -> None:
     _, simulated = simulate_outcome(outcome, "srsf", seed=1)
     found = compare(outcome.courses, simulated, outcome.completed, REPORTING)
     assert len(found) == len(JOBS)

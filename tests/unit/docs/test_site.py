@@ -48,7 +48,7 @@ def test_headings_have_the_addresses_that_links_and_alerts_use(site: Path) -> No
         assert anchors(ROOT / f"docs/how-to/{name}.md") <= ids
 
 
-def test_a_broken_link_and_a_page_that_nobody_lists_are_warnings(tmp_path: Path) -> None:
+def test_broken_link_and_unlisted_page_are_warnings(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     shutil.copy(ROOT / "docs/conf.py", docs)

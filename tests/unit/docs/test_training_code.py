@@ -41,7 +41,7 @@ def test_the_program_for_chunks_trains_every_batch_once(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_program_asks_sessions_and_assignments_for_what_they_have(program: Block) -> None:
+def test_programs_use_existing_session_and_assignment_fields(program: Block) -> None:
     names = ("session", "mine")
     asked = [
         (node.value.id, node.attr)

@@ -16,7 +16,7 @@ def test_nothing_learnt_is_no_correction_to_the_digit() -> None:
     assert lessons == Lessons()
 
 
-def test_a_node_that_is_slow_for_several_jobs_is_slow_for_the_next() -> None:
+def test_node_slow_for_several_jobs_is_slow_for_a_new_job() -> None:
     draw, lessons = Random(SEED), Lessons()
     for number in range(40):
         node, pace = draw.choice([("slow", 2.0), ("fast", 0.5)])
@@ -34,7 +34,7 @@ def test_a_job_that_is_slow_on_all_nodes_is_slow_itself() -> None:
     assert lessons.factor("b", "", "edge", "unseen") == 1.0
 
 
-def test_a_job_that_is_slow_at_one_kind_alone_is_faster_elsewhere() -> None:
+def test_job_slow_on_one_node_kind_is_faster_on_another() -> None:
     lessons = Lessons()
     for _ in range(100):
         lessons.observe("a", "old", "edge", "n1", 2.0, 1000.0)

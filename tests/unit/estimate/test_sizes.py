@@ -14,13 +14,13 @@ def test_a_template_needs_the_median_of_its_last_jobs() -> None:
     assert sizes.predict("other") is None
 
 
-def test_jobs_without_a_template_resemble_nobody() -> None:
+def test_sizes_without_template_predict_nothing() -> None:
     sizes = Sizes()
     sizes.add("", 10.0)
     assert sizes.predict("") is None
 
 
-def test_only_the_templates_that_completed_a_job_last_are_remembered() -> None:
+def test_sizes_keep_only_the_latest_templates() -> None:
     sizes = Sizes()
     for number in range(TEMPLATES):
         sizes.add(str(number), 1.0)
@@ -33,5 +33,5 @@ def test_only_the_templates_that_completed_a_job_last_are_remembered() -> None:
 @pytest.mark.parametrize(
     ("attained", "total"), [(0.0, 100.0), (100.0, 100.0), (100.0 * OVERRUN, 200.0), (201.0, 200.0), (1000.0, 1600.0)]
 )
-def test_what_was_told_doubles_as_often_as_it_is_overrun(attained: float, total: float) -> None:
+def test_believed_total_doubles_until_it_exceeds_attained(attained: float, total: float) -> None:
     assert believed_total(100.0, attained) == total

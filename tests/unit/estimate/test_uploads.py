@@ -13,7 +13,7 @@ MEGABYTES = 10e6
 """Ten seconds on the link, and a second of latency."""
 
 
-def test_an_upload_alone_takes_size_over_bandwidth_and_the_latency() -> None:
+def test_single_upload_takes_transfer_time_plus_latency() -> None:
     assert Uploads().begin(ENDS, LINK, MEGABYTES, 5.0) == [16.0]
 
 
@@ -25,7 +25,7 @@ def test_uploads_that_share_a_link_come_one_after_the_other() -> None:
     assert uploads.begin(ENDS, LINK, MEGABYTES, 100.0) == [111.0]
 
 
-def test_on_a_dedicated_link_every_upload_has_the_whole_bandwidth() -> None:
+def test_dedicated_link_gives_each_upload_full_bandwidth() -> None:
     uploads, link = Uploads(), Link(8e6, 1.0, dedicated=True)
     assert uploads.begin(ENDS, link, MEGABYTES, 0.0, 3) == [11.0] * 3
 

@@ -74,7 +74,7 @@ def test_a_malformed_body_is_400_with_a_reason(verb: str) -> None:
     assert "the body: " in response.json()["error"]
 
 
-def test_too_large_a_body_is_413_whether_or_not_it_says_its_length() -> None:
+def test_verb_body_over_limit_is_413_with_or_without_length() -> None:
     app = Running()
     piece = b" " * (LARGEST_BODY // 4)
     assert app.client.post("/filter", content=piece * 4 + b" ").status_code == 413
@@ -161,7 +161,7 @@ def test_no_bytes_make_a_verb_fail(verb: str, content: bytes) -> None:
     assert FUZZED.client.post(f"/{verb}", content=content).status_code in (200, 400)
 
 
-def test_the_address_that_others_may_reach_answers_probes_and_metrics_and_nothing_else() -> None:
+def test_metrics_app_serves_only_probes_and_metrics() -> None:
     waiting: list[str] = ["pods"]
     client = TestClient(create_metrics_app(Metrics(), lambda: waiting))
     assert [client.get(path).status_code for path in ("/healthz", "/readyz")] == [200, 503]

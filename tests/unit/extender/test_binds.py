@@ -19,7 +19,7 @@ def pod(uid: str, node: str) -> tuple[int, dict[str, Any], dict[str, str]]:
     return 200, {"metadata": {"uid": uid}, "spec": {"nodeName": node, "containers": []}}, {}
 
 
-def test_a_pod_is_bound_with_its_uid_so_that_a_successor_of_its_name_is_not(tmp_path: Path) -> None:
+def test_bind_sends_pod_uid_and_target_node(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers.append((201, {}, {}))
         async with ApiClient.connect(config) as client:
@@ -47,7 +47,7 @@ def test_only_the_same_pod_on_the_same_node_is_bound_already(
     run(tmp_path, scenario)
 
 
-def test_a_refusal_and_an_api_server_that_does_not_answer_in_time_are_errors(tmp_path: Path) -> None:
+def test_bind_refusal_and_bind_timeout_are_errors(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [(404, {"reason": "NotFound", "message": "no such pod"}, {})]
         async with ApiClient.connect(config) as client:

@@ -39,12 +39,12 @@ def chosen(stores: Stores, proposed: dict[str, MetaVictims], **pod: Any) -> dict
 
 
 class TestLosses:
-    def test_a_silent_worker_loses_what_it_has_trained_and_its_restart(self) -> None:
+    def test_loss_of_worker_without_reports_is_training_and_restart(self) -> None:
         stores = Stores(["n1"])
         pod = add(stores, "cats", "n1", 100.0, preemption={"restartOverhead": "20s"}, gpus=2)
         assert loss(pod, stores.view, NOW) == (0, 2 * 120.0)
 
-    def test_a_worker_whose_work_is_in_a_parameter_server_loses_its_restart(self) -> None:
+    def test_loss_of_worker_with_parameter_server_is_its_restart(self) -> None:
         stores = Stores(["n1"])
         spec = {"parameterServers": {"replicas": 1, "template": {"spec": {"containers": []}}}}
         pod = add(stores, "cats", "n1", 100.0, preemption={"restartOverhead": "20s"}, **spec)
@@ -60,7 +60,7 @@ class TestLosses:
         assert loss(pod, stores.view, NOW) == (0, 135.0)
 
     @pytest.mark.parametrize("role", ["worker", "ps"])
-    def test_a_member_of_a_gang_and_a_parameter_server_take_all_workers_with_them(self, role: str) -> None:
+    def test_loss_of_gang_member_or_server_includes_all_workers(self, role: str) -> None:
         stores = Stores(["n1"])
         gang = {"data": None, "parameterServers": None} if role == "worker" else {"data": {"chunks": 4}}
         stores.add_job(
@@ -75,7 +75,7 @@ class TestLosses:
         pod = stores.add_pod(worker("cats", 0, 1, "n1", role=role, gpus=gpus, status=running(100.0)))
         assert loss(pod, stores.view, NOW) == (0, 2 * 4 * 120.0)
 
-    def test_pods_that_go_anyhow_and_pods_of_others_lose_nothing_that_is_known(self) -> None:
+    def test_loss_of_terminating_or_foreign_pod_is_zero(self) -> None:
         stores = Stores(["n1"])
         add(stores, "cats", "n1", 100.0)
         going = worker("cats", 0, 1, "n1", status=running(100.0), deletionTimestamp="2026-01-01T00:00:00Z")
@@ -101,13 +101,13 @@ class TestChoices:
         short, long = add(stores, "short", "n1", 1.0), add(stores, "long", "n2", 900.0)
         assert chosen(stores, {"n1": victims(short, violations=1), "n2": victims(long)}) == {"n2": ["uid-long"]}
 
-    def test_on_the_node_those_of_the_same_size_that_lose_less_go_instead(self) -> None:
+    def test_victims_on_node_are_swapped_for_equal_size_lower_loss(self) -> None:
         stores = Stores(["n1"], gpus=3)
         pods = [add(stores, f"j{i}", "n1", trained) for i, trained in enumerate((900.0, 30.0, 500.0))]
         assert chosen(stores, {"n1": victims(pods[0])}) == {"n1": ["uid-j1"]}
         assert sorted(chosen(stores, {"n1": victims(pods[0], pods[2])}, gpus=2)["n1"]) == ["uid-j1", "uid-j2"]
 
-    def test_nobody_is_swapped_for_one_of_another_size_or_where_room_is_not_what_is_lacking(self) -> None:
+    def test_victims_are_not_swapped_for_other_sizes_or_without_need(self) -> None:
         stores = Stores(["n1"], gpus=4)
         long = add(stores, "long", "n1", 900.0)
         add(stores, "wide", "n1", 1.0, gpus=3)

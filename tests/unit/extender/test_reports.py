@@ -138,7 +138,7 @@ def test_a_pod_that_does_not_report_for_the_job_is_403(token: str, reason: str) 
     assert app.sink.taken == []
 
 
-def test_rank_0_reports_for_a_gang_and_each_worker_for_a_job_without_servers() -> None:
+def test_rank_0_reports_for_gang_and_each_worker_without_servers() -> None:
     app = Running()
     for name, data in (("gang", None), ("free", {"chunks": 4})):
         spec = {"workers": {"maxReplicas": 4, "template": {"spec": asks(1)}}, "data": data}
@@ -167,7 +167,7 @@ def test_a_stale_attempt_is_409() -> None:
     assert app.post() == (409, "attempt 7 has ended: exit")
 
 
-def test_too_large_a_body_is_413_whether_or_not_it_says_its_length() -> None:
+def test_report_body_over_limit_is_413_with_or_without_length() -> None:
     app = Running()
     assert app.post(b" " * (LARGEST_REPORT + 1))[0] == 413
     headers = {"Authorization": "Bearer ns/cats-ps-0-7/u7"}
@@ -193,14 +193,14 @@ def test_a_body_that_makes_no_sense_is_422(body: Any) -> None:
     assert app.sink.taken == []
 
 
-def test_whoever_does_not_plan_is_503_and_asks_nobody() -> None:
+def test_report_to_follower_is_503_without_token_review() -> None:
     app = Running()
     app.sink.leading = False
     assert app.post()[0] == 503
     assert app.reviews.asked == []
 
 
-def test_an_api_server_that_does_not_answer_is_503_and_not_remembered() -> None:
+def test_report_without_api_server_is_503_and_retried_review() -> None:
     app = Running()
     app.reviews.fault = ApiError(500, "InternalError", "etcd")
     assert app.post() == (503, "the token cannot be reviewed now: InternalError")
@@ -208,7 +208,7 @@ def test_an_api_server_that_does_not_answer_is_503_and_not_remembered() -> None:
     assert app.post()[0] == 204
 
 
-def test_one_pod_that_reports_too_often_is_429_and_others_are_not() -> None:
+def test_too_frequent_reports_are_429_for_that_pod_only() -> None:
     app = Running()
     assert [app.post()[0] for _ in range(BURST + 1)] == [204] * BURST + [429]
     dogs = TrainingJob.model_validate(job("dogs", servers=[window(0, 7, "n2")]).model_dump(by_alias=True))
@@ -219,7 +219,7 @@ def test_one_pod_that_reports_too_often_is_429_and_others_are_not() -> None:
     assert [app.post()[0] for _ in range(2)] == [204, 429]
 
 
-def test_a_review_is_believed_for_a_while_and_the_pod_is_looked_up_each_time() -> None:
+def test_token_review_is_cached_and_pod_is_checked_each_time() -> None:
     app = Running()
     assert [app.post()[0] for _ in range(3)] == [204] * 3
     assert len(app.reviews.asked) == 1
@@ -249,7 +249,7 @@ def ask(app: Running, body: Any = ASKS, token: str = "ns/free-worker-0-7/u-free"
     return answer.status_code, answer.json()
 
 
-def test_a_worker_that_asks_is_given_chunks_with_their_fence_and_where_to_resume() -> None:
+def test_chunk_request_returns_chunks_fence_and_resume() -> None:
     app = chunked()
     assert ask(app) == (200, {"chunks": [5], "fence": 9, "resume": {"5": 20.0}})
     assert app.sink.asked == [ChunkRequest("ns/free", 7, 8, {0: 10})]
@@ -261,7 +261,7 @@ def test_a_worker_that_asks_is_given_chunks_with_their_fence_and_where_to_resume
     assert 'tranche_chunk_requests_total{result="exit"} 1.0' in metrics
 
 
-def test_who_may_not_ask_or_asks_too_late_is_refused_as_with_reports() -> None:
+def test_unauthorized_or_late_chunk_request_is_refused() -> None:
     app = chunked()
     assert ask(app, token="nonsense")[0] == 401
     assert ask(app, token="ns/cats-ps-0-7/u7", url="/v1/jobs/ns/cats/next")[0] == 403
@@ -317,7 +317,7 @@ def test_no_header_makes_it_fail(header: str) -> None:
     assert answer.status_code in (401, 403)
 
 
-def test_the_chief_of_a_gang_reports_and_its_parameter_server_does_not() -> None:
+def test_gang_with_chief_accepts_reports_of_the_chief_only() -> None:
     app = Running()
     app.stores.add_job(
         "cats", window(0, 8, "n1"), servers=[window(0, 7, "n2")], chief={**window(0, 9, "n1"), "chunks": []}

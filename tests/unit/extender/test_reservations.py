@@ -34,7 +34,7 @@ def test_a_pod_on_its_way_out_still_uses_its_node() -> None:
     assert free_gpus(stores, "n1") == 7
 
 
-def test_an_open_window_reserves_its_node_until_its_pod_is_bound_anywhere() -> None:
+def test_open_window_reserves_its_node_until_its_pod_is_bound() -> None:
     stores = Stores(["n1", "n2"], gpus=1)
     stores.add_job("cats", window(0, 1, "n1"))
     assert stores.view.reservations.objection("n1", "ns/other", ONE) == "n1 is reserved for ns/cats-worker-0-1"
@@ -45,7 +45,7 @@ def test_an_open_window_reserves_its_node_until_its_pod_is_bound_anywhere() -> N
     assert stores.view.reservations.objection("n1", "ns/other", ONE) == ""
 
 
-def test_a_chief_reserves_its_node_by_its_own_requests_until_it_is_bound_or_closed() -> None:
+def test_chief_reserves_its_node_until_bound_or_closed() -> None:
     stores = Stores(["n1"], gpus=1)
     chief = {"index": 0, "attempt": 1, "site": "edge-a", "node": "n1"}
     stores.add_job("cats", gpus=0, chief=chief)
@@ -56,14 +56,14 @@ def test_a_chief_reserves_its_node_by_its_own_requests_until_it_is_bound_or_clos
     assert stores.view.reservations.leaving("n1") == pod.key
 
 
-def test_a_window_whose_pod_was_bound_before_the_plan_was_seen_reserves_nothing() -> None:
+def test_window_with_pod_bound_before_plan_reserves_nothing() -> None:
     stores = Stores(["n1"], gpus=1)
     stores.add_pod(worker("cats", 0, 1, "n1", status={"phase": "Failed"}))
     stores.add_job("cats", window(0, 1, "n1"))
     assert stores.view.reservations.objection("n1", "ns/other", ONE) == ""
 
 
-def test_closing_windows_and_ended_or_deleted_jobs_reserve_nothing() -> None:
+def test_closing_windows_and_ended_jobs_reserve_nothing() -> None:
     stores = Stores(["n1"], gpus=1)
     stores.add_job("cats", window(0, 1, "n1", state="Closing"))
     stores.add_job("dogs", window(0, 1, "n1"), phase="Failed")
@@ -73,14 +73,14 @@ def test_closing_windows_and_ended_or_deleted_jobs_reserve_nothing() -> None:
     assert stores.view.reservations.objection("n1", "ns/other", ONE) == ""
 
 
-def test_a_planned_parameter_server_reserves_what_its_own_template_asks() -> None:
+def test_parameter_server_reserves_requests_of_its_template() -> None:
     stores = Stores(["n1"], gpus=1)
     stores.add_job("cats", servers=[window(0, 1, "n1")])
     claims = stores.view.reservations.node("n1").claims
     assert claims["ns/cats-ps-0-1"].requests == Resources(cpu=1000, pods=1)
 
 
-def test_a_new_plan_moves_the_reservation_and_a_removed_job_frees_it() -> None:
+def test_new_plan_moves_reservation_and_removed_job_frees_it() -> None:
     stores = Stores(["n1", "n2"], gpus=1)
     stores.add_job("cats", window(0, 1, "n1"))
     stores.add_job("cats", window(0, 1, "n2"), stamp=(1, 2))
@@ -90,7 +90,7 @@ def test_a_new_plan_moves_the_reservation_and_a_removed_job_frees_it() -> None:
     assert stores.view.reservations.objection("n2", "ns/other", ONE) == ""
 
 
-def test_nodes_that_plans_wait_for_are_known_by_name_until_nobody_waits_any_more() -> None:
+def test_awaited_nodes_are_listed_until_their_pods_are_bound() -> None:
     stores = Stores(["n1", "n2"])
     awaited = stores.view.reservations.awaited
     stores.add_job("cats", window(0, 1, "n1"), window(1, 2, "n1"))
@@ -146,7 +146,7 @@ class TestLeaving:
         stores.add_job("cats", stamp=(1, 2))
         assert stores.view.reservations.leaving("n1")
 
-    def test_a_pod_of_a_plan_that_has_not_been_seen_yet_is_not_leaving(self) -> None:
+    def test_pod_of_a_plan_not_yet_seen_is_not_leaving(self) -> None:
         stores = Stores(["n1"])
         stores.add_pod(worker("cats", 0, 1, "n1", plan="1.3"))
         stores.add_job("cats", stamp=(1, 2))
@@ -162,7 +162,7 @@ class TestLeaving:
         stores.add_job("cats", stamp=(1, 2))
         assert stores.view.reservations.leaving("n1") == ""
 
-    def test_strangers_and_pods_of_open_windows_and_ended_pods_are_not_leaving(self) -> None:
+    def test_foreign_open_window_and_ended_pods_are_not_leaving(self) -> None:
         stores = Stores(["n1"])
         stores.add_pod(stranger("a", "n1", **LEAVING))
         stores.add_pod(worker("cats", 0, 1, "n1"))

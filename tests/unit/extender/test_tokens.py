@@ -26,7 +26,7 @@ def reviewed(**status: Any) -> Bearer | None:
     return asyncio.run(TokenReviewer(Answers(**status)).review("token"))
 
 
-def test_who_is_authenticated_for_us_is_the_pod_that_the_review_names() -> None:
+def test_review_for_our_audience_names_the_pod() -> None:
     assert reviewed(authenticated=True, audiences=[REPORT_AUDIENCE], user=USER) == Bearer("ns", "cats", "u7")
 
 
@@ -41,5 +41,5 @@ def test_who_is_authenticated_for_us_is_the_pod_that_the_review_names() -> None:
         {"authenticated": True, "audiences": [REPORT_AUDIENCE], "user": {**USER, "extra": {}}},
     ],
 )
-def test_a_review_that_lacks_anything_of_it_names_nobody(status: dict[str, Any]) -> None:
+def test_incomplete_review_names_no_pod(status: dict[str, Any]) -> None:
     assert reviewed(**status) is None

@@ -49,7 +49,7 @@ class TestPlanned:
         assert filter_nodes(worker("cats", 0, 1), NODES, stores.view) == FilterResult(NODES)
 
     @pytest.mark.parametrize("stamp", ["3.7", "3.6", "2.9", "", "garbage", "3"])
-    def test_a_pod_whose_window_a_plan_as_new_does_not_have_is_rejected(self, stamp: str) -> None:
+    def test_filter_rejects_pod_whose_window_newer_plan_lacks(self, stamp: str) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 2, "n1"), window(1, 1, "n1"), stamp=(3, 7))
         result = filter_nodes(worker("cats", 0, 1, plan=stamp), NODES, stores.view)
@@ -64,7 +64,7 @@ class TestPlanned:
 
 
 class TestFallbacks:
-    def test_a_fallback_with_room_is_passed_when_the_planned_node_is_not_offered(self) -> None:
+    def test_filter_returns_fallback_if_planned_node_is_not_offered(self) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 1, "n1", "n2"))
         result = filter_nodes(worker("cats", 0, 1), ["n2", "n3"], stores.view)
@@ -82,7 +82,7 @@ class TestFallbacks:
         stores.add_pod(worker("dogs", 0, 1, "n3"))
         assert filter_nodes(worker("cats", 0, 1), ["n2"], stores.view).node_names == ["n2"]
 
-    def test_two_jobs_with_overlapping_short_lists_never_block_each_other(self) -> None:
+    def test_filter_with_overlapping_fallbacks_blocks_neither_job(self) -> None:
         stores = Stores(["n1", "n2"])
         stores.add_job("small", window(0, 1, "n2", "n1"), gpus=1)
         stores.add_job("large", window(0, 1, "n1"), gpus=8)
@@ -92,7 +92,7 @@ class TestFallbacks:
         assert filter_nodes(large, ["n1"], stores.view).node_names == ["n1"]
 
     @pytest.mark.parametrize("leaving", [True, False])
-    def test_a_pod_waits_for_its_own_victim_instead_of_taking_a_fallback(self, leaving: bool) -> None:
+    def test_filter_waits_for_own_victim_instead_of_fallback(self, leaving: bool) -> None:
         stores = Stores(NODES, gpus=1)
         stores.add_pod(worker("dogs", 0, 1, "n1", **(LEAVING if leaving else {})))
         stores.add_job("dogs", window(0, 1, "n1", state="Open" if leaving else "Closing"))
@@ -108,7 +108,7 @@ class TestFallbacks:
         assert filter_nodes(worker("cats", 0, 1), ["n2"], stores.view).node_names == []
 
 
-def test_a_chief_goes_to_its_planned_node_and_is_named_when_it_is_closed() -> None:
+def test_filter_returns_planned_node_of_chief_or_names_closure() -> None:
     stores = Stores(NODES)
     chief = {"index": 0, "attempt": 5, "site": "edge-a", "node": "n2"}
     stores.add_job("cats", window(0, 1, "n1"), chief=chief)
@@ -125,7 +125,7 @@ class TestStrangers:
         assert filter_nodes(stranger("web", priority=0), NODES, stores.view) == FilterResult(NODES)
         assert filter_nodes(stranger("web", priority=None), NODES, stores.view) == FilterResult(NODES)
 
-    def test_an_equal_or_lower_pod_does_not_take_gpus_that_a_plan_waits_for(self) -> None:
+    def test_filter_keeps_reserved_gpus_from_equal_or_lower_priority(self) -> None:
         stores = Stores(NODES, gpus=2)
         stores.add_job("cats", window(0, 1, "n1"))
         for priority in (-9, -10):
@@ -148,7 +148,7 @@ class TestStrangers:
         made = Pod(Metadata(labels={**made.metadata.labels, **broken}, namespace="ns"), made.spec)
         assert filter_nodes(made, NODES, stores.view) == FilterResult(NODES)
 
-    def test_a_pod_whose_requests_cannot_be_read_is_rejected_with_the_reason(self) -> None:
+    def test_filter_rejects_pod_with_unreadable_requests_and_reason(self) -> None:
         made = Pod(spec=PodSpec(overhead={"cpu": "lots"}))
         result = filter_nodes(made, NODES, Stores(NODES).view)
         assert "'lots' is not a quantity" in result.failed_and_unresolvable_nodes["n1"]
@@ -163,7 +163,7 @@ class TestScores:
         assert found["n2"] == 10
         assert max(found["n1"], found["n3"]) < 10
 
-    def test_nodes_near_the_data_and_the_parameter_server_score_higher(self) -> None:
+    def test_nodes_near_data_and_parameter_server_score_higher(self) -> None:
         stores = Stores()
         for name, site in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("c1", "c")):
             stores.add_node(name, zone=site)
@@ -224,13 +224,13 @@ class TestPreempt:
         stores.add_job("cats", window(0, 1, "n2"))
         assert preempt(stranger("web"), self.VICTIMS, stores.view, NOW) == self.VICTIMS
 
-    def test_an_equal_or_lower_pod_evicts_nobody_where_a_plan_waits(self) -> None:
+    def test_preempt_keeps_victims_of_reserved_nodes_from_equal_pods(self) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 1, "n2"))
         kept = preempt(stranger("batch", priority=-10), self.VICTIMS, stores.view, NOW)
         assert list(kept) == ["n1", "n3"]
 
-    def test_a_pod_whose_requests_cannot_be_read_evicts_nobody(self) -> None:
+    def test_preempt_for_pod_with_unreadable_requests_evicts_none(self) -> None:
         made = Pod(spec=PodSpec(overhead={"cpu": "lots"}))
         assert preempt(made, self.VICTIMS, Stores(NODES).view, NOW) == {}
 

@@ -13,7 +13,7 @@ def waiting(name: str, created: str, start: str | None = None) -> TrainingJob:
     return TrainingJob.model_validate(whole)
 
 
-def test_a_job_counts_in_the_phase_that_it_is_in_now_and_not_when_it_is_gone() -> None:
+def test_census_counts_job_in_current_phase_until_deleted() -> None:
     counts = JobCounts()
     first, later = job("cats"), job("cats", phase="Running")
     counts.note("ns/cats", None, first)
@@ -24,7 +24,7 @@ def test_a_job_counts_in_the_phase_that_it_is_in_now_and_not_when_it_is_gone() -
     assert counts.phases.total() == 0
 
 
-def test_planned_starts_are_told_of_waiting_jobs_that_have_one() -> None:
+def test_census_counts_planned_starts_of_waiting_jobs() -> None:
     counts = JobCounts(
         [
             waiting("soon", "1970-01-01T00:00:05Z", "1970-01-01T00:01:00Z"),

@@ -52,7 +52,7 @@ def test_apply_is_forced_and_names_its_manager(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_every_request_is_told_with_its_status_or_zero_if_no_answer_came(tmp_path: Path) -> None:
+def test_observer_gets_status_of_every_request_or_zero(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [(200, {}, {}), (409, {}, {})]
         seen: list[tuple[str, int]] = []
@@ -83,7 +83,7 @@ def test_every_request_is_told_with_its_status_or_zero_if_no_answer_came(tmp_pat
         ((302, "", {"Location": "/elsewhere"}), 302, "Found", "", None),
     ],
 )  # fmt: skip
-def test_a_refusal_says_status_reason_message_and_when_to_try_again(
+def test_api_error_has_status_reason_message_and_retry_after(
     tmp_path: Path, answer: Any, status: int, reason: str, message: str, retry_after: float | None
 ) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
@@ -195,7 +195,7 @@ def test_a_missing_configuration_says_so(tmp_path: Path) -> None:
         asyncio.run(connect())
 
 
-def test_a_token_of_an_exec_plugin_is_asked_for_again_when_it_expires(tmp_path: Path) -> None:
+def test_exec_plugin_token_is_renewed_when_it_expires(tmp_path: Path) -> None:
     plugin = tmp_path / "plugin"
     counter = tmp_path / "calls"
     plugin.write_text(
@@ -260,7 +260,7 @@ def test_a_cancellation_that_stranger_asked_for_is_a_failed_request(
     run(tmp_path, scenario)
 
 
-def test_who_is_cancelled_while_it_waits_for_an_answer_is_cancelled(tmp_path: Path) -> None:
+def test_cancelled_caller_of_a_pending_request_is_cancelled(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         async with ApiClient.connect(config) as client:
             task = asyncio.create_task(client.request("GET", PATH, params={"watch": "true", "resourceVersion": "0"}))

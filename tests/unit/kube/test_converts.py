@@ -62,7 +62,7 @@ def test_a_chunked_job_keeps_sizes_in_bits_and_seconds() -> None:
     assert job.worker.requests.cpu == 500
 
 
-def test_an_estimated_duration_is_spread_over_the_waves_of_chunks() -> None:
+def test_estimated_duration_is_divided_by_waves_and_batches() -> None:
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 10}, estimatedDuration="2h"))
     assert job.step_seconds == pytest.approx(7200 / 2 / 10)
 
@@ -141,7 +141,7 @@ def test_the_use_of_sites_survives_in_whole_seconds_and_bytes() -> None:
     assert again == replace(used, gpu_seconds=7200.0, trained_gpu_seconds=7001.0)
 
 
-def test_of_more_sites_than_a_status_holds_the_most_used_are_told() -> None:
+def test_progress_status_keeps_most_used_sites_up_to_limit() -> None:
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
     used = tuple(SiteProgress(f"edge-{number:02}", float(number)) for number in range(70))
     written = progress_status(JobProgress(sites=used), job, 0.0, estimated=False)["sites"]
@@ -159,7 +159,7 @@ def test_a_checkpoint_survives_with_whole_chunks_as_a_set() -> None:
     assert (again.attempt, again.batches) == (9, {0: inf, 1: inf, 2: 7.0})
 
 
-def test_a_plan_that_was_written_for_a_deleted_namesake_is_not_read() -> None:
+def test_plan_written_for_deleted_namesake_is_ignored() -> None:
     written = {
         "plan": plan_status(JobPlan(1, ""), "old", 1, 1),
         "progress": progress_status(JobProgress(), to_job(resource()), 0.0, estimated=False),
@@ -171,11 +171,11 @@ def test_a_plan_that_was_written_for_a_deleted_namesake_is_not_read() -> None:
     assert own.status.plan is not None
 
 
-def test_an_emptied_map_is_left_out_because_server_side_apply_would_make_it_null() -> None:
+def test_plan_status_omits_empty_homes() -> None:
     assert "homes" not in plan_status(JobPlan(1, ""), "u", 1, 1)
 
 
-def test_the_transition_time_of_planned_is_kept_while_its_status_stays() -> None:
+def test_planned_condition_keeps_transition_time_of_same_status() -> None:
     first = planned_condition(JobPlan(1, ""), 1, (), 1_800_000_000.0)
     known = [Condition.model_validate(first)]
     later = planned_condition(JobPlan(1, ""), 1, known, 1_800_000_500.0)
@@ -197,7 +197,7 @@ def test_a_site_keeps_its_links_in_bits_per_second() -> None:
     assert site.links["edge-a"].transfer_seconds(500e6 / 8) == pytest.approx(1.02)
 
 
-def test_jobs_that_run_the_same_code_in_one_namespace_share_a_template_whatever_their_size() -> None:
+def test_jobs_of_same_namespace_and_pod_template_share_template() -> None:
     data = {"chunks": 8, "epochs": 4, "batchesPerChunk": 50}
     one, other = to_job(resource(data=data)), to_job(resource(data={**data, "chunks": 3}))
     assert one.template == other.template
@@ -206,7 +206,7 @@ def test_jobs_that_run_the_same_code_in_one_namespace_share_a_template_whatever_
     assert to_job(resource(workers={"maxReplicas": 4, "template": changed})).template != one.template
 
 
-def test_a_job_is_sized_if_its_user_says_how_long_a_step_or_the_whole_takes() -> None:
+def test_job_is_size_declared_with_step_time_or_duration() -> None:
     assert not to_job(resource()).size_declared
     assert to_job(resource(estimatedDuration="2h")).size_declared
     assert to_job(resource(model={"stepTime": "120ms"})).size_declared

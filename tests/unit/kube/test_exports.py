@@ -51,7 +51,7 @@ def complaint(path: Path) -> str:
     return message.removeprefix(f"{path}: ")
 
 
-def test_a_recorded_export_keeps_its_jobs_and_what_succeeded_keeps_its_gpu_seconds() -> None:
+def test_recorded_export_keeps_jobs_and_gpu_seconds_of_succeeded() -> None:
     export = scan_export(RECORDED)
     items = {f"{i['metadata']['namespace']}/{i['metadata']['name']}": i for i in recorded()}
     assert {job.key for job in export.jobs} == set(items) - {"team-b/smallest"}
@@ -84,7 +84,7 @@ def test_shape_data_and_prior_are_those_of_the_specification() -> None:
     assert (failed.step_seconds, failed.chunks, failed.tenant) == (0.030103, 2, "team-b")
 
 
-def test_a_job_without_any_estimate_is_reported_unless_it_was_measured() -> None:
+def test_unfinished_job_without_estimate_is_reported() -> None:
     export = scan_export(RECORDED)
     assert "team-b/unestimated" in {job.key for job in export.jobs}
     (problem,) = export.problems
@@ -100,7 +100,7 @@ def test_an_export_without_problems_is_read_as_a_whole(path: Path) -> None:
     assert (job.key, job.submitted) == ("default/job-1657", 0.0)
 
 
-def test_work_that_was_lost_and_done_again_is_not_part_of_the_job(path: Path) -> None:
+def test_export_excludes_lost_batches_from_job_work(path: Path) -> None:
     (item,) = recorded("job-1650")
     item["status"]["progress"] |= {"attainedSeconds": 2 * 50 * 0.030103 + 40 * 0.030103, "lostBatches": 40}
     (job,) = read_export(written(path, item))
@@ -110,7 +110,7 @@ def test_work_that_was_lost_and_done_again_is_not_part_of_the_job(path: Path) ->
     assert job.step_seconds == pytest.approx(140 * 0.030103 / 100)
 
 
-def test_a_worker_of_several_gpus_attains_several_gpu_seconds_a_second(path: Path) -> None:
+def test_export_divides_attained_seconds_by_gpus_of_worker(path: Path) -> None:
     (item,) = recorded("job-1650")
     for part in ("limits", "requests"):
         item["spec"]["workers"]["template"]["spec"]["containers"][0]["resources"][part]["nvidia.com/gpu"] = "4"
@@ -119,7 +119,7 @@ def test_a_worker_of_several_gpus_attains_several_gpu_seconds_a_second(path: Pat
     assert (job.gpus, job.step_seconds) == (4, 1.0)
 
 
-def test_measured_time_contains_its_communication_so_gradients_count_nothing_more(path: Path) -> None:
+def test_export_of_measured_job_has_no_gradient_time(path: Path) -> None:
     (item,) = recorded("resnet50")
     assert read_export(written(path, item))[0].gradient_bits > 0
     item["status"]["phase"] = "Succeeded"
@@ -129,7 +129,7 @@ def test_measured_time_contains_its_communication_so_gradients_count_nothing_mor
 
 
 @pytest.mark.parametrize("attained", [0, -5])
-def test_a_job_that_succeeded_without_recorded_time_keeps_its_prior(path: Path, attained: float) -> None:
+def test_succeeded_job_without_attained_time_keeps_its_prior(path: Path, attained: float) -> None:
     (item,) = recorded("job-1650")
     item["status"]["progress"]["attainedSeconds"] = attained
     assert read_export(written(path, item))[0].step_seconds == 0.030103
@@ -179,7 +179,7 @@ def test_a_value_that_cannot_be_read_is_named(path: Path, place: tuple[str, str]
     assert words in message
 
 
-def test_several_problems_are_counted_and_a_job_that_is_there_twice_is_one(path: Path) -> None:
+def test_export_counts_problems_and_reports_duplicate_jobs(path: Path) -> None:
     items = recorded("job-1650", "smallest")
     message = complaint(written(path, *items, *items))
     assert message.startswith("team-b/smallest: ")
@@ -205,7 +205,7 @@ def test_several_problems_are_counted_and_a_job_that_is_there_twice_is_one(path:
         (b'{"kind": "List", "items": [5]}', "items[0]: is a int, not a TrainingJob"),
     ],
 )
-def test_what_is_no_export_is_refused_with_the_command_that_makes_one(path: Path, content: bytes, words: str) -> None:
+def test_invalid_export_is_rejected_with_the_export_command(path: Path, content: bytes, words: str) -> None:
     path.write_bytes(content)
     assert words in complaint(path)
 

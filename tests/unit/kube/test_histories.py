@@ -47,7 +47,7 @@ def told(*pods: Pod, until: float = 1000, **submissions: float) -> tuple[dict[st
     return {job.key: (job, past) for job, past in found}, waiting
 
 
-def test_members_that_ran_together_are_a_gang_that_needs_the_gpu_time_that_they_held() -> None:
+def test_concurrent_pods_of_one_group_become_a_gang() -> None:
     found, _ = told(pod("a", 0, 10, 110, gpus=2, **labelled("bert")), pod("b", 1, 10, 110, gpus=2, **labelled("bert")))
     job, past = found["team/bert"]
     assert (job.is_gang, job.chunks, job.gpus, job.step_seconds, job.submitted) == (True, 2, 2, 100.0, T0)
@@ -55,7 +55,7 @@ def test_members_that_ran_together_are_a_gang_that_needs_the_gpu_time_that_they_
     assert past.end == "Succeeded"
 
 
-def test_pods_one_after_the_other_are_one_member_that_takes_as_long_as_all_of_them() -> None:
+def test_successive_pods_of_one_group_become_one_member() -> None:
     found, _ = told(
         pod("try-1", 0, 5, 25, phase="Failed", **labelled("x", "job-name")),
         pod("try-2", 25, 25, 65, **labelled("x", "job-name")),
@@ -98,9 +98,7 @@ def test_what_has_not_begun_is_counted_and_left_out() -> None:
         ({"ownerReferences": [{"kind": "ReplicaSet", "uid": "7", "controller": True}]}, "team/alone"),
     ],
 )
-def test_pods_know_each_other_by_label_or_owner_but_replicas_of_a_service_are_jobs_of_their_own(
-    metadata: dict[str, Any], key: str
-) -> None:
+def test_group_key_uses_label_or_owner_but_not_replica_set(metadata: dict[str, Any], key: str) -> None:
     assert group_key(pod("alone", 0, 1, 2, **metadata)) == key
 
 

@@ -55,7 +55,7 @@ def test_the_first_scheduler_creates_the_lease_with_term_one(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_a_released_lease_is_taken_at_once_and_only_as_it_was_read(tmp_path: Path) -> None:
+def test_released_lease_is_taken_at_once_with_read_version(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [lease(4), lease(5, "me")]
         async with ApiClient.connect(config) as client:
@@ -67,7 +67,7 @@ def test_a_released_lease_is_taken_at_once_and_only_as_it_was_read(tmp_path: Pat
     run(tmp_path, scenario)
 
 
-def test_a_lease_that_another_renews_is_waited_for_and_taken_when_it_has_not_changed_for_its_duration(
+def test_lease_of_other_holder_is_taken_after_unchanged_duration(
     tmp_path: Path,
 ) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
@@ -82,7 +82,7 @@ def test_a_lease_that_another_renews_is_waited_for_and_taken_when_it_has_not_cha
     run(tmp_path, scenario)
 
 
-def test_a_process_that_finds_itself_as_the_holder_is_its_own_successor(tmp_path: Path) -> None:
+def test_lease_held_under_own_name_is_taken_at_once(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [lease(4, "me"), lease(5, "me")]
         async with ApiClient.connect(config) as client:
@@ -92,7 +92,7 @@ def test_a_process_that_finds_itself_as_the_holder_is_its_own_successor(tmp_path
     run(tmp_path, scenario)
 
 
-def test_whoever_was_slower_tries_again_and_gets_a_larger_term(tmp_path: Path) -> None:
+def test_candidate_after_conflict_retries_and_gets_larger_term(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [ABSENT, CONFLICT, lease(1), CONFLICT, lease(2), lease(3, "me")]
         async with ApiClient.connect(config) as client:
@@ -101,7 +101,7 @@ def test_whoever_was_slower_tries_again_and_gets_a_larger_term(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
-def test_a_deleted_lease_does_not_lead_back_to_terms_that_plans_have(tmp_path: Path) -> None:
+def test_deleted_lease_is_taken_with_term_above_known_terms(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [ABSENT, lease(42, "me"), lease(None), lease(1, "me")]
         async with ApiClient.connect(config) as client:
@@ -111,7 +111,7 @@ def test_a_deleted_lease_does_not_lead_back_to_terms_that_plans_have(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_who_waits_outlasts_a_server_that_fails_but_not_one_that_refuses_for_long(tmp_path: Path) -> None:
+def test_candidate_survives_server_errors_but_not_long_refusals(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [BROKEN, lease(1), BROKEN, lease(1), lease(2, "me"), *[FORBIDDEN] * 60, (400, {}, {})]
         async with ApiClient.connect(config) as client:
@@ -125,7 +125,7 @@ def test_who_waits_outlasts_a_server_that_fails_but_not_one_that_refuses_for_lon
                 await Candidate(client).take()
 
 
-def test_a_server_that_has_just_started_and_knows_no_roles_yet_is_asked_again(tmp_path: Path) -> None:
+def test_candidate_retries_if_starting_server_forbids_lease(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [FORBIDDEN, lease(1), FORBIDDEN, lease(1), lease(2, "me")]
         async with ApiClient.connect(config) as client:
@@ -134,7 +134,7 @@ def test_a_server_that_has_just_started_and_knows_no_roles_yet_is_asked_again(tm
     run(tmp_path, scenario)
 
 
-def test_the_holder_renews_outlasts_failures_and_stops_when_another_one_holds_the_lease(tmp_path: Path) -> None:
+def test_holder_survives_failures_and_is_deposed_by_new_holder(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [lease(1), lease(2, "me", version="8"), lease(2, "me", version="9"), BROKEN, BROKEN]
         api.answers += [lease(2, "me", version="10"), CONFLICT, lease(3, "other")]
@@ -150,7 +150,7 @@ def test_the_holder_renews_outlasts_failures_and_stops_when_another_one_holds_th
     run(tmp_path, scenario)
 
 
-def test_a_conflict_over_something_else_in_the_lease_does_not_depose(tmp_path: Path) -> None:
+def test_conflict_without_new_holder_does_not_depose(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [lease(1), lease(2, "me"), CONFLICT, lease(2, "me", version="11"), *[FORBIDDEN] * 40]
         async with ApiClient.connect(config) as client:
@@ -163,7 +163,7 @@ def test_a_conflict_over_something_else_in_the_lease_does_not_depose(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_the_holder_counts_from_before_it_renewed_so_that_it_stops_before_another_one_begins(tmp_path: Path) -> None:
+def test_holder_counts_lease_time_from_before_its_renewal(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [lease(1), lease(2, "me")]
         async with ApiClient.connect(config) as client:
@@ -177,7 +177,7 @@ def test_the_holder_counts_from_before_it_renewed_so_that_it_stops_before_anothe
     run(tmp_path, scenario)
 
 
-def test_a_new_leader_has_time_to_read_all_jobs_and_then_holds_the_lease_by_renewals(tmp_path: Path) -> None:
+def test_new_leader_takes_lease_for_takeover_and_renews_shorter(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [lease(1), lease(2, "me"), lease(2, "me"), CONFLICT, lease(3, "other")]
         async with ApiClient.connect(config) as client:
@@ -191,7 +191,7 @@ def test_a_new_leader_has_time_to_read_all_jobs_and_then_holds_the_lease_by_rene
     run(tmp_path, scenario)
 
 
-def test_who_stops_lets_go_of_a_lease_that_it_holds_and_of_no_other(tmp_path: Path) -> None:
+def test_release_clears_held_lease_and_ignores_others(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         api.answers += [lease(1), lease(2, "me"), lease(2)]
         async with ApiClient.connect(config) as client:
@@ -206,7 +206,7 @@ def test_who_stops_lets_go_of_a_lease_that_it_holds_and_of_no_other(tmp_path: Pa
     run(tmp_path, scenario)
 
 
-def test_annotations_of_the_holder_are_written_each_time_and_those_of_earlier_ones_are_kept_and_told(
+def test_lease_annotations_are_updated_and_earlier_ones_kept(
     tmp_path: Path,
 ) -> None:
     async def scenario(api: FakeApi, config: str) -> None:

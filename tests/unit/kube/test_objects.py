@@ -50,11 +50,11 @@ class TestRequests:
         spec = {"containers": [container(cpu="500m", memory="1Gi", gpu="2"), container(cpu=1, memory="1Gi")]}
         assert pod_requests(pod(spec)) == Resources(cpu=1500, memory=2 * GI, gpus=2, pods=1)
 
-    def test_the_largest_init_container_counts_if_it_needs_more_than_the_run(self) -> None:
+    def test_largest_init_container_counts_if_above_run_requests(self) -> None:
         spec = {"containers": [container(cpu=1)], "initContainers": [container(cpu=4), container(cpu=2)]}
         assert pod_requests(pod(spec)).cpu == 4000
 
-    def test_a_sidecar_runs_beside_the_containers_and_beside_later_init_containers(self) -> None:
+    def test_sidecar_adds_to_containers_and_later_init_containers(self) -> None:
         sidecar, later = container("s", "Always", cpu=1), container("i", cpu=5)
         spec: dict[str, Any] = {"containers": [container(cpu=2)], "initContainers": [sidecar, later]}
         assert pod_requests(pod(spec)).cpu == 6000
@@ -71,7 +71,7 @@ class TestRequests:
         spec = {"containers": [{"name": "m", "resources": {"limits": {GPU: 1, "cpu": "2"}, "requests": {"cpu": "1"}}}]}
         assert template_shape({"spec": spec}).requests == Resources(cpu=1000, gpus=1, pods=1)
 
-    def test_requests_of_the_whole_pod_stand_for_those_of_its_containers(self) -> None:
+    def test_pod_level_requests_replace_container_requests(self) -> None:
         spec = {"containers": [container(cpu=1, memory="1Gi", gpu=1)], "resources": {"requests": {"cpu": "8"}}}
         assert pod_requests(pod(spec)) == Resources(cpu=8000, memory=GI, gpus=1, pods=1)
 
@@ -169,7 +169,7 @@ class TestEnds:
     def test_a_disrupted_pod_is_preempted_whatever_its_exit_code(self, made: Pod, how: str) -> None:
         assert outcome(made) == how
 
-    def test_the_first_container_of_the_specification_is_the_one_that_counts(self) -> None:
+    def test_exit_code_and_start_are_of_first_container_in_spec(self) -> None:
         statuses = [
             {"name": "logs", "state": {"terminated": {"exitCode": 9, "startedAt": "2026-01-01T00:00:00Z"}}},
             {"name": "main", "state": {"terminated": {"exitCode": 3, "startedAt": "2026-01-01T00:00:10Z"}}},

@@ -51,12 +51,12 @@ OPENAPI = {
 }
 
 
-def test_a_template_has_labels_and_annotations_and_nothing_else_of_metadata() -> None:
+def test_template_metadata_allows_only_labels_and_annotations() -> None:
     metadata = template_schema(OPENAPI)["properties"]["metadata"]
     assert set(metadata["properties"]) == {"labels", "annotations"}
 
 
-def test_a_template_needs_a_container_and_every_container_an_image() -> None:
+def test_template_requires_containers_and_their_images() -> None:
     template = template_schema(OPENAPI)
     assert template["required"] == ["spec"]
     pod = template["properties"]["spec"]

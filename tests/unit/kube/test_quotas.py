@@ -20,7 +20,7 @@ def expression(name: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"scopeName": name, "operator": operator, "values": list(values)}]}
 
 
-def test_limits_on_requests_and_pods_are_read_in_the_planners_units_and_others_left_out() -> None:
+def test_quota_reads_request_and_pod_limits_and_skips_others() -> None:
     hard = {
         "requests.nvidia.com/gpu": "8",
         "cpu": "1500m",
@@ -88,13 +88,13 @@ def test_a_quota_whose_scope_covers_none_of_our_pods_is_left_out(spec: dict[str,
     assert quota_of(observed({"pods": "1"}, **spec)) is None
 
 
-def test_best_effort_pods_are_those_that_ask_for_neither_cpu_nor_memory() -> None:
+def test_quota_counts_pod_without_cpu_and_memory_as_best_effort() -> None:
     quota = quota_of(observed({"pods": "1"}, scopes=["NotBestEffort"]))
     assert quota is not None
     assert quota.covers(-9, Resources(cpu=1, gpus=1, pods=1))
     assert not quota.covers(-9, Resources(gpus=1, pods=1))
 
 
-def test_a_quantity_that_cannot_be_read_is_told() -> None:
+def test_quota_with_unreadable_quantity_raises() -> None:
     with pytest.raises(ValueError, match="'many' is not a quantity"):
         quota_of(observed({"pods": "many"}))

@@ -121,7 +121,7 @@ def test_changes_reach_the_store_and_the_subscribers_in_order(tmp_path: Path) ->
     play(tmp_path, scene, three)
 
 
-def test_a_late_subscriber_hears_of_what_is_there(tmp_path: Path) -> None:
+def test_late_subscriber_gets_existing_objects(tmp_path: Path) -> None:
     async def scene(api: FakeApi, watched: Watched) -> None:
         late: list[str] = []
         watched.reflector.subscribe(lambda key, old, new: late.append(key))
@@ -218,7 +218,7 @@ def test_a_list_whose_pages_expire_is_taken_in_one(tmp_path: Path) -> None:
     play(tmp_path, scene, before, page_size=1)
 
 
-def test_unchanged_objects_are_neither_decoded_nor_reported_again(tmp_path: Path) -> None:
+def test_relist_does_not_decode_or_report_unchanged_objects(tmp_path: Path) -> None:
     decoded: list[bytes] = []
 
     def decode(raw: bytes) -> Pod:
@@ -234,7 +234,7 @@ def test_unchanged_objects_are_neither_decoded_nor_reported_again(tmp_path: Path
     play(tmp_path, scene, three, decode=decode)
 
 
-def test_an_object_that_cannot_be_read_is_left_out_until_a_good_version_comes(tmp_path: Path) -> None:
+def test_undecodable_object_is_skipped_until_a_good_version(tmp_path: Path) -> None:
     def before(api: FakeApi) -> None:
         three(api)
         api.put("bad", nodeName=5)
@@ -253,7 +253,7 @@ def test_an_object_that_cannot_be_read_is_left_out_until_a_good_version_comes(tm
     play(tmp_path, scene, before)
 
 
-def test_an_object_that_cannot_be_read_survives_a_new_list_in_its_last_good_version(tmp_path: Path) -> None:
+def test_undecodable_object_survives_relist_in_last_good_version(tmp_path: Path) -> None:
     async def scene(api: FakeApi, watched: Watched) -> None:
         api.put("a", nodeName=5)
         api.forget()
@@ -266,7 +266,7 @@ def test_an_object_that_cannot_be_read_survives_a_new_list_in_its_last_good_vers
     play(tmp_path, scene, three)
 
 
-def test_a_successor_that_cannot_be_read_does_not_keep_its_predecessor(tmp_path: Path) -> None:
+def test_undecodable_successor_removes_its_predecessor(tmp_path: Path) -> None:
     async def scene(api: FakeApi, watched: Watched) -> None:
         api.put("a", uid="successor", nodeName=5)
         await watched.until(lambda: watched.names == {"b", "c"})
@@ -286,7 +286,7 @@ def test_a_line_that_is_no_event_leads_to_a_new_list(tmp_path: Path, line: str) 
     play(tmp_path, scene, three)
 
 
-def test_a_subscriber_that_raises_stops_neither_the_watch_nor_the_others(tmp_path: Path) -> None:
+def test_failing_subscriber_does_not_stop_watch_or_others(tmp_path: Path) -> None:
     def fail(key: str, old: Pod | None, new: Pod | None) -> None:
         raise RuntimeError(key)
 
@@ -302,7 +302,7 @@ def test_a_subscriber_that_raises_stops_neither_the_watch_nor_the_others(tmp_pat
     run(tmp_path, scenario)
 
 
-def test_pauses_grow_while_the_server_refuses_and_start_anew_when_it_answers(tmp_path: Path) -> None:
+def test_backoff_grows_while_refused_and_resets_on_success(tmp_path: Path) -> None:
     def before(api: FakeApi) -> None:
         three(api)
         api.answers += [(500, {"message": "down"}, {})] * 8

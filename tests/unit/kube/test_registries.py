@@ -12,7 +12,7 @@ def crowded() -> ProcessMetrics:
     return metrics
 
 
-def test_a_scrape_lets_others_have_turns_and_a_metric_is_still_told_in_one_piece() -> None:
+def test_scrape_yields_to_event_loop_and_keeps_metrics_together() -> None:
     metrics = crowded()
 
     async def scraped() -> tuple[bytes, int]:
@@ -31,5 +31,5 @@ def test_a_scrape_lets_others_have_turns_and_a_metric_is_still_told_in_one_piece
     assert turns > series
 
 
-def test_what_no_one_has_defined_is_not_told() -> None:
+def test_scrape_has_no_created_series() -> None:
     assert "_created" not in crowded().render().decode()

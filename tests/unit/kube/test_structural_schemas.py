@@ -40,7 +40,7 @@ def properties() -> dict[str, Any]:
     return result
 
 
-def test_names_are_camel_case_and_numbers_have_formats_bounds_and_defaults() -> None:
+def test_schema_has_camel_case_names_formats_bounds_and_defaults() -> None:
     assert properties()["longName"] == {
         "type": "integer",
         "format": "int64",
@@ -75,7 +75,7 @@ def test_references_are_inlined_and_quantities_are_int_or_string() -> None:
     assert not {"anyOf", "type"} & set(size)
 
 
-def test_a_default_object_says_only_what_is_set_and_an_empty_default_says_nothing() -> None:
+def test_schema_omits_empty_defaults_and_unset_default_fields() -> None:
     found = properties()
     assert found["always"]["default"] == {"kind": "A"}
     assert not any("default" in found[name] for name in ("inner", "inners", "labels", "text", "at"))
@@ -83,6 +83,6 @@ def test_a_default_object_says_only_what_is_set_and_an_empty_default_says_nothin
     assert found["inners"]["maxItems"] == 4
 
 
-def test_an_embedded_schema_stays_as_it_is_and_keeps_the_rules_of_the_field() -> None:
+def test_embedded_schema_is_kept_and_gets_rules_of_the_field() -> None:
     free = properties()["free"]
     assert free == {**EMBEDDED, **rules(("self.a", "b"))}

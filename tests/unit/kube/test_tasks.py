@@ -24,7 +24,7 @@ async def _fails() -> None:
 
 
 @pytest.mark.parametrize("ends", [_cancelled_by_what_it_called, _returns])
-def test_a_task_that_ends_without_an_error_stops_the_others_and_is_named(
+def test_task_that_returns_stops_the_others_and_is_named(
     ends: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     with pytest.raises(ExceptionGroup) as raised:
@@ -32,7 +32,7 @@ def test_a_task_that_ends_without_an_error_stops_the_others_and_is_named(
     assert [str(error) for error in raised.value.exceptions] == ["a task that should not end has ended: lease"]
 
 
-def test_an_error_of_one_stops_the_others_and_is_all_that_is_raised() -> None:
+def test_task_error_stops_the_others_and_is_raised_alone() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(asyncio.wait_for(run_until_first_exit(lease=_fails(), writer=_rest()), 5.0))
     assert [repr(error) for error in raised.value.exceptions] == ["ValueError('broken')"]

@@ -39,7 +39,7 @@ def test_others_have_a_turn_after_every_two_milliseconds_of_work() -> None:
     assert left == 0
 
 
-def test_a_backlog_that_does_not_end_is_worked_off_at_once_after_a_second() -> None:
+def test_endless_backlog_runs_without_yielding_after_one_second() -> None:
     heard, turns, left = turns_of_others(300, 1 / 128)
     assert heard == [str(number) for number in range(300)]
     assert turns == 128

@@ -46,9 +46,7 @@ def states(plan: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("cpu", "state"), [("2", "Closing"), ("1", "Open")], ids=["resized", "something else"])
-def test_pods_that_ask_for_what_the_template_does_not_any_more_go_whether_a_scheduler_sees_the_change_or_not(
-    cpu: str, state: str
-) -> None:
+def test_outdated_pods_are_stopped_live_and_after_takeover_alike(cpu: str, state: str) -> None:
     job = resource("j")
     first = asyncio.run(taken_over(job, policy="chunk"))
     for number in range(2):
@@ -68,7 +66,7 @@ def test_pods_that_ask_for_what_the_template_does_not_any_more_go_whether_a_sche
     assert states(written(first, "j")["plan"]) == [state, state]
 
 
-def test_pods_that_were_made_from_the_present_template_stay_whatever_was_added_to_them_at_creation() -> None:
+def test_pods_of_current_template_with_defaulted_fields_stay() -> None:
     job = resource("j")
     first = asyncio.run(taken_over(job, policy="chunk"))
     status = written(first, "j")

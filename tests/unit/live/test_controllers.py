@@ -16,7 +16,7 @@ from tranche.planner import ParameterServerLost, WorkerStarted
 from tranche.planner.job_actions import close_window
 
 
-def test_a_job_that_cannot_be_read_is_told_so_and_keeps_its_ledger_while_others_are_planned() -> None:
+def test_unreadable_job_gets_condition_and_keeps_its_ledger() -> None:
     progress = {"done": "0", "chunks": "1/2"}
     plan = {"term": 1, "revision": 4, "observedGeneration": 1}
     bad = resource("bad", "soon", plan=plan, progress=progress)
@@ -40,7 +40,7 @@ def test_a_site_that_cannot_be_read_does_not_stop_the_others() -> None:
     assert written(controller, "good")["plan"]["workers"][0]["site"] == "good"
 
 
-def test_a_node_that_claims_senselessly_many_gpus_is_left_out_and_the_others_are_planned_with() -> None:
+def test_node_with_absurd_gpu_count_is_ignored() -> None:
     def node(name: str, gpus: str) -> NodeObject:
         allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": gpus}
         conditions = [{"type": "Ready", "status": "True"}]
@@ -59,7 +59,7 @@ def test_a_node_that_claims_senselessly_many_gpus_is_left_out_and_the_others_are
     }
 
 
-def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
+def test_window_closed_before_its_plan_was_written_ends_at_once() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     state = controller.planner.cluster.jobs["default/long"]
     first, second = state.runs.values()
@@ -76,7 +76,7 @@ def test_a_window_that_closes_before_any_plan_told_of_it_ends_at_once() -> None:
     assert ("default/long", second.window.attempt) not in controller._unpublished
 
 
-def test_nobody_waits_for_pods_of_windows_that_close_before_any_plan_told_of_them() -> None:
+def test_beneficiary_does_not_wait_for_unwritten_closed_windows() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
     reported(controller, "jobs", "default/long", resource("long"))
     reported(controller, "jobs", "default/short", resource("short", "1m"))
@@ -87,7 +87,7 @@ def test_nobody_waits_for_pods_of_windows_that_close_before_any_plan_told_of_the
     assert controller._unpublished == {("default/short", attempt) for attempt in runs["short"]}
 
 
-def test_after_half_a_second_the_api_server_is_asked_for_the_pods_of_closing_windows_that_no_watch_shows() -> None:
+def test_controller_checks_unseen_closing_pods_after_half_second() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
     reported(controller, "jobs", "default/long", resource("long"))
     written(controller, "long")  # from now on its pods may be on their way
@@ -110,7 +110,7 @@ def test_after_half_a_second_the_api_server_is_asked_for_the_pods_of_closing_win
     assert not runs
 
 
-def test_windows_count_as_told_of_once_a_plan_with_them_is_written() -> None:
+def test_windows_are_unpublished_until_their_plan_is_written() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     opened = {("default/long", attempt) for attempt in controller.planner.cluster.jobs["default/long"].runs}
     assert controller._unpublished == opened
@@ -143,7 +143,7 @@ def test_a_quota_that_is_there_already_holds_for_the_first_plan() -> None:
     assert len(written(controller, "long")["plan"]["workers"]) == 1
 
 
-def test_our_own_pods_are_not_counted_twice_and_pods_of_others_are_counted() -> None:
+def test_quota_counts_foreign_pods_and_own_pods_only_once() -> None:
     controller = asyncio.run(taken_over(resource("long"), quotas=(quota(1, 0),)))
     assert foreign(controller) == 0
     reported(controller, "quotas", "default/gpus", quota(1, 1))
@@ -157,7 +157,7 @@ def test_our_own_pods_are_not_counted_twice_and_pods_of_others_are_counted() -> 
     assert len(controller.planner.cluster.jobs["default/long"].runs) == 2
 
 
-def test_an_ended_pod_holds_the_quota_until_the_api_server_counts_it_no_more() -> None:
+def test_ended_pod_holds_quota_until_quota_status_drops_it() -> None:
     controller = asyncio.run(taken_over(resource("long"), quotas=(quota(1, 0),)))
     reported(controller, "pods", "default/long-worker-0-1", worker_pod(1))
     reported(controller, "quotas", "default/gpus", quota(1, 1))
@@ -168,7 +168,7 @@ def test_an_ended_pod_holds_the_quota_until_the_api_server_counts_it_no_more() -
     assert len(state.runs) == 1
 
 
-def test_the_end_of_a_deleted_namesakes_pod_does_not_count_for_the_job_that_has_the_name_now() -> None:
+def test_end_of_deleted_namesakes_pod_is_ignored() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     state = controller.planner.cluster.jobs["default/long"]
     reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Running", owner="deleted"))
@@ -179,7 +179,7 @@ def test_the_end_of_a_deleted_namesakes_pod_does_not_count_for_the_job_that_has_
     assert (len(state.done), len(state.runs)) == (1, 1)
 
 
-def test_a_quota_that_is_gone_holds_nobody_back() -> None:
+def test_removed_quota_no_longer_limits_jobs() -> None:
     controller = asyncio.run(taken_over(resource("long"), quotas=(quota(0, 0),)))
     assert controller.planner.cluster.jobs["default/long"].runs == {}
     reported(controller, "quotas", "default/gpus", None)
@@ -194,7 +194,7 @@ def test_a_quota_that_cannot_be_read_does_not_stop_planning() -> None:
     assert len(controller.planner.cluster.jobs["default/long"].runs) == 2
 
 
-def test_a_restarted_planner_knows_how_long_jobs_of_a_template_took_and_what_a_job_taught() -> None:
+def test_restarted_planner_restores_sizes_and_learnt_factors() -> None:
     progress = {"done": "0-1", "attainedSeconds": 5000.0}
     before = resource("before", phase="Succeeded", progress=progress)
     unsized = resource("unsized", None, progress={"done": "", "learnt": 2.0})
@@ -206,7 +206,7 @@ def test_a_restarted_planner_knows_how_long_jobs_of_a_template_took_and_what_a_j
     assert states["default/unsized"].nominal_batch_seconds == pytest.approx(2.0 * told)
 
 
-def test_reports_are_counted_once_a_turn_and_told_with_the_plan() -> None:
+def test_reports_are_counted_per_step_and_written_with_the_plan() -> None:
     controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
     state = controller.planner.cluster.jobs["default/long"]
     attempt = next(iter(state.runs))
@@ -239,7 +239,7 @@ def test_a_flood_of_reports_is_counted_in_turns(monkeypatch: pytest.MonkeyPatch)
     assert not controller._wake.is_set()
 
 
-def test_progress_of_a_job_that_reports_nothing_is_marked_as_an_estimate() -> None:
+def test_progress_without_reports_is_marked_as_estimated() -> None:
     controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
     for attempt in list(controller.planner.cluster.jobs["default/long"].runs):
         controller.handle(WorkerStarted("default/long", attempt, NOW - 360.0))
@@ -252,7 +252,7 @@ def test_progress_of_a_job_that_reports_nothing_is_marked_as_an_estimate() -> No
     assert controller.reports.trained("default/other") is None
 
 
-def test_a_restarted_scheduler_falls_back_to_the_checkpoint_that_was_written() -> None:
+def test_restarted_scheduler_restores_the_written_checkpoint() -> None:
     server = {"index": 0, "attempt": 3, "site": "cluster", "node": "n1"}
     plan = {"term": 1, "revision": 4, "observedGeneration": 0, "attempts": 3, "parameterServers": [server]}
     progress = {

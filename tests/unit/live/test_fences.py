@@ -25,13 +25,13 @@ def test_a_plan_of_a_newer_planner_that_is_seen_deposes_at_once() -> None:
         reported(controller, "jobs", "default/a", resource("a", plan=planned(controller.term + 1, 1)))
 
 
-def test_our_own_plans_and_those_that_we_started_from_depose_nobody() -> None:
+def test_own_plans_and_plans_at_takeover_depose_no_leader() -> None:
     controller = asyncio.run(taken_over(resource("a", plan=planned(0, 9)), resource("b")))
     reported(controller, "jobs", "default/a", resource("a", plan=planned(0, 9), phase="Waiting"))
     reported(controller, "jobs", "default/b", resource("b", plan=planned(controller.term, 1)))
 
 
-def test_a_plan_that_the_planner_before_us_wrote_after_we_had_read_the_job_is_taken_over() -> None:
+def test_late_plan_of_previous_leader_is_adopted() -> None:
     late = [{"index": 0, "attempt": 7, "site": "default", "node": "n1", "chunks": [1]}]
     controller = asyncio.run(taken_over(resource("a", plan=planned(1, 9)), term=2))
     ours = dict(controller.planner.cluster.jobs["default/a"].runs)
@@ -44,7 +44,7 @@ def test_a_plan_that_the_planner_before_us_wrote_after_we_had_read_the_job_is_ta
     assert not {window for window in controller._unpublished if window[1] in ours}
 
 
-def test_the_first_plan_of_a_term_overwrites_only_the_version_that_it_was_made_from() -> None:
+def test_first_plan_of_a_term_is_bound_to_the_version_it_read() -> None:
     async def scene() -> list[dict[str, Any]]:
         before = versioned(resource("a", plan=planned(1, 9)), "31")
         controller = await taken_over(before, term=2)

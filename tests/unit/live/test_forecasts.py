@@ -64,7 +64,7 @@ def test_nothing_is_played_when_nothing_has_happened() -> None:
     assert planner.made == 1
 
 
-def test_it_waits_for_a_quiet_moment_but_not_for_ever() -> None:
+def test_forecast_waits_for_quiet_period_up_to_its_patience() -> None:
     watch = Stopwatch(0.001)
     planner = Slow(watch)
     forecasts = Forecasts(planner, ControllerSettings(forecast_quiet_seconds=0.3, forecast_patience_seconds=2.0), watch)
@@ -81,7 +81,7 @@ def test_it_waits_for_a_quiet_moment_but_not_for_ever() -> None:
     assert forecasts.next_due == float("inf")
 
 
-def test_it_stands_still_for_no_longer_than_a_piece_and_then_lets_others_have_as_long() -> None:
+def test_forecast_runs_in_pieces_and_yields_as_long_between_them() -> None:
     watch, took = Stopwatch(0.001), list[float]()
     planner = Slow(watch, pieces=100)
     forecasts = Forecasts(planner, ControllerSettings(forecast_piece_seconds=0.003), watch, took.append)

@@ -55,7 +55,7 @@ def test_nothing_that_is_held_is_looked_at_twice() -> None:
     assert gc.get_threshold()[2] == gc_tuning.NEVER
 
 
-def test_a_ring_that_was_set_aside_before_it_was_garbage_is_found_when_everything_is_looked_at(
+def test_ring_set_aside_before_it_is_garbage_is_found_by_full_gc(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gc_tuning, "ROUNDS", 4)

@@ -37,7 +37,7 @@ def started() -> tuple[Controller, TrainingJob]:
     return asyncio.run(taken_over(job)), job
 
 
-def test_a_job_is_measured_from_its_creation_to_its_first_pod_and_to_its_success() -> None:
+def test_job_metrics_measure_queueing_and_completion_time() -> None:
     controller, job = started()
     job = change(controller, job, phase="Running", startTime=after(5), plan=plan(90))
     assert value(controller.metrics, "tranche_job_queueing_seconds_sum", namespace="default") == 5
@@ -47,7 +47,7 @@ def test_a_job_is_measured_from_its_creation_to_its_first_pod_and_to_its_success
     assert value(controller.metrics, "tranche_job_completion_seconds_sum", namespace="default") == 100
 
 
-def test_the_error_of_an_estimate_is_against_what_was_planned_first() -> None:
+def test_estimate_error_is_measured_against_the_first_plan() -> None:
     controller, job = started()
     job = change(controller, job, phase="Running", plan=plan(90))
     job = change(controller, job, phase="Running", plan=plan(200))
@@ -105,7 +105,7 @@ def test_a_ledger_that_was_there_before_us_is_not_counted_again() -> None:
     assert value(controller.metrics, "tranche_lost_batches_total") == 1
 
 
-def test_waiting_jobs_are_counted_by_what_the_last_written_plan_says() -> None:
+def test_waiting_jobs_are_counted_by_reason_of_last_written_plan() -> None:
     controller, job = started()
     crowd = resource("crowd", data={"chunks": 2})
     reported(controller, "jobs", crowd.key, crowd)
@@ -124,7 +124,7 @@ def waiting(controller: Controller) -> dict[str, float]:
     return {reason: count for reason, count in counts.items() if count}
 
 
-def test_a_worker_that_ran_and_was_lost_counts_as_stopped_after_the_time_that_it_ran() -> None:
+def test_lost_running_worker_counts_as_preempted_with_run_time() -> None:
     controller, job = started()
     attempts = [window["attempt"] for window in written(controller, "cats")["plan"]["workers"]]
     controller.handle(WorkerStarted(job.key, attempts[0], NOW))
@@ -135,7 +135,7 @@ def test_a_worker_that_ran_and_was_lost_counts_as_stopped_after_the_time_that_it
     assert value(controller.metrics, "tranche_window_start_seconds_count", handover="no") == 1
 
 
-def test_planned_starts_are_cumulative_and_the_oldest_waiting_job_has_its_age() -> None:
+def test_planned_starts_are_cumulative_and_oldest_wait_has_age() -> None:
     now = datetime.fromtimestamp(NOW, UTC)
     metrics = Metrics(lambda: now + timedelta(seconds=50))
     starts: list[dict[str, Any]] = [
@@ -147,7 +147,7 @@ def test_planned_starts_are_cumulative_and_the_oldest_waiting_job_has_its_age() 
     assert value(metrics, "tranche_jobs_oldest_waiting_seconds") == 50
 
 
-def test_copies_of_data_count_by_link_and_the_link_is_busy_until_they_are_there() -> None:
+def test_uploads_are_counted_per_link_with_its_busy_time() -> None:
     metrics = Metrics()
     metrics.count_uploads("edge-a", "cloud", 3, 3e6)
     assert value(metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 3

@@ -26,7 +26,7 @@ def test_a_later_version_may_know_more_and_an_earlier_one_less() -> None:
     assert read_memory({MEMORY_ANNOTATION: '{"nodes": {"n1": 1.5}, "weather": "fine"}'}) == Memory(nodes={"n1": 1.5})
 
 
-def test_a_controller_tells_what_it_knows_only_when_it_has_taken_over() -> None:
+def test_controller_writes_learnt_memory_only_while_leading() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
     controller.restore(MEMORY)
     assert read_memory(controller.memory_annotations()).nodes == {"n1": 1.5}

@@ -42,7 +42,7 @@ async def settled(task: "asyncio.Task[Allotment | None]") -> bool:
     return task.done()
 
 
-def test_chunks_are_given_when_the_written_plan_says_so_and_not_before() -> None:
+def test_chunk_request_is_answered_after_the_plan_is_written() -> None:
     async def scenario() -> None:
         controller = await one_worker()
         write(controller)
@@ -62,7 +62,7 @@ def test_chunks_are_given_when_the_written_plan_says_so_and_not_before() -> None
     asyncio.run(scenario())
 
 
-def test_a_change_of_the_job_before_the_planner_has_heard_of_the_request_answers_nothing() -> None:
+def test_job_change_before_planner_step_does_not_answer_request() -> None:
     async def scenario() -> None:
         controller = await one_worker()
         task = await begin(controller, request())
@@ -73,7 +73,7 @@ def test_a_change_of_the_job_before_the_planner_has_heard_of_the_request_answers
     asyncio.run(scenario())
 
 
-def test_nothing_has_to_be_written_before_a_worker_is_told_to_exit() -> None:
+def test_exit_answer_does_not_wait_for_a_written_plan() -> None:
     async def scenario() -> None:
         controller = await one_worker()
         state = controller.planner.cluster.jobs[KEY]
@@ -87,7 +87,7 @@ def test_nothing_has_to_be_written_before_a_worker_is_told_to_exit() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_not_planned_any_more_is_told_that_its_attempt_is_over() -> None:
+def test_chunk_request_of_unplanned_attempt_is_answered_as_over() -> None:
     async def scenario() -> None:
         controller = await one_worker()
         assert await controller.renewals.ask(request(attempt=7)) is None

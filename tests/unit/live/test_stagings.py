@@ -46,7 +46,7 @@ def pod(phase: str, terminated: dict[str, Any] | None = None, **metadata: Any) -
 ENDED = {"exitCode": 0, "startedAt": "2027-01-15T08:00:00Z", "finishedAt": "2027-01-15T08:01:30Z"}
 
 
-def test_the_planner_hears_how_a_staging_pod_ended_and_how_long_it_ran() -> None:
+def test_staging_pod_end_becomes_event_with_outcome_and_run_time() -> None:
     running, succeeded = pod("Running"), pod("Succeeded", ENDED)
     assert list(events_of(running, succeeded, NOW)) == [StagingEnded("default/j", 1, "Succeeded", 90.0)]
     assert list(events_of(None, succeeded, NOW)) == [StagingEnded("default/j", 1, "Succeeded", 90.0)]
@@ -57,7 +57,7 @@ def test_the_planner_hears_how_a_staging_pod_ended_and_how_long_it_ran() -> None
     assert list(events_of(succeeded, None, NOW)) == list(events_of(None, running, NOW)) == []
 
 
-def test_windows_open_when_the_watch_tells_of_the_success_and_not_before() -> None:
+def test_windows_open_only_after_watch_shows_staging_success() -> None:
     controller = asyncio.run(taken_over(resource("j", data=data()), policy="chunk"))
     plan = written(controller, "j")["plan"]
     assert plan["workers"] == []

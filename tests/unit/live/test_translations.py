@@ -78,7 +78,7 @@ def test_a_pod_that_vanishes_unseen_is_lost() -> None:
     assert ended.outcome == "Lost"
 
 
-def test_what_a_preempted_worker_leaves_in_its_termination_message_is_its_progress() -> None:
+def test_termination_message_of_preempted_worker_is_its_progress() -> None:
     state = {"terminated": {"exitCode": 143, "message": '{"4": 17}'}}
     conditions = [{"type": "DisruptionTarget", "status": "True"}]
     over = pod(
@@ -153,7 +153,7 @@ def test_a_parameter_server_that_ends_is_lost() -> None:
     assert list(pod_events.events_of(running, None, NOW)) == [ParameterServerLost("default/a", 0, 3, "Lost")]
 
 
-def test_a_chief_that_ends_is_told_with_its_outcome() -> None:
+def test_end_of_chief_pod_becomes_event_with_outcome() -> None:
     running, done = pod(role="chief", phase="Running"), pod(role="chief", phase="Succeeded")
     assert list(pod_events.events_of(running, done, NOW)) == [ChiefEnded("default/a", 3, "Succeeded")]
     assert list(pod_events.events_of(running, None, NOW)) == [ChiefEnded("default/a", 3, "Lost")]
@@ -178,7 +178,7 @@ def site(name: str) -> SiteObject:
     return SiteObject.model_validate({"metadata": {"name": name}, "spec": spec})
 
 
-def test_foreign_pods_are_seen_as_used_capacity_until_they_are_over() -> None:
+def test_foreign_pod_uses_capacity_until_it_has_ended() -> None:
     book = NodeBook(GPU)
     foreign = pod("web", ours=False, spec={"nodeName": "n1"}, phase="Running")
     assert book.note_pod("x/web", foreign) == {"n1"}
@@ -196,7 +196,7 @@ def test_our_own_pods_are_not_foreign() -> None:
     assert NodeBook(GPU).note_pod("default/a", RUNNING) == set()
 
 
-def test_nodes_belong_to_the_site_that_selects_them_or_to_one_site_if_there_are_none() -> None:
+def test_node_belongs_to_selecting_site_or_default_site() -> None:
     book = NodeBook(GPU)
     alone = book.node(observed("n1", "edge-a"), {})
     assert alone is not None
@@ -241,7 +241,7 @@ def test_jobs_come_change_and_go() -> None:
 
 
 @pytest.mark.parametrize(("kind", "permanent"), [("InvalidTemplate", True), ("PodsRejected", False)])
-def test_a_refusal_reaches_the_planner_once_and_again_after_a_restart(kind: str, permanent: bool) -> None:
+def test_rejection_condition_is_one_event_repeated_after_restart(kind: str, permanent: bool) -> None:
     condition = {
         "type": kind,
         "status": "True",
@@ -257,7 +257,7 @@ def test_a_refusal_reaches_the_planner_once_and_again_after_a_restart(kind: str,
     assert expected in list(job_events.events_of(None, refused, GPU, {}))
 
 
-def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_pod_ends() -> None:
+def test_timeouts_report_unbound_pod_and_end_podless_window() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     stuck = pod("a-worker-0-1", phase="Pending")
@@ -279,7 +279,7 @@ def test_a_pod_without_a_node_is_reported_after_its_time_and_a_window_without_a_
     assert lost.outcome == "Lost"
 
 
-def test_a_chief_that_finds_no_place_and_one_that_is_to_stop_and_has_no_pod_are_told_in_time() -> None:
+def test_timeouts_report_unbound_chief_and_end_podless_chief() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a", is_gang=True, chief=worker(0))), NOW)
     known = {"default/a-chief-0-1": pod("a-chief-0-1", role="chief", phase="Pending")}
@@ -297,7 +297,7 @@ def test_a_chief_that_finds_no_place_and_one_that_is_to_stop_and_has_no_pod_are_
     assert ChiefEnded("default/a", 1) in told
 
 
-def test_a_parameter_server_of_a_chunked_job_that_finds_no_place_is_told_in_time() -> None:
+def test_timeouts_report_unbound_server_of_chunked_job() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a", servers=1, server=worker(0))), NOW)
     known = {"default/a-ps-0-1": pod("a-ps-0-1", role="ps", phase="Pending")}
@@ -340,7 +340,7 @@ def test_nodes_of_an_unlimited_site_are_no_places() -> None:
     assert book.node(observed("cloud-0", "cloud"), sites) is None
 
 
-def test_the_pod_of_a_deleted_namesake_is_not_the_pod_of_a_window() -> None:
+def test_timeouts_ignore_pod_of_deleted_namesake() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     old = pod("a-worker-0-1", phase="Pending", metadata={"ownerReferences": []})
@@ -373,7 +373,7 @@ def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_step_of_the_wall_clock_changes_nothing_for_pods_that_wait(step: float) -> None:
+def test_wall_clock_step_does_not_change_timeouts(step: float) -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     timeouts = Timeouts(
@@ -385,7 +385,7 @@ def test_a_step_of_the_wall_clock_changes_nothing_for_pods_that_wait(step: float
     assert len(timeouts.due(states, NOW + step, 30.0)) == 1
 
 
-def test_a_refused_eviction_reaches_the_planner_with_the_pods_that_have_not_been_told_to_stop() -> None:
+def test_refused_eviction_event_lists_pods_not_terminating() -> None:
     windows = [
         {"index": index, "attempt": 3 + index, "site": "edge-a", "chunks": [index], "state": state}
         for index, state in enumerate(["Closing", "Closing", "Open", "Closing"])
@@ -425,9 +425,7 @@ def silent(since: float) -> NodeObject:
 
 
 @pytest.mark.parametrize(("tolerance", "seconds"), [("10m", 600.0), ("0s", 0.0), (None, 300.0)])
-def test_what_a_silent_node_runs_is_lost_when_its_site_tolerates_it_no_longer(
-    tolerance: str | None, seconds: float
-) -> None:
+def test_pods_on_silent_node_are_lost_after_site_tolerance(tolerance: str | None, seconds: float) -> None:
     declared = site("edge-a")
     spec = declared.spec.model_copy(update={"disconnect_tolerance": tolerance})
     sites = {"edge-a": declared.model_copy(update={"spec": spec})} if tolerance else {}

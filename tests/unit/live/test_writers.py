@@ -61,7 +61,7 @@ def value(number: int) -> Callable[[], dict[str, Any]]:
     return lambda: {"value": number}
 
 
-def test_what_has_time_is_written_together_after_a_tenth_of_a_second() -> None:
+def test_deferrable_writes_are_merged_for_a_tenth_of_a_second() -> None:
     assert told((1.0, "/a", True), (1.04, "/a", True), (1.05, "/b", True), (1.08, "/a", True)) == [
         (1.1, "/a", 3),
         (1.15, "/b", 2),
@@ -81,6 +81,6 @@ def test_what_has_none_is_written_at_once_with_what_has_waited() -> None:
     assert told((1.0, "/a", True), (1.02, "/a", False), (1.5, "/a", True)) == [(1.02, "/a", 1), (1.6, "/a", 2)]
 
 
-def test_what_changes_while_it_is_written_is_written_again_after_that_and_later_if_it_has_time() -> None:
+def test_change_during_write_is_written_after_it_or_later() -> None:
     assert told((1.0, "/a", False), (1.01, "/a", True)) == [(1.0, "/a", 0), (1.15, "/a", 1)]
     assert told((1.0, "/a", False), (1.01, "/a", True), (1.02, "/a", False)) == [(1.0, "/a", 0), (1.05, "/a", 2)]

@@ -65,12 +65,12 @@ def test_millicores_survive_the_way_through_text(millicores: int) -> None:
     assert parse_millicores(str(Decimal(millicores) / 1000)) == millicores
 
 
-def test_fractions_are_rounded_up_so_that_nothing_is_overcommitted() -> None:
+def test_fractional_quantities_are_rounded_up() -> None:
     assert parse_bytes("100m") == 1
     assert parse_millicores("100u") == 1
 
 
-def test_too_large_a_quantity_is_capped_instead_of_growing_without_bound() -> None:
+def test_too_large_quantity_is_capped() -> None:
     assert parse_bytes("1e999") == 2**63 - 1
     assert parse_millicores("9E") == 2**63 - 1
 

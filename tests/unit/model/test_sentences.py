@@ -16,11 +16,11 @@ DAY = 86_400.0
         (2000 * 365 * DAY, " until far in the future"),
     ],
 )
-def test_a_moment_is_told_with_its_date_if_that_is_another_day(at: float | None, text: str) -> None:
+def test_until_includes_the_date_for_another_day(at: float | None, text: str) -> None:
     assert until(at, 10.0) == text
 
 
 @pytest.mark.parametrize("at", [None, 100.0, DAY + 100.0, 300 * 365 * DAY, 2000 * 365 * DAY])
-def test_without_its_moment_a_sentence_is_the_same_whenever_it_will_be(at: float | None) -> None:
+def test_sentence_without_moments_is_equal_for_any_moment(at: float | None) -> None:
     sentence = f"waits for 1 GPU at edge-a{until(at, 10.0)}, behind a/until-12"
     assert without_moments(sentence) == "waits for 1 GPU at edge-a, behind a/until-12"

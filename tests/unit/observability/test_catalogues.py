@@ -76,7 +76,7 @@ def test_the_bound_of_thrash_is_a_bucket() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_every_alert_has_known_metrics_a_severity_texts_and_a_section_of_the_runbook(rule: dict[str, Any]) -> None:
+def test_every_alert_has_known_metrics_severity_and_runbook(rule: dict[str, Any]) -> None:
     assert Query(rule["expr"]).names <= series()
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert rule["annotations"]["summary"]

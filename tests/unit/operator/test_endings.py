@@ -39,14 +39,14 @@ class TestFinishedJobs:
         assert pauses(decide(seen)) == pytest.approx([50.0])
         assert named(ReleasePod, decide(seen, after=50)) == ["cats-worker-0-1"]
 
-    def test_nobody_counts_the_last_pods_of_a_job_whose_failure_is_written(self) -> None:
+    def test_last_pods_of_failed_job_are_released_uncounted(self) -> None:
         status = {"plan": plan(window(0, 1, "Closing")), "progress": {"failures": 9}, "phase": "Running"}
         failing = observed(job_with(status=status), pod(0, 1, phase="Failed"))
         assert not named(ReleasePod, decide(failing))
         failed = done_job(phase="Failed", windows=[window(0, 1, "Closing")])
         assert named(ReleasePod, decide(observed(failed, pod(0, 1, phase="Failed")))) == ["cats-worker-0-1"]
 
-    def test_workers_that_are_open_may_end_by_themselves_and_servers_outlive_them(self) -> None:
+    def test_open_workers_of_done_job_may_end_before_servers_stop(self) -> None:
         job = done_job(windows=[window(0, 1), window(1, 2, "Closing")])
         seen = observed(job, pod(0, 1), pod(1, 2), pod(0, 3, role="ps"))
         assert named(DeletePod, decide(seen)) == ["cats-worker-1-2"]

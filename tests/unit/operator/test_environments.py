@@ -75,7 +75,7 @@ def test_with_a_chief_everybody_knows_it_too() -> None:
     assert "TF_CONFIG" in worker_of(training_job(chunks=None, chief=True, status={"plan": plan(window(0, 3))}))
 
 
-def test_a_member_of_a_gang_knows_its_rank_and_where_rank_zero_is() -> None:
+def test_gang_member_environment_has_rank_and_master_address() -> None:
     job = training_job(chunks=None, workers=3, status={"plan": plan(window(2, 6))})
     variables = worker_of(job)
     expected = {
@@ -95,14 +95,14 @@ def test_a_member_of_a_gang_knows_its_rank_and_where_rank_zero_is() -> None:
     assert "TF_CONFIG" not in variables
 
 
-def test_torchrun_waits_for_a_members_checkpoint_as_long_as_kubernetes() -> None:
+def test_torchrun_shutdown_timeout_equals_pod_grace_period() -> None:
     job = training_job(chunks=None, workers=3, status={"plan": plan(window(2, 6))})
     job.spec.workers.template["spec"]["terminationGracePeriodSeconds"] = 120
     variables = worker_of(job)
     assert variables["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == variables["TRANCHE_GRACE_SECONDS"] == "120"
 
 
-def test_a_member_of_a_gang_is_told_which_part_of_its_run_is_durable() -> None:
+def test_gang_member_environment_has_its_durable_progress() -> None:
     progress = {"done": "", "running": [{"chunk": 1, "batches": 0.25}, {"chunk": 2, "batches": 0.375}]}
     job = training_job(chunks=None, workers=3, status={"plan": plan(window(2, 6, chunks=[2])), "progress": progress})
     assert worker_of(job)["TRANCHE_RESUME"] == "2:0.375"

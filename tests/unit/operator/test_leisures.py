@@ -17,7 +17,7 @@ OVER, RUNS = pod(0, 1, phase="Succeeded"), pod(1, 2)
 RELEASE = ReleasePod(OVER.name, OVER.uid, OVER.finalizers)
 
 
-def test_pods_that_are_over_have_time_and_those_that_run_or_whose_job_is_gone_have_not() -> None:
+def test_ended_pods_of_existing_job_are_deferred_and_others_not() -> None:
     actions: list[Action] = [EvictPod(RUNS.name, RUNS.uid, 1, "w"), DeletePod(RUNS.name, RUNS.uid)]
     idle: list[Action] = [RELEASE, DeletePod(OVER.name, OVER.uid)]
     assert split_deferrable(observed(training_job(), OVER, RUNS), [*actions, *idle]) == (actions, idle)
@@ -25,7 +25,7 @@ def test_pods_that_are_over_have_time_and_those_that_run_or_whose_job_is_gone_ha
     assert split_deferrable(observed(training_job(deleting=True), OVER), idle) == (idle, [])
 
 
-def test_each_is_done_once_after_the_delay_one_after_another_and_a_failure_has_the_job_looked_at_again() -> None:
+def test_deferred_actions_run_once_in_order_and_failure_requeues() -> None:
     done: list[tuple[float, str]] = []
     again: list[str] = []
 
@@ -68,7 +68,7 @@ def test_each_is_done_once_after_the_delay_one_after_another_and_a_failure_has_t
     run(main)
 
 
-def test_it_waits_for_what_cannot_wait_but_not_for_ever() -> None:
+def test_deferred_actions_wait_for_urgent_work_up_to_a_limit() -> None:
     async def main(loop: JumpingLoop) -> None:
         at: list[float] = []
 
@@ -112,7 +112,7 @@ def test_much_of_it_is_done_side_by_side() -> None:
     run(main)
 
 
-def test_what_is_done_at_leisure_does_not_put_off_a_status_that_waits() -> None:
+def test_deferred_actions_do_not_postpone_a_pending_status() -> None:
     cache, settings, seen = ReconcilerCache(), Settings(), observed(training_job())
     assert cache.pause_of(seen.key, settings, NOW) == settings.status_settle_seconds
     executor = ActionExecutor(None, cache, None, settings, lambda: NOW)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ def test_the_pause_doubles_for_the_same_pod_up_to_the_limit() -> None:
     assert pauses == [5, 10, 20, 40, 60, 60]
 
 
-def test_another_pod_begins_anew() -> None:
+def test_rejection_of_another_pod_restarts_the_backoff() -> None:
     cache = ReconcilerCache()
     rejections = [cache.reject("lab/cats", pod, "Forbidden", "no", SETTINGS, NOW) for pod in ("p", "p", "q")]
     rejection = rejections[-1]
@@ -41,7 +41,7 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     assert not cache.forbidden
 
 
-def test_refusals_of_pods_that_are_not_to_be_evicted_any_more_are_forgotten() -> None:
+def test_refusals_of_pods_no_longer_evicted_are_removed() -> None:
     cache = ReconcilerCache()
     for name in ("one", "one", "other"):
         cache.refuse("ns/job", name, "the budget", Settings(), NOW)

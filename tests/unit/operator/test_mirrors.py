@@ -8,7 +8,7 @@ from tranche_operator.reconcile.observed import PodView
 from tranche_operator.watch.informers import Budgets, pod_informer
 
 
-def test_a_namespace_may_have_budgets_until_it_is_known_to_have_none(tmp_path: Path) -> None:
+def test_namespace_may_have_budgets_until_known_to_have_none(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         async with ApiClient.connect(config) as client:
             budgets = Budgets(client, None)
@@ -28,7 +28,7 @@ def test_a_namespace_may_have_budgets_until_it_is_known_to_have_none(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_pods_are_told_with_the_key_of_their_job_and_whether_they_are_gone(tmp_path: Path) -> None:
+def test_mirrored_pods_are_reported_with_job_key_and_deletion(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         told: list[tuple[str, str, int, bool]] = []
 

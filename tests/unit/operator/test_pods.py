@@ -111,7 +111,7 @@ def test_the_checkpoint_volume_is_mounted_in_every_container() -> None:
     assert {"name": "data", "mountPath": "/data"} in spec["containers"][0]["volumeMounts"]
 
 
-def test_a_containers_own_mount_at_the_checkpoint_directory_stays() -> None:
+def test_own_mount_at_the_checkpoint_directory_is_kept() -> None:
     template = copy.deepcopy(TEMPLATE)
     own = {"name": "data", "mountPath": "/var/lib/tranche/checkpoint/"}
     template["spec"]["containers"][0]["volumeMounts"] = [own]
@@ -149,7 +149,7 @@ def test_a_planned_server_of_a_job_without_servers_is_an_error() -> None:
         pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS)
 
 
-def test_the_service_finds_all_pods_of_the_job_before_they_are_ready() -> None:
+def test_service_selects_job_pods_before_they_are_ready() -> None:
     service = pods.service(training_job())
     assert service["metadata"]["name"] == "cats"
     assert service["spec"]["clusterIP"] == "None"
@@ -194,7 +194,7 @@ class TestReporting:
         ],
         ids=["server", "worker of a server", "worker", "rank 0", "rank 1"],
     )
-    def test_only_the_pod_that_reports_for_its_job_or_may_ask_for_chunks_gets_address_and_token(
+    def test_reporting_or_renewing_pod_gets_address_and_token(
         self, role: str, job: TrainingJob, reports: bool, asks: bool
     ) -> None:
         spec = self.made(job, role)["spec"]
@@ -203,7 +203,7 @@ class TestReporting:
         assert (environment.get("TRANCHE_NEXT") == "http://reports.test") == asks
         assert any(v["name"] == "tranche-token" for v in spec.get("volumes", [])) == (reports or asks)
 
-    def test_the_token_has_an_audience_of_its_own_and_is_where_the_container_looks(self) -> None:
+    def test_token_has_own_audience_and_matches_mounted_path(self) -> None:
         spec = self.made(job_with_template(), "worker")["spec"]
         volume = next(v for v in spec["volumes"] if v["name"] == "tranche-token")
         source = {"audience": "tranche.dev", "expirationSeconds": 1200, "path": "token"}

@@ -57,7 +57,7 @@ class TestKeyedQueue:
         queue.done("a", 1.0)
         assert queue.take(60.0) is None, "the earlier run has served the wish"
 
-    def test_failures_back_off_exponentially_up_to_a_limit_and_a_success_forgets_them(self) -> None:
+    def test_queue_backs_off_up_to_a_limit_and_resets_on_success(self) -> None:
         queue, now, delays = KeyedQueue(Random(1)), 0.0, []
         queue.add("a", now)
         for _ in range(12):
@@ -201,7 +201,7 @@ class TestRunner:
         assert record.getMessage().endswith(": no route to host")
         assert not record.exc_info
 
-    def test_an_error_that_nobody_foresaw_comes_with_its_traceback(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_unexpected_error_is_logged_with_traceback(self, caplog: pytest.LogCaptureFixture) -> None:
         async def main(loop: JumpingLoop) -> None:
             async def work(key: str) -> None:
                 raise KeyError("spec")

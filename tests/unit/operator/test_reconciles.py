@@ -37,7 +37,7 @@ class TestOpenWindows:
         assert not created(actions)
         assert not named(EvictPod, actions)
 
-    def test_parameter_servers_come_first_then_workers_by_index_and_the_service_while_they_start(self) -> None:
+    def test_servers_are_created_first_then_workers_and_the_service(self) -> None:
         job = job_with(window(2, 5), window(0, 6), servers=2, planned_servers=[server(1, 2), server(0, 1)])
         actions = decide(observed(job, service=ServiceState.ABSENT))
         kinds = [type(action) for action in actions if isinstance(action, CreatePod | CreateService)]
@@ -59,12 +59,12 @@ class TestOpenWindows:
         actions = decide(observed(training_job(), pod(0, 1), pod(1, 2, phase="Failed")))
         assert {type(action) for action in actions} <= {WriteStatus, EmitEvent}
 
-    def test_a_plan_for_another_generation_creates_and_evicts_nothing(self) -> None:
+    def test_plan_for_another_generation_creates_and_evicts_nothing(self) -> None:
         job = training_job(generation=2, status={"plan": plan(window(0, 1), window(1, 2, "Closing"), generation=1)})
         actions = decide(observed(job, pod(1, 2), pod(2, 3), service=ServiceState.ABSENT))
         assert {type(action) for action in actions} <= {WriteStatus, EmitEvent}
 
-    def test_a_window_of_an_unlimited_site_asks_for_the_labels_of_the_site(self) -> None:
+    def test_window_at_unlimited_site_requires_labels_of_the_site(self) -> None:
         job = job_with(window(0, 1, site="cloud", node=None, fallbacks=[]))
         (action,) = of_type(CreatePod, decide(observed(job, sites={"cloud": SiteSpec(node_selector={"zone": "c"})})))
         (term,) = action.manifest["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
@@ -93,7 +93,7 @@ class TestOpenWindows:
 
 
 class TestClosing:
-    def test_a_closing_window_evicts_its_pod_with_its_own_grace_and_uid(self) -> None:
+    def test_closing_window_evicts_its_pod_with_grace_and_uid(self) -> None:
         target = pod(0, 1)
         actions = decide(observed(job_with(window(0, 1, "Closing")), target))
         assert of_type(EvictPod, actions) == [EvictPod(target.name, target.uid, 45, "its window is closing")]
@@ -178,11 +178,11 @@ class TestCounted:
         assert len(named(ReleasePod, actions)) == 3
         assert not named(DeletePod, actions)
 
-    def test_a_pod_that_never_started_and_was_evicted_is_released_when_counted(self) -> None:
+    def test_evicted_pod_that_never_started_is_released_when_counted(self) -> None:
         pending = pod(0, 1, phase="Pending", terminating=True, over=True)
         assert named(ReleasePod, decide(observed(job_with(window(0, 2)), pending))) == ["cats-worker-0-1"]
 
-    def test_a_plan_for_an_older_generation_still_tells_what_is_counted(self) -> None:
+    def test_plan_for_older_generation_still_releases_counted_pods(self) -> None:
         job = training_job(generation=2, status={"plan": plan(window(0, 2), generation=1)})
         actions = decide(observed(job, pod(0, 1, phase="Failed"), pod(0, 2, phase="Failed")))
         assert named(ReleasePod, actions) == ["cats-worker-0-1"]
@@ -194,19 +194,19 @@ class TestOtherJobsPods:
         assert named(ReleasePod, actions) == ["cats-worker-0-1", "cats-worker-1-2"]
         assert named(DeletePod, actions) == ["cats-worker-0-1", "cats-worker-2-3"]
 
-    def test_a_job_that_is_being_deleted_lets_go_of_its_pods_and_gets_no_new_ones(self) -> None:
+    def test_deleted_job_deletes_and_releases_pods_and_creates_none(self) -> None:
         job = job_with(window(0, 1), window(1, 2), deleting=True, checked=False)
         actions = decide(observed(job, pod(0, 1)))
         assert [type(action) for action in actions] == [DeletePod, ReleasePod]
 
-    def test_pods_of_an_earlier_job_of_the_same_name_are_released_and_deleted(self) -> None:
+    def test_pods_of_deleted_namesake_are_released_and_deleted(self) -> None:
         actions = decide(observed(job_with(window(0, 1), window(1, 2)), pod(0, 1, owner="old"), pod(1, 2)))
         assert named(ReleasePod, actions) == ["cats-worker-0-1"]
         assert named(DeletePod, actions) == ["cats-worker-0-1"]
         assert not created(actions), "the old pod still has the name"
 
     @pytest.mark.parametrize("present", [True, False])
-    def test_pods_without_a_training_job_as_owner_lose_our_finalizer_and_nothing_else(self, present: bool) -> None:
+    def test_orphaned_pods_only_lose_the_finalizer(self, present: bool) -> None:
         job = job_with(window(0, 1)) if present else None
         orphans = [pod(5, 9, owner=None), pod(6, 10, owner=None, phase="Failed", released=True)]
         actions = decide(observed(job, *orphans, pod(0, 1)))
@@ -240,7 +240,7 @@ class TestTemplates:
         job = training_job(generation=2, status=stale, checked=False)
         assert of_type(CheckTemplate, decide(observed(job)))
 
-    def test_a_verdict_is_written_and_told(self) -> None:
+    def test_template_verdict_sets_condition_and_sends_event(self) -> None:
         verdict = TemplateVerdict(1, ConditionUpdate("InvalidTemplate", "True", "TemplateRejected", "no image"))
         actions = decide(observed(training_job(checked=False), verdict=verdict))
         (write,) = of_type(WriteStatus, actions)
@@ -278,7 +278,7 @@ class TestRejections:
         (condition,) = [c for c in write.status["conditions"] if c["type"] == "PodsRejected"]
         assert condition["status"] == "False"
 
-    def test_after_a_restart_the_condition_stays_until_the_pod_was_tried_again(self) -> None:
+    def test_rejected_condition_stays_after_restart_until_retry(self) -> None:
         earlier = {**ACCEPTED, "type": "PodsRejected", "status": "True", "reason": "QuotaExceeded"}
         job = job_with(window(0, 1), status={"conditions": [earlier], "phase": "Waiting"})
         actions = decide(observed(job))
@@ -286,7 +286,7 @@ class TestRejections:
         for write in of_type(WriteStatus, actions):
             assert [c["status"] for c in write.status["conditions"] if c["type"] == "PodsRejected"] == ["True"]
 
-    def test_a_refusal_of_a_pod_that_is_not_planned_any_more_holds_nothing_up(self) -> None:
+    def test_rejection_of_unplanned_pod_delays_nothing(self) -> None:
         assert created(decide(observed(job_with(window(0, 2)), rejection=self.refused))) == ["cats-worker-0-2"]
 
 
@@ -306,7 +306,7 @@ class TestRefusedEvictions:
         assert of_type(RequeueAfter, decide(self.seen(self.closing))) == [RequeueAfter(5.0)]
         assert named(EvictPod, decide(self.seen(self.closing), after=5)) == ["cats-worker-0-1"]
 
-    def test_the_condition_tells_the_planner_which_pod_and_which_budget(self) -> None:
+    def test_evictions_refused_condition_names_pod_and_budget(self) -> None:
         told = ("True", "DisruptionBudget", "cats-worker-0-1: the budget all")
         assert self.conditions(decide(self.seen(self.closing))) == [told]
 

@@ -33,7 +33,7 @@ def changed(thing: dict[str, Any], part: str, **values: Any) -> dict[str, Any]:
         (changed(JOB, "metadata", uid="another"), True),
     ],
 )
-def test_of_a_job_a_new_spec_plan_or_phase_is_news_and_a_count_is_not(job: dict[str, Any], news: bool) -> None:
+def test_sieve_passes_new_spec_plan_or_phase_but_not_counts(job: dict[str, Any], news: bool) -> None:
     job_filter = JobEventFilter()
     assert job_filter.is_relevant(JOB, gone=False)
     assert job_filter.is_relevant(job, gone=False) is news

@@ -61,7 +61,7 @@ def decided(kind: type[Any], one: TrainingJob, *pods: PodView, **more: Any) -> l
     return [action for action in actions if isinstance(action, kind)]
 
 
-def test_the_pod_goes_to_its_site_with_the_chunks_and_the_volume_of_the_job_and_without_gpu_or_token() -> None:
+def test_staging_pod_has_site_chunks_and_volume_but_no_gpu() -> None:
     (created,) = decided(CreatePod, job(entry()))
     manifest = created.manifest
     assert manifest["metadata"]["name"] == NAME
@@ -90,7 +90,7 @@ def test_a_pause_after_a_failure_has_no_pod() -> None:
     assert decided(CreatePod, job(entry(attempt=None, chunks="", failures=1))) == []
 
 
-def test_a_pod_that_is_over_is_released_only_when_the_plan_has_counted_it() -> None:
+def test_ended_staging_pod_is_released_when_plan_counted_it() -> None:
     assert decided(ReleasePod, job(entry()), pod("Succeeded")) == []
     assert [one.name for one in decided(ReleasePod, job(), pod("Succeeded"))] == [NAME]
 
@@ -106,7 +106,7 @@ def test_a_pod_of_a_job_that_is_over_is_deleted(phase: str) -> None:
     assert [one.name for one in decided(DeletePod, over, pod())] == [NAME]
 
 
-def test_a_refused_staging_pod_is_tried_again_after_a_pause_and_keeps_no_worker_waiting() -> None:
+def test_rejected_staging_pod_is_retried_and_workers_go_on() -> None:
     rejection = Rejection(NAME, "QuotaExceeded", "exceeded quota", NOW + timedelta(seconds=20))
     one = job(entry(), windows=(window(0, 1),))
     actions = decided(CreatePod, one, staging_rejection=rejection)
@@ -118,7 +118,7 @@ def test_a_refused_staging_pod_is_tried_again_after_a_pause_and_keeps_no_worker_
     assert "PodsRejected" not in found
 
 
-def test_failures_are_told_by_a_condition_and_once_by_an_event() -> None:
+def test_staging_failures_set_a_condition_and_send_one_event() -> None:
     failing = job(
         entry(attempt=None, chunks="", failures=2), entry(site="edge-c", attempt=None, failures=7, givenUp=True)
     )

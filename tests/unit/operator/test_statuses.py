@@ -92,7 +92,7 @@ def test_conditions_of_the_planner_are_not_ours_to_write() -> None:
     assert "Planned" not in conditions_of(own_status(job.status))
 
 
-def test_earlier_conditions_stay_until_there_is_something_new_to_say() -> None:
+def test_conditions_without_a_new_finding_are_kept() -> None:
     job = training_job()
     rejected = written(job, status_of(job, RUNNING, ConditionUpdate("PodsRejected", "True", "Forbidden", "webhook")))
     assert conditions_of(status_of(rejected))["PodsRejected"]["message"] == "webhook"
@@ -119,7 +119,7 @@ def test_counts_and_sites_are_for_people() -> None:
 
 
 @pytest.mark.parametrize(("suspend", "expected"), [(True, "True"), (False, "False")])
-def test_suspended_is_told_as_a_condition_and_taken_back(suspend: bool, expected: str) -> None:
+def test_suspended_condition_follows_the_specification(suspend: bool, expected: str) -> None:
     job = training_job(spec={"suspend": True})
     suspended = written(job, status_of(job, PodCounts()))
     spec = {"suspend": suspend}
@@ -164,7 +164,7 @@ def test_a_gang_is_not_suspended_before_its_chief_has_gone() -> None:
         (PodCounts(active_workers=2), PodCounts(active_workers=2, running_workers=2), False),
     ],
 )
-def test_a_status_that_may_change_again_at_once_may_wait_and_a_job_that_runs_is_told(
+def test_status_may_wait_if_workers_decrease_but_not_if_all_run(
     before: PodCounts, counts: PodCounts, waits: bool
 ) -> None:
     job = training_job(status={"plan": plan()})

@@ -45,9 +45,7 @@ class Clock:
         ({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}}, True),
     ],
 )
-def test_of_a_pod_its_phase_gates_and_finalizers_are_news_and_its_binding_is_not(
-    change: dict[str, Any], news: bool
-) -> None:
+def test_phase_gates_and_finalizers_of_pod_are_news_but_not_node(change: dict[str, Any], news: bool) -> None:
     pods = PodCache()
     assert pods.note(KEY, seen())
     assert pods.note(KEY, seen(**change)) is news
@@ -62,7 +60,7 @@ def test_a_pod_is_filed_under_the_job_of_its_label() -> None:
     assert (pods.of(KEY), pods.of("n/other")) == ((), (seen(),))
 
 
-def test_an_answer_that_is_older_than_what_the_watch_has_shown_counts_for_nothing() -> None:
+def test_response_older_than_watch_is_ignored() -> None:
     pods = PodCache()
     runs = seen(status={"phase": "Running"}, version=9)
     assert pods.note(KEY, runs)
@@ -71,7 +69,7 @@ def test_an_answer_that_is_older_than_what_the_watch_has_shown_counts_for_nothin
     assert pods.of(KEY) == (runs,)
 
 
-def test_a_pod_that_is_to_end_is_not_ended_again_and_its_end_is_no_news_but_its_being_gone_is() -> None:
+def test_expected_end_of_pod_is_no_news_but_its_deletion_is() -> None:
     bound, ending = {"nodeName": "n1"}, {"deletionTimestamp": "2026-11-21T12:00:00Z"}
     pods = PodCache()
     pods.note(KEY, seen(spec=bound))
@@ -103,7 +101,7 @@ def test_no_late_answer_and_no_list_brings_back_what_is_gone() -> None:
     assert pods.note(KEY, seen(version=99)), "not remembered indefinitely"
 
 
-def test_a_list_adds_what_no_watch_has_told_and_takes_away_what_it_lacks_but_for_what_came_meanwhile() -> None:
+def test_list_adds_unseen_pods_and_removes_missing_older_ones() -> None:
     clock = Clock()
     pods = PodCache(clock)
     assert not pods.complete
@@ -121,7 +119,7 @@ def test_a_list_adds_what_no_watch_has_told_and_takes_away_what_it_lacks_but_for
     assert {pod.uid: pod.phase for pod in pods.of(KEY)} == {"late": "Pending", "told": "Running"}
 
 
-def test_a_list_that_was_asked_for_later_wins_even_with_older_versions() -> None:
+def test_later_list_wins_even_with_older_versions() -> None:
     """The API server's data came from a backup."""
     clock = Clock()
     pods = PodCache(clock)

@@ -43,7 +43,7 @@ class TestWhatIsTold:
         moved = BEHIND.replace(" until 14:20:00Z", moment)
         assert not decide(waiting(moved, wait=Wait(last_message=BEHIND)))
 
-    def test_what_comes_too_soon_after_the_last_event_is_looked_at_again(self) -> None:
+    def test_early_new_reason_is_requeued_until_the_quiet_time_ends(self) -> None:
         assert decide(waiting(QUOTA, wait=Wait(BEHIND, after(7.0)))) == [RequeueAfter(7.0)]
 
     def test_a_job_with_an_open_window_does_not_wait(self) -> None:
@@ -62,20 +62,20 @@ class TestWhatIsTold:
 
 
 class TestTurns:
-    def test_a_reason_is_told_when_it_has_lasted_a_while(self) -> None:
+    def test_waiting_event_is_sent_after_the_reason_lasted(self) -> None:
         cache = ReconcilerCache()
         assert cache.event_slot("lab/cats", SETTINGS, NOW) == 2.0
         assert cache.event_slot("lab/cats", SETTINGS, after(0.5)) == 1.5
         assert cache.event_slot("lab/cats", SETTINGS, after(2.0)) == 0.0
 
-    def test_many_jobs_that_begin_to_wait_at_once_have_turns_at_the_rate(self) -> None:
+    def test_simultaneous_waiting_jobs_get_turns_at_the_event_rate(self) -> None:
         cache = ReconcilerCache()
         turns = sorted(cache.event_slot(f"lab/job-{number}", SETTINGS, NOW) for number in range(10_000))
         assert turns[-1] == pytest.approx(999.9)
         for second in range(2, 1000):
             assert sum(second < turn <= second + 1 for turn in turns) <= 11
 
-    def test_after_an_event_the_job_is_quiet_for_a_while_and_then_needs_another_turn(self) -> None:
+    def test_waiting_event_starts_quiet_time_then_needs_new_turn(self) -> None:
         cache = ReconcilerCache()
         cache.record_event("lab/cats", BEHIND, NOW)
         assert cache.waits["lab/cats"].not_before == after(QUIET_SECONDS)

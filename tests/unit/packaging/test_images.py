@@ -106,7 +106,7 @@ def test_the_wheel_is_built_from_what_the_context_lets_through(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_bill_of_materials_lists_every_pin_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_sbom_lists_every_pin_and_is_reproducible(tmp_path: Path) -> None:
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     write_sbom(first)
     write_sbom(second)

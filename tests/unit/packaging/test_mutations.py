@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_each_sentence_of_enactment_has_its_code_its_tests_and_its_row() -> None:
+def test_mutation_check_finds_code_tests_and_rows() -> None:
     command = [sys.executable, "benchmarks/mutations.py", "--check"]
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr.splitlines()) == (0, [])

@@ -55,14 +55,14 @@ def guest_goes(p: Planner, at: float) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_job_tries_the_only_node_again_when_a_foreign_pod_has_left_it(policy: str) -> None:
+def test_job_retries_only_node_after_foreign_pod_left(policy: str) -> None:
     p = refused(policy)
     assert not opened(p.handle(Tick(), 100.0))
     assert guest_goes(p, 100.0) == [KEY]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_it_does_not_try_again_at_once_and_waits_longer_after_each_refusal(policy: str) -> None:
+def test_job_retries_node_after_growing_pauses(policy: str) -> None:
     p = refused(policy)
     now = 0.0
     for pause in (10.0, 20.0, 40.0):
@@ -89,7 +89,7 @@ def test_a_start_there_makes_the_next_refusal_the_first() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_that_one_of_ours_has_left_the_node_counts_and_its_own_pods_do_not(policy: str) -> None:
+def test_end_of_another_jobs_pod_allows_retry_but_own_does_not(policy: str) -> None:
     p = planner(policy, [node("n1", gpus=2)])
     other = job("other", seconds=50.0)
     p.handle(JobSubmitted(other), 0.0)
@@ -111,7 +111,7 @@ def test_a_node_whose_labels_change_is_tried() -> None:
 
 
 @pytest.mark.parametrize("members", [2, 8])
-def test_a_gang_of_which_several_pods_have_waited_in_vain_pauses_as_if_it_were_one(members: int) -> None:
+def test_gang_with_several_unschedulable_pods_pauses_once(members: int) -> None:
     p = planner("chunk", [node(f"n{i}") for i in range(members)], avoid_seconds=0.0)
     p.handle(JobSubmitted(job("picky", chunks=members, is_gang=True)), 0.0)
     for attempt in list(state_of(p).runs):
@@ -140,7 +140,7 @@ def test_who_was_spared_is_asked_as_soon_as_the_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"preemption": Preemption.NEVER}, {"weight": 1e6}, {"priority": 5}])
-def test_who_may_be_stopped_since_its_specification_was_changed_is_asked_at_once(changes: dict[str, object]) -> None:
+def test_job_made_preemptible_by_spec_change_is_preempted(changes: dict[str, object]) -> None:
     p = rivals(**changes)
     assert not p.cluster.jobs["default/short"].runs
     p.handle(Tick(), 31.0)

@@ -117,13 +117,13 @@ def test_nothing_starts_where_one_pod_finds_no_room(policy: str, changes: dict[s
     assert bool(state_of(p).runs) == fits
 
 
-def test_a_gang_whose_chief_fits_nowhere_does_not_block_a_strict_queue() -> None:
+def test_gang_with_unplaceable_chief_does_not_block_strict_queue() -> None:
     p = planner("fifo", [node("n1", gpus=2)])
     p.handle(JobSubmitted(gang(chief=worker(1))), 0.0)
     assert of_type(OpenWindow, p.handle(JobSubmitted(job("dogs", 1.0)), 1.0))
 
 
-def test_a_gang_whose_chief_finds_no_room_lets_one_pass_whose_chief_needs_none() -> None:
+def test_gang_waiting_for_chief_gpu_lets_gang_with_cpu_chief_go() -> None:
     p = planner("fifo-skip", [node("n1", gpus=3)])
     p.handle(JobSubmitted(job("dogs", seconds=1000.0)), 0.0)
     p.handle(JobSubmitted(gang(submitted=1.0, chief=worker(1))), 1.0)
@@ -131,7 +131,7 @@ def test_a_gang_whose_chief_finds_no_room_lets_one_pass_whose_chief_needs_none()
     assert [one.job for one in of_type(OpenWindow, out)] == ["default/eels"] * 2
 
 
-def test_a_chief_with_a_gpu_is_placed_where_it_leaves_room_for_the_members() -> None:
+def test_chief_with_gpu_is_placed_where_members_still_fit() -> None:
     p = planner("chunk", [node("n1", gpus=4), node("n2", gpus=2), node("n3", gpus=2)])
     p.handle(JobSubmitted(job("dogs", worker=worker(3))), 0.0)
     p.handle(JobSubmitted(gang(worker=worker(2), members=1, chief=worker(1))), 0.0)
@@ -154,7 +154,7 @@ def test_others_make_way_for_the_chief_too() -> None:
     assert len(state_of(p).runs) == 2
 
 
-def test_the_chiefs_success_ends_the_job_whatever_the_members_are_at() -> None:
+def test_success_of_chief_ends_job_regardless_of_members() -> None:
     p = started()
     out = chief_ends(p, "Succeeded", 50.0, 0)
     assert stopping(out) == (0, 0)
@@ -166,7 +166,7 @@ def test_the_chiefs_success_ends_the_job_whatever_the_members_are_at() -> None:
     assert all(one.reserved == Resources() for one in p.cluster.nodes.values())
 
 
-def test_members_that_succeed_do_not_end_the_job_before_the_chief_does() -> None:
+def test_success_of_members_does_not_end_job_before_chief() -> None:
     p = started()
     for attempt in list(state_of(p).runs):
         p.handle(WorkerEnded(KEY, attempt, "Succeeded", 40.0), 40.0)
@@ -182,7 +182,7 @@ def test_members_that_succeed_do_not_end_the_job_before_the_chief_does() -> None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_chief_that_fails_takes_the_gang_with_it_and_all_of_it_starts_again_after_a_pause(policy: str) -> None:
+def test_failed_chief_stops_gang_and_restarts_it_after_backoff(policy: str) -> None:
     p = started(policy)
     before = {*state_of(p).runs, *(s.planned.attempt for s in state_of(p).servers)}
     assert stopping(chief_ends(p, "Failed", 50.0, 1)) == (2, 1)
@@ -244,7 +244,7 @@ def test_a_preempted_gang_stops_with_chief_and_servers(policy: str) -> None:
     assert all(run.job == "default/dogs" for run in of_type(OpenWindow, out))
 
 
-def test_a_suspended_gang_keeps_its_servers_in_the_plan_until_they_have_gone() -> None:
+def test_suspended_gang_keeps_closing_servers_until_they_ended() -> None:
     p = started()
     p.handle(JobChanged(gang(suspended=True, generation=2)), 50.0)
     assert [s.state for s in p.plan_of(KEY, 50.0).servers] == [WindowState.CLOSING] * 2
@@ -253,7 +253,7 @@ def test_a_suspended_gang_keeps_its_servers_in_the_plan_until_they_have_gone() -
     assert len(of_type(OpenWindow, p.handle(JobChanged(gang(generation=3)), 60.0))) == 2
 
 
-def test_a_gang_goes_on_when_a_budget_keeps_all_of_it_and_stops_when_it_keeps_a_part() -> None:
+def test_refused_eviction_reopens_gang_only_if_all_members_stay() -> None:
     for everybody in (True, False):
         p = started(seconds=10_000.0)
         p.handle(JobSubmitted(job("dogs", 2.0, chunks=2, seconds=1.0, priority=-8)), 2.0)
@@ -264,7 +264,7 @@ def test_a_gang_goes_on_when_a_budget_keeps_all_of_it_and_stops_when_it_keeps_a_
         assert states == {WindowState.OPEN if everybody else WindowState.CLOSING}
 
 
-def test_a_chief_that_finds_no_place_lets_everything_go_and_waits_longer_each_time() -> None:
+def test_unschedulable_chief_stops_gang_with_growing_backoff() -> None:
     p = planner("chunk", [node("n1", gpus=2)], avoid_seconds=0.0)
     p.handle(JobSubmitted(gang()), 0.0)
     now = 0.0
@@ -279,7 +279,7 @@ def test_a_chief_that_finds_no_place_lets_everything_go_and_waits_longer_each_ti
 
 
 @pytest.mark.parametrize("servers", [0, 1])
-def test_the_chief_reports_for_the_job_and_nobody_else_does(servers: int) -> None:
+def test_only_the_chief_reports_progress_of_its_job(servers: int) -> None:
     p = started(batches_per_chunk=1, step_seconds=100.0, servers=servers)
     for attempt in range(2, 5):
         p.handle(ProgressReported(Report(KEY, attempt, {0: 0.5}, {0: 0.5}), 20.0), 20.0)
@@ -288,7 +288,7 @@ def test_the_chief_reports_for_the_job_and_nobody_else_does(servers: int) -> Non
     assert state_of(p).partial == {0: 0.25, 1: 0.25}
 
 
-def test_a_gang_with_a_chief_has_an_estimate_and_runs_to_its_end_in_the_simulator() -> None:
+def test_gang_with_chief_is_forecast_and_completes_in_simulator() -> None:
     p = started(seconds=100.0)
     p.handle(JobSubmitted(gang("dogs", 2.0)), 2.0)
     estimates = p.forecast(2.0)

@@ -83,7 +83,7 @@ def test_a_chunk_of_two_gpus_waits_for_both_slots() -> None:
     assert rows(p, "wide", 0.0) == [(0, "Planned", "edge-a", "n1", (0, 1), 10.0, 50.0)]
 
 
-def test_no_more_chunks_run_at_once_than_the_job_may_have_workers() -> None:
+def test_chunk_windows_run_at_most_max_workers_at_once() -> None:
     p = binding("n1", "n2", "n3")
     p.handle(JobSubmitted(job("a", chunks=3, max_workers=2)), 0.0)
     assert sorted(times(p, "a", 0.0)) == [(0.0, 100.0), (0.0, 100.0), (100.0, 200.0)]
@@ -135,7 +135,7 @@ def test_the_listing_comes_in_pieces() -> None:
 # ---- policies with one queue
 
 
-def test_waiting_chunks_are_of_the_forecast_and_open_windows_of_now() -> None:
+def test_chunk_windows_mix_open_windows_and_forecast() -> None:
     p = planner("chunk", [node("n1"), node("n2")])
     p.handle(JobSubmitted(job("a", chunks=3)), 0.0)
     p.handle(WorkerStarted("default/a", 1, 0.0), 0.0)
@@ -168,7 +168,7 @@ def test_chunks_of_one_window_train_one_after_the_other() -> None:
     assert times(p, "a", 0.0) == [(0, 20), (20, 30), (30, 40), (40, 60), (60, 70), (70, 80)]
 
 
-def test_a_job_that_nobody_knows_has_no_rows() -> None:
+def test_chunk_windows_of_unknown_job_are_empty() -> None:
     assert windows_of(binding("n1"), "default/ghost", 0.0) == ()
 
 

@@ -46,7 +46,7 @@ def test_chunk_starts_in_the_cloud_when_its_copy_is_complete() -> None:
     assert opened(made, Tick(), UPLOAD_SECONDS) == ["cloud", "cloud"]
 
 
-def test_chunk_whose_copy_is_under_way_starts_on_a_node_that_falls_free() -> None:
+def test_chunk_with_copy_under_way_starts_on_freed_node() -> None:
     made = planner("chunk", [node("n1", "edge", gpus=2)], sites())
     made.handle(JobSubmitted(with_data("a", chunks=2, seconds=1000.0)), 0.0)
     for attempt in (1, 2):
@@ -86,7 +86,7 @@ def test_start_time_of_the_cloud_counts() -> None:
     assert not made.cluster.jobs["default/a"].cloud
 
 
-def test_strict_queue_does_not_block_nodes_for_a_head_in_the_cloud() -> None:
+def test_strict_queue_head_in_cloud_does_not_block_nodes() -> None:
     made = planner("fifo", [node("n1", "edge")], sites())
     large = job("large", seconds=60.0, worker=worker(gpus=4))
     assert opened(made, JobSubmitted(large), 0.0) == ["cloud"]
@@ -105,7 +105,7 @@ def test_chunk_that_fails_is_compared_with_the_cloud_again() -> None:
     assert [run.home.site for run in made.cluster.jobs["default/a"].runs.values()] == ["cloud", "cloud"]
 
 
-def test_chunks_are_released_when_the_site_is_not_unlimited_any_more() -> None:
+def test_chunks_are_released_when_site_is_no_longer_unlimited() -> None:
     made = planner("chunk", [node("n1", "edge")], sites())
     made.handle(JobSubmitted(with_data("a", chunks=5, seconds=60.0)), 0.0)
     assert made.cluster.jobs["default/a"].cloud
@@ -113,7 +113,7 @@ def test_chunks_are_released_when_the_site_is_not_unlimited_any_more() -> None:
     assert not made.cluster.jobs["default/a"].cloud
 
 
-def test_staged_chunk_starts_in_the_cloud_when_its_pod_has_brought_the_data() -> None:
+def test_staged_chunk_starts_in_cloud_after_its_staging_pod() -> None:
     made = planner("chunk", [node("n1", "edge")], sites())
     instructions = made.handle(JobSubmitted(with_data("a", chunks=4, seconds=100.0, staged=True)), 0.0)
     assert [(one.site, one.chunks) for one in of_type(StageData, instructions)] == [("cloud", (2, 3))]

@@ -46,7 +46,7 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_job_is_said_to_wait_behind_one_without_which_it_starts_earlier(left_out: list[str]) -> None:
+def test_explanation_names_job_without_which_start_is_earlier(left_out: list[str]) -> None:
     p = crowded()
     estimate = p.forecast(0.0)[MINE]
     assert (estimate.start, estimate.behind) == (100.0, "default/ending")
@@ -66,7 +66,7 @@ def test_it_is_made_sure_once_a_forecast(left_out: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("bound", "amount"), [("REHEARSALS", 1), ("COPIED", 7)])  # two nodes and five jobs
-def test_when_the_rehearsals_are_used_up_who_makes_the_room_is_named(
+def test_explanation_without_rehearsal_names_job_making_room(
     bound: str, amount: int, left_out: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counterfactual, bound, amount)

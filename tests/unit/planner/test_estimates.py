@@ -25,7 +25,7 @@ def crowded(count: int) -> Planner:
     return p
 
 
-def test_jobs_beyond_the_rehearsed_ones_have_estimates_in_their_order() -> None:
+def test_jobs_beyond_rehearsed_ones_have_estimates_in_order() -> None:
     count = estimates.REHEARSED_JOBS + 50
     found = crowded(count).forecast(0.0)
     last, first_behind = f"default/j{count - 1:03}", f"default/j{estimates.REHEARSED_JOBS + 1:03}"
@@ -37,7 +37,7 @@ def test_jobs_beyond_the_rehearsed_ones_have_estimates_in_their_order() -> None:
     assert found[last].completion == sum(100.0 + i for i in range(count))
 
 
-def test_a_job_whose_end_was_not_rehearsed_gets_the_fluid_estimate_from_there() -> None:
+def test_job_beyond_cut_rehearsal_gets_fluid_estimate() -> None:
     p = crowded(10)
     rehearsal = rehearse(p.context, p.blank, (), 0.0, decisions=6)
     assert rehearsal.cut_short
@@ -50,7 +50,7 @@ def test_a_job_whose_end_was_not_rehearsed_gets_the_fluid_estimate_from_there() 
     }
 
 
-def test_what_happens_between_the_pieces_of_a_forecast_does_not_count_before_the_next_one() -> None:
+def test_forecast_in_pieces_ignores_events_until_the_next_one() -> None:
     def fresh() -> Planner:
         p = planner("chunk", [node("n1"), node("n2", site="far")])
         p.handle_all([JobSubmitted(job(f"j{i:03}", seconds=100.0 + i, chunks=2)) for i in range(30)], 0.0)

@@ -45,7 +45,7 @@ def test_a_job_with_more_work_waits_behind_the_one_with_less() -> None:
         ({"restart_seconds": 500.0}, "which is not worth stopping"),
     ],
 )
-def test_a_job_with_less_work_is_told_why_the_other_is_not_stopped(changes: dict[str, Any], why: str) -> None:
+def test_explanation_says_why_larger_job_is_not_preempted(changes: dict[str, Any], why: str) -> None:
     p = submitted([node("n1")], job("busy", seconds=100.0, **changes), job("small", seconds=40.0))
     assert sentence(p, "small", 1.0) == f"waits for 1 GPU at edge-a until 00:01:40Z, behind default/busy, {why}"
 
@@ -94,7 +94,7 @@ def test_a_parameter_server_that_fits_nowhere_is_named() -> None:
     assert sentence(p, "a", 1.0) == "no node at any site can ever hold its parameter server"
 
 
-def test_a_parameter_server_without_room_is_named_with_who_has_the_room() -> None:
+def test_explanation_names_job_that_blocks_parameter_server() -> None:
     server = PodShape(Resources(60_000, 2**30, 0, 1))
     greedy = job("greedy", seconds=100.0, worker=worker(cpu=40_000))
     p = submitted([node("n1", gpus=2)], greedy, job("a", seconds=200.0, servers=1, server=server))
@@ -103,7 +103,7 @@ def test_a_parameter_server_without_room_is_named_with_who_has_the_room() -> Non
     )
 
 
-def test_workers_that_do_not_fit_beside_their_own_server_are_named() -> None:
+def test_explanation_says_workers_do_not_fit_beside_own_server() -> None:
     server = PodShape(Resources(60_000, 2**30, 0, 1))
     p = submitted([node("n1")], job("a", servers=1, server=server, worker=worker(cpu=40_000)))
     assert sentence(p, "a", 1.0) == "its workers do not fit beside its parameter servers"

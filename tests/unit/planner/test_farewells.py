@@ -49,7 +49,7 @@ def opened(made: Planner, event: object, now: float) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_half_a_gang_leaves_is_not_given_to_a_smaller_one_while_the_other_half_follows(policy: str) -> None:
+def test_room_of_half_ended_gang_is_kept_for_the_whole_gang(policy: str) -> None:
     made, first, whole, _ = crowded(policy)
     for attempt, now in ((1, 10.0), (3, 10.1), (2, 10.2)):
         assert not done(made, first, attempt, now)
@@ -57,7 +57,7 @@ def test_what_half_a_gang_leaves_is_not_given_to_a_smaller_one_while_the_other_h
     assert made.progress_of(first.key).done == frozenset({0, 1, 2, 3})
 
 
-def test_a_member_that_stays_does_not_keep_what_the_others_have_left() -> None:
+def test_late_member_does_not_hold_room_of_ended_ones_after_wait() -> None:
     made, first, _, half = crowded("chunk")
     for attempt, now in ((1, 10.0), (2, 10.1), (3, 12.0)):
         assert not done(made, first, attempt, now)
@@ -69,7 +69,7 @@ def test_a_member_that_stays_does_not_keep_what_the_others_have_left() -> None:
     assert made.progress_of(first.key).done == frozenset({0, 1, 2})
 
 
-def test_a_member_that_fails_stops_the_others_at_once_and_those_that_were_done_resume_with_them() -> None:
+def test_failed_member_stops_gang_and_done_members_resume_too() -> None:
     made, first, *_ = crowded("chunk")
     done(made, first, 1, 10.0)
     out = made.handle(WorkerEnded(first.key, 2, "Failed", 10.1, None, 1), 10.1)
@@ -79,7 +79,7 @@ def test_a_member_that_fails_stops_the_others_at_once_and_those_that_were_done_r
     assert not made.progress_of(first.key).done
 
 
-def test_what_is_decided_about_the_job_counts_after_the_members_that_were_done_before() -> None:
+def test_suspension_counts_after_members_that_were_done_before() -> None:
     made, first, *_ = crowded("chunk")
     done(made, first, 1, 10.0)
     done(made, first, 2, 10.1)
@@ -88,7 +88,7 @@ def test_what_is_decided_about_the_job_counts_after_the_members_that_were_done_b
     assert made.progress_of(first.key).done == frozenset({0, 1})
 
 
-def test_a_job_that_is_deleted_while_its_members_end_leaves_its_room_at_once() -> None:
+def test_job_deleted_while_members_end_frees_room_at_once() -> None:
     made, first, whole, _ = crowded("chunk")
     done(made, first, 1, 10.0)
     out = made.handle(JobRemoved(first.key), 10.1)
@@ -96,7 +96,7 @@ def test_a_job_that_is_deleted_while_its_members_end_leaves_its_room_at_once() -
     assert not opened(made, Tick(), 10.0 + PATIENCE)
 
 
-def test_what_is_told_of_running_members_and_of_others_decides_nothing() -> None:
+def test_other_events_during_gang_end_decide_nothing() -> None:
     made, first, _, half = crowded("chunk")
     done(made, first, 1, 10.0)
     done(made, first, 2, 10.1)
@@ -106,7 +106,7 @@ def test_what_is_told_of_running_members_and_of_others_decides_nothing() -> None
     assert half.key not in done(made, first, 4, 10.4)
 
 
-def test_an_end_that_is_told_twice_counts_once() -> None:
+def test_duplicate_end_of_a_member_counts_once() -> None:
     made, first, whole, _ = crowded("chunk")
     for attempt in (1, 1, 2, 2, 3):
         assert not done(made, first, attempt, 10.0)
@@ -114,7 +114,7 @@ def test_an_end_that_is_told_twice_counts_once() -> None:
     assert not done(made, first, 4, 10.2)
 
 
-def test_members_that_were_done_are_done_though_their_node_goes_before_the_others_are() -> None:
+def test_done_members_stay_done_when_their_node_is_removed() -> None:
     made = planner("chunk", [node("n1", gpus=2), node("n2", gpus=2)])
     first = gang("first", members=4, seconds=10.0)
     made.handle(JobSubmitted(first), 0.0)

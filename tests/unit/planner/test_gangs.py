@@ -30,7 +30,7 @@ def find_no_place(made: Planner, key: str, now: float) -> int:
     return len(of_type(CloseWindow, out))
 
 
-def test_when_a_member_finds_no_place_all_members_let_go_and_another_gang_gets_its_turn() -> None:
+def test_unschedulable_member_stops_gang_and_next_gang_starts() -> None:
     made = planner("fifo-skip", [node(f"n{i}") for i in range(3)], avoid_seconds=0.0)
     first, second = gang("first", members=3), gang("second", 1.0, members=3)
     made.handle(JobSubmitted(first), 0.0)
@@ -42,7 +42,7 @@ def test_when_a_member_finds_no_place_all_members_let_go_and_another_gang_gets_i
     assert "no free ports" in made.plan_of(first.key, 31.0).explanation
 
 
-def test_a_gang_that_cannot_start_waits_twice_as_long_each_time_and_not_after_it_has_run() -> None:
+def test_gang_backoff_doubles_until_the_gang_has_run() -> None:
     made = planner("fifo", [node("n1"), node("n2")], avoid_seconds=0.0, failure_backoff_seconds=10.0)
     one = gang("one")
     made.handle(JobSubmitted(one), 0.0)
@@ -77,7 +77,7 @@ def test_the_longest_pause_is_bounded() -> None:
         assert len(of_type(OpenWindow, made.handle(Tick(), now))) == 2
 
 
-def test_a_member_that_succeeded_before_its_gang_was_stopped_resumes_with_the_others() -> None:
+def test_succeeded_member_of_preempted_gang_resumes_with_it() -> None:
     made = planner("srsf", [node(f"n{i}") for i in range(3)])
     one = gang("one", members=3)
     made.handle(JobSubmitted(one), 0.0)
@@ -92,7 +92,7 @@ def test_a_member_that_succeeded_before_its_gang_was_stopped_resumes_with_the_ot
     assert len(attempts(made, one.key)) == 3
 
 
-def test_a_gang_whose_last_members_succeed_while_they_are_being_stopped_restarts_from_what_all_have() -> None:
+def test_gang_ending_after_a_failure_restarts_without_progress() -> None:
     made = planner("srsf", [node(f"n{i}") for i in range(2)])
     one = gang("one")
     made.handle(JobSubmitted(one), 0.0)
@@ -102,7 +102,7 @@ def test_a_gang_whose_last_members_succeed_while_they_are_being_stopped_restarts
     assert not made.progress_of(one.key).partial
 
 
-def test_a_gang_that_found_too_little_to_take_tries_again_when_a_job_before_it_has_ended() -> None:
+def test_gang_retries_preemption_when_an_earlier_job_ends() -> None:
     made = planner("chunk:aging=0", [node(f"n{i}") for i in range(4)])
     small, large = gang("small", members=1, seconds=10.0), gang("large", members=2, seconds=1000.0)
     for one in (small, large):
@@ -116,7 +116,7 @@ def test_a_gang_that_found_too_little_to_take_tries_again_when_a_job_before_it_h
     assert attempts(made, whole.key) == [1, 2, 3, 4]
 
 
-def test_a_gang_that_overruns_what_was_told_is_looked_at_now_and_then_and_not_for_ever_in_one_moment() -> None:
+def test_overrunning_gang_is_reviewed_at_growing_intervals() -> None:
     made = planner("chunk", [node("n1", gpus=16)])
     one = gang("one", members=16, seconds=0.5)
     begin = now = 1_795_360_907.0396225  # so far from 0 that times are 2.4e-7 s apart

@@ -25,7 +25,7 @@ EVENTS: list[tuple[float, Event]] = [
 ]
 
 
-def test_windows_are_told_from_opening_to_end_with_their_handovers() -> None:
+def test_journal_records_windows_from_open_to_end_with_handovers() -> None:
     facts: list[Fact] = []
     planner = JournaledPlanner(get_policy("srsf"), None, facts.append)
     for now, event in EVENTS:
@@ -57,7 +57,7 @@ def test_a_restored_planner_tells_of_what_it_opens_itself() -> None:
     assert facts == [Fact(3.0, "opened", "default/j", 1, "a", (0,))]
 
 
-def test_a_planner_with_a_journal_forecasts_without_noting_what_it_rehearses() -> None:
+def test_journaled_planner_forecasts_without_recording() -> None:
     facts: list[Fact] = []
     planner = JournaledPlanner(get_policy("chunk"), None, facts.append)
     planner.handle(NodeChanged(node("n1")), 0.0)

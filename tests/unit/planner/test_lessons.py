@@ -30,7 +30,7 @@ def ended(p: Planner, name: str, attempt: int, at: float) -> list[OpenWindow]:
     return of_type(OpenWindow, p.handle(WorkerEnded(f"default/{name}", attempt, "Succeeded", at), at))
 
 
-def test_a_job_that_takes_longer_than_told_makes_way_for_a_shorter_one() -> None:
+def test_job_that_overruns_its_size_yields_to_shorter_job() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     submitted(p, "late", seconds=100)
     assert p.next_wakeup() == pytest.approx(105.0)
@@ -43,7 +43,7 @@ def test_a_job_that_takes_longer_than_told_makes_way_for_a_shorter_one() -> None
     assert [opened.job for opened in of_type(OpenWindow, out)] == ["default/short"]
 
 
-def test_a_published_policy_takes_what_it_is_told() -> None:
+def test_published_policy_trusts_declared_size() -> None:
     p = planner("srsf", [node("n1")])
     submitted(p, "late", seconds=100)
     p.handle(JobSubmitted(job("short", 150.0, seconds=10)), 150.0)
@@ -51,7 +51,7 @@ def test_a_published_policy_takes_what_it_is_told() -> None:
     assert p.next_wakeup() is None
 
 
-def test_a_job_of_a_known_template_is_believed_to_need_what_the_others_needed() -> None:
+def test_job_of_known_template_is_sized_like_completed_ones() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     for number, seconds in enumerate((30.0, 50.0, 70.0)):
         opened = submitted(p, f"j{number}", 1000.0 * number, seconds=3600, size_declared=False, template="t")
@@ -62,7 +62,7 @@ def test_a_job_of_a_known_template_is_believed_to_need_what_the_others_needed() 
     assert state.runs[1].window.end == pytest.approx(9050.0)
 
 
-def test_the_history_is_gathered_anew_from_completed_jobs() -> None:
+def test_restore_rebuilds_size_history_from_completed_jobs() -> None:
     p, q = planner("chunk:aging=0", [node("n1")]), planner("chunk:aging=0", [node("n1")])
     done = job("done", seconds=3600, size_declared=False, template="t")
     submitted(p, "done", seconds=3600, size_declared=False, template="t")
@@ -72,7 +72,7 @@ def test_the_history_is_gathered_anew_from_completed_jobs() -> None:
     assert rest_gpu_seconds(q.cluster.jobs["default/next"], 60.0) == pytest.approx(40.0)
 
 
-def test_a_job_of_which_nothing_is_known_falls_by_classes_of_attained_service() -> None:
+def test_job_of_unknown_size_descends_attained_service_classes() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     submitted(p, "mystery", seconds=100, size_declared=False)
     state = p.cluster.jobs["default/mystery"]
@@ -127,7 +127,7 @@ def test_a_completed_job_is_forgotten() -> None:
     assert not p.cluster.lessons.places
 
 
-def test_a_changed_step_time_starts_the_learning_of_the_job_anew() -> None:
+def test_changed_step_time_resets_learnt_factor_of_job() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     submitted(p, "a", chunks=3)
     ended(p, "a", 1, 500.0)
@@ -145,7 +145,7 @@ def test_a_gang_is_stopped_only_for_more_than_both_starts_cost() -> None:
         assert bool(of_type(CloseWindow, out)) is stops
 
 
-def test_a_job_with_an_overrun_window_and_a_smaller_one_do_not_preempt_each_other_in_turn() -> None:
+def test_overrun_job_and_smaller_job_preempt_at_most_once() -> None:
     p = planner("chunk:aging=0", [node("n1"), node("n2")])
     p.handle(JobSubmitted(job("late", chunks=2, seconds=100)), 0.0)
     for attempt in (1, 2):

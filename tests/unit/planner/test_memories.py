@@ -51,7 +51,7 @@ def test_a_planner_that_has_learnt_nothing_hands_on_nothing() -> None:
     assert memory_of(fresh().cluster) == Memory()
 
 
-def test_what_was_measured_of_a_link_is_void_when_something_else_is_promised() -> None:
+def test_measured_link_is_reset_when_its_bandwidth_changes() -> None:
     slower = fresh(PROMISED / 2)
     recall(slower.context, memory_of(taught().cluster))
     assert delta(slower) == 16.0
@@ -63,7 +63,7 @@ def test_what_was_measured_of_a_link_is_void_when_something_else_is_promised() -
     assert delta(p) == pytest.approx(32.0), "nothing of the link has changed"
 
 
-def test_nodes_that_are_gone_and_policies_that_do_not_learn_recall_no_speed() -> None:
+def test_missing_nodes_and_non_learning_policies_recall_no_speed() -> None:
     p = fresh()
     recall(p.context, Memory(nodes={"gone": 2.0}))
     assert not p.cluster.lessons.nodes

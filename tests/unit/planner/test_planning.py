@@ -26,7 +26,7 @@ from tranche.planner import (
 )
 
 
-def test_an_arriving_job_gets_a_window_a_published_plan_and_the_cause() -> None:
+def test_arriving_job_gets_window_and_published_plan_with_cause() -> None:
     p = planner("chunk-faithful", [node("n1")])
     event = JobSubmitted(job("a"))
     (opened, published) = p.handle(event, 5.0)
@@ -37,7 +37,7 @@ def test_an_arriving_job_gets_a_window_a_published_plan_and_the_cause() -> None:
     assert opened.window.end == 105.0
 
 
-def test_a_job_with_less_work_preempts_one_with_more_and_the_victim_resumes_where_it_was() -> None:
+def test_job_with_less_work_preempts_and_victim_resumes() -> None:
     p = planner("chunk-faithful", [node("n1")])
     (large,) = of_type(OpenWindow, p.handle(JobSubmitted(job("large", seconds=1000)), 0.0))
     p.handle(WorkerStarted("default/large", 1, 0.0), 0.0)
@@ -57,7 +57,7 @@ def test_a_job_with_less_work_preempts_one_with_more_and_the_victim_resumes_wher
     assert resumed.window.end == 110.0 + 900.0
 
 
-def test_a_chunk_that_reported_nothing_before_it_was_preempted_starts_over() -> None:
+def test_preempted_chunk_without_progress_starts_over() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("large", seconds=1000)), 0.0)
     p.handle(WorkerStarted("default/large", 1, 0.0), 0.0)
@@ -69,7 +69,7 @@ def test_a_chunk_that_reported_nothing_before_it_was_preempted_starts_over() -> 
     assert progress.preemptions == 1
 
 
-def test_a_job_that_may_not_be_preempted_runs_its_chunk_to_the_end() -> None:
+def test_non_preemptible_job_runs_its_chunk_to_the_end() -> None:
     for policy in (Preemption.NEVER, Preemption.AT_CHUNK_END):
         p = planner("chunk-faithful", [node("n1")])
         p.handle(JobSubmitted(job("large", seconds=1000, preemption=policy)), 0.0)
@@ -90,7 +90,7 @@ def test_fifo_blocks_behind_the_head_of_the_queue() -> None:
     assert [o.job for o in of_type(OpenWindow, out)] == ["default/wide"]
 
 
-def test_fifo_starts_a_gang_as_a_whole_or_not_at_all_and_again_as_a_whole() -> None:
+def test_fifo_starts_and_restarts_gang_only_as_a_whole() -> None:
     p = planner("fifo", [node("n1", gpus=2), node("n2", gpus=2)])
     gang = job("gang", is_gang=True, chunks=4, batches_per_chunk=1, step_seconds=50.0)
     p.handle(JobSubmitted(job("single")), 0.0)
@@ -107,7 +107,7 @@ def test_fifo_starts_a_gang_as_a_whole_or_not_at_all_and_again_as_a_whole() -> N
     assert len(of_type(OpenWindow, out)) == 4
 
 
-def test_a_gang_that_the_cluster_can_never_hold_is_told_so_and_stops_nobody() -> None:
+def test_oversized_gang_is_explained_and_blocks_no_other_job() -> None:
     p = planner("srsf", [node("n1", gpus=4), node("n2", gpus=2)])
     p.handle(JobSubmitted(job("wide", is_gang=True, chunks=4, worker=worker(2), max_workers=4)), 0.0)
     p.handle(JobSubmitted(job("narrow", is_gang=True, chunks=3, worker=worker(2), max_workers=3)), 1.0)
@@ -141,7 +141,7 @@ def test_a_job_at_its_worker_limit_leaves_its_slots_to_others() -> None:
     assert [o.job for o in of_type(OpenWindow, out)] == ["default/other"]
 
 
-def test_a_worker_of_several_gpus_takes_a_group_of_slots_on_one_node() -> None:
+def test_worker_of_several_gpus_takes_slots_on_one_node() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=2), node("n2", gpus=8)])
     out = p.handle(JobSubmitted(job("wide", worker=worker(gpus=8))), 0.0)
     assert [o.window.node for o in of_type(OpenWindow, out)] == ["n2"]
@@ -208,7 +208,7 @@ def test_a_window_opens_only_when_its_data_have_come() -> None:
     assert len(of_type(OpenWindow, p.handle(Tick(), 30.0))) == 1
 
 
-def test_parameter_servers_are_placed_with_the_first_window_and_stay() -> None:
+def test_servers_open_with_first_window_and_are_replaced_if_lost() -> None:
     p = planner("chunk-faithful", [node("n1"), node("n2")])
     server = worker(gpus=0, cpu=500)
     out = p.handle(JobSubmitted(job("a", chunks=4, server=server, servers=1)), 0.0)
@@ -230,7 +230,7 @@ def test_a_job_waits_for_room_for_its_parameter_server() -> None:
     assert "room for its parameter server" in p.plan_of("default/a", 0.0).explanation
 
 
-def test_an_unlimited_cloud_takes_every_chunk_at_once_when_edges_are_busy() -> None:
+def test_unlimited_cloud_takes_all_chunks_when_edges_are_busy() -> None:
     sites = [Site("edge-a"), Site("cloud", Tier.CLOUD, unlimited=True)]
     p = planner("chunk-faithful", [node("n1")], sites)
     p.handle(JobSubmitted(job("first", seconds=1000)), 0.0)
@@ -254,7 +254,7 @@ def test_suspending_stops_the_workers_and_resuming_goes_on() -> None:
     assert p.plan_of("default/a", 120.0).generation == 3
 
 
-def test_a_failing_job_pauses_longer_each_time_and_fails_in_the_end() -> None:
+def test_failing_job_backs_off_and_fails_at_its_limit() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a", backoff_limit=1)), 0.0)
     out = p.handle(WorkerEnded("default/a", 1, "Failed", 1.0, None, 1), 1.0)
@@ -266,7 +266,7 @@ def test_a_failing_job_pauses_longer_each_time_and_fails_in_the_end() -> None:
     assert of_type(OpenWindow, p.handle(JobSubmitted(job("b", 13.0)), 13.0))[0].job == "default/b"
 
 
-def test_a_refused_job_gives_its_slot_to_others_and_is_tried_again() -> None:
+def test_rejected_job_frees_its_slot_and_is_retried() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("greedy", seconds=10)), 0.0)
     p.handle(JobSubmitted(job("other", 1.0, seconds=500)), 1.0)
@@ -318,7 +318,7 @@ def test_a_removed_job_frees_its_slots() -> None:
 
 @pytest.mark.parametrize("is_gang", [True, False])
 @pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
-def test_a_job_without_gpus_is_told_so_and_others_are_planned(policy: str, is_gang: bool) -> None:
+def test_job_without_gpus_is_unplannable_and_others_are_planned(policy: str, is_gang: bool) -> None:
     p = planner(policy, [node("n1")])
     for sized in (True, False):
         p.handle(JobSubmitted(job(f"a-{sized}", worker=worker(gpus=0), is_gang=is_gang, size_declared=sized)), 0.0)

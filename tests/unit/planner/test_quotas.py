@@ -41,7 +41,7 @@ def explanation(p: Planner, name: str, now: float = 0.0) -> str:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_job_beyond_the_quota_waits_names_it_and_blocks_no_other_namespace(policy: str) -> None:
+def test_job_over_quota_waits_and_other_namespaces_do_not(policy: str) -> None:
     p = planner(policy, [node("n1", gpus=8)])
     p.handle(gpus(2), 0.0)
     assert opened(submit(p, "first", chunks=4, seconds=10)) == ["first", "first"]
@@ -54,7 +54,7 @@ def test_a_job_beyond_the_quota_waits_names_it_and_blocks_no_other_namespace(pol
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_larger_quota_or_none_lets_those_start_who_waited_for_it(policy: str) -> None:
+def test_raised_or_removed_quota_starts_waiting_chunks(policy: str) -> None:
     p = planner(policy, [node("n1", gpus=8)])
     p.handle(gpus(0), 0.0)
     assert opened(submit(p, "one", chunks=3)) == []
@@ -88,7 +88,7 @@ def test_all_of_a_gang_fit_into_the_quota_or_none_starts() -> None:
     assert len(p.cluster.jobs["team-a/gang"].runs) == 4
 
 
-def test_a_gang_larger_than_the_quota_is_told_so() -> None:
+def test_gang_larger_than_quota_is_explained() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     p.handle(gpus(3), 0.0)
     submit(p, "gang", chunks=4, is_gang=True)
@@ -115,14 +115,14 @@ def test_parameter_servers_count_before_the_first_worker_starts() -> None:
     assert explanation(p, "two") == "needs 4 pods at once, more than the quota team-a/pods allows: 3"
 
 
-def test_a_quota_of_one_priority_class_holds_back_this_class_only() -> None:
+def test_quota_of_a_priority_class_limits_only_that_class() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     p.handle(gpus(1, priorities=frozenset({-9})), 0.0)
     assert opened(submit(p, "normal", chunks=2)) == ["normal"]
     assert opened(submit(p, "low", chunks=2, priority=-10)) == ["low", "low"]
 
 
-def test_a_shorter_job_of_the_namespace_takes_the_quota_over_when_the_pod_of_the_longer_is_over() -> None:
+def test_shorter_job_gets_quota_after_victims_pod_has_ended() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     p.handle(gpus(1), 0.0)
     submit(p, "long", seconds=1000)
@@ -135,7 +135,7 @@ def test_a_shorter_job_of_the_namespace_takes_the_quota_over_when_the_pod_of_the
     assert opened(p.handle(WorkerEnded("team-a/long", 1, "Preempted", 15.0, {0: 1}), 15.0)) == ["short"]
 
 
-def test_a_quota_makes_nobody_of_another_namespace_stop() -> None:
+def test_quota_preempts_no_job_of_another_namespace() -> None:
     p = planner("chunk", [node("n1", gpus=2)])
     p.handle(gpus(1), 0.0)
     submit(p, "own", seconds=1000, preemption=Preemption.NEVER)
@@ -143,7 +143,7 @@ def test_a_quota_makes_nobody_of_another_namespace_stop() -> None:
     assert of_type(CloseWindow, submit(p, "short", 10.0, seconds=10)) == []
 
 
-def test_a_job_whose_pods_change_size_leaves_the_books_of_the_quota_right() -> None:
+def test_quota_use_is_correct_after_pods_of_a_job_change_size() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     p.handle(gpus(2), 0.0)
     submit(p, "one")

@@ -13,7 +13,7 @@ def names(found: list[tuple[Place, JobState]]) -> list[str]:
     return [one.job.key.removeprefix("default/") for _, one in found]
 
 
-def test_ranks_fall_with_time_so_that_a_fast_job_overtakes_a_slow_one() -> None:
+def test_rank_falls_with_time_and_fast_job_overtakes_slow_one() -> None:
     running = RunningJobs()
     slow, fast, new = state("slow"), state("fast"), state("new")
     running.put(slow, (0.0, 100.0, 0.0), 1.0, 2, now=0.0)
@@ -42,7 +42,7 @@ def test_a_job_is_never_behind_itself() -> None:
     assert names(running.behind(own, (0.0, 90.0, 0.0), now=0.0)) == ["other"]
 
 
-def test_a_job_that_is_removed_or_put_again_leaves_nothing_behind() -> None:
+def test_removed_or_replaced_job_leaves_no_rank() -> None:
     running = RunningJobs()
     one, new = state("one"), state("new")
     for now in range(5):
@@ -53,7 +53,7 @@ def test_a_job_that_is_removed_or_put_again_leaves_nothing_behind() -> None:
     assert running.gpus_behind(new, (0.0, 0.0, 0.0), now=9.0) == 0
 
 
-def test_a_job_with_windows_at_two_sites_stands_at_both_and_leaves_both() -> None:
+def test_job_with_windows_at_two_sites_ranks_at_both() -> None:
     running = RunningSites()
     one, new = state("one"), state("new")
     running.put(one, (0.0, 100.0, 0.0), 1.0, {"a": 2, "b": 3}, now=0.0)

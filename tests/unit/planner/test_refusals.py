@@ -51,9 +51,7 @@ def nodes_of(made: Planner, key: str, state: WindowState = WindowState.OPEN) -> 
 
 @pytest.mark.parametrize("policy", PREEMPTIVE)
 @pytest.mark.parametrize("preemption", list(Preemption))
-def test_under_every_policy_only_a_job_that_allows_it_at_once_is_stopped_for_another(
-    policy: str, preemption: Preemption
-) -> None:
+def test_only_immediately_preemptible_job_is_preempted(policy: str, preemption: Preemption) -> None:
     made = planner(policy, [node("n1"), node("n2", "edge-b")])
     victim = job("victim", chunks=2, seconds=1e4, preemption=preemption, restart_seconds=1.0)
     assert running(made, victim)
@@ -68,7 +66,7 @@ def test_under_every_policy_only_a_job_that_allows_it_at_once_is_stopped_for_ano
     assert asked == (preemption is Preemption.IMMEDIATE and policy not in BY_ARRIVAL)
 
 
-def test_a_job_that_may_be_stopped_at_the_end_of_a_chunk_is_stopped_there_and_not_after_a_list_of_chunks() -> None:
+def test_chunk_end_preemption_gives_windows_of_one_chunk() -> None:
     made = planner("srsf", [node("n1")])
     long = job("long", chunks=4, seconds=10.0, max_workers=1, restart_seconds=30.0)
     assert list(running(planner("srsf", [node("n1")]), long).values()) == [(0, 1, 2, 3)]
@@ -80,7 +78,7 @@ def test_a_job_that_may_be_stopped_at_the_end_of_a_chunk_is_stopped_there_and_no
 
 
 @pytest.mark.parametrize("policy", [policy for policy in QUEUED if policy not in (*BY_SERVICE, *BY_LEASE)])
-def test_a_refused_victim_goes_on_and_is_spared_for_a_while_and_the_other_is_planned_elsewhere(policy: str) -> None:
+def test_refused_victim_runs_on_and_rival_is_planned_elsewhere(policy: str) -> None:
     made = planner(policy, [node("n1"), node("n2", "edge-b", taints=())], spare_seconds=300.0)
     first, second = job("first", seconds=1e4), job("second", 1.0, seconds=2e4)
     running(made, first)
@@ -103,7 +101,7 @@ def test_a_refused_victim_goes_on_and_is_spared_for_a_while_and_the_other_is_pla
     assert found
 
 
-def test_a_victim_that_was_spared_is_asked_again_when_the_time_is_over() -> None:
+def test_spared_victim_is_preempted_when_spare_time_ends() -> None:
     made = planner("srsf", [node("n1")], spare_seconds=300.0)
     victim = job("victim", seconds=1e4)
     running(made, victim)
@@ -118,7 +116,7 @@ def test_a_victim_that_was_spared_is_asked_again_when_the_time_is_over() -> None
     assert [close.job for close in of_type(CloseWindow, out)] == [victim.key]
 
 
-def test_a_gang_of_which_a_member_has_stopped_is_not_opened_again() -> None:
+def test_gang_with_a_stopped_member_is_not_reopened() -> None:
     made = planner("srsf", [node("n1", gpus=2)])
     gang = job("gang", chunks=2, seconds=1e4, is_gang=True)
     running(made, gang)
@@ -142,7 +140,7 @@ def test_pods_that_have_to_go_for_another_reason_are_not_kept(change: dict[str, 
 @pytest.mark.parametrize(
     "taken", [Resources(gpus=1), Resources(cpu=63_500), Resources(memory=256 * 2**30), Resources(pods=110)]
 )
-def test_a_window_whose_pod_is_not_bound_leaves_a_node_that_foreign_pods_have_filled_and_others_stay(
+def test_unbound_window_leaves_filled_node_and_bound_one_stays(
     taken: Resources,
 ) -> None:
     homes: list[Node] = [node("n1"), node("n2")]

@@ -66,7 +66,7 @@ def ended(attempt: int, outcome: Any = "Preempted", exit_code: int | None = 143)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_an_idle_server_with_durable_state_is_asked_to_stop_after_the_time_out_and_not_before(policy: str) -> None:
+def test_idle_server_with_durable_state_closes_after_timeout(policy: str) -> None:
     p = idle(policy, durable=True)
     assert not of_type(CloseParameterServer, tick(p, IDLE_AT - 1))
     assert p.next_wakeup() == IDLE_AT
@@ -76,7 +76,7 @@ def test_an_idle_server_with_durable_state_is_asked_to_stop_after_the_time_out_a
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_it_holds_its_room_and_keeps_windows_shut_until_it_has_ended_and_then_another_attempt_starts(
+def test_closing_server_keeps_room_and_blocks_windows_until_end(
     policy: str,
 ) -> None:
     p = idle(policy, durable=True)
@@ -92,7 +92,7 @@ def test_it_holds_its_room_and_keeps_windows_shut_until_it_has_ended_and_then_an
     assert len(of_type(OpenWindow, out)) == 1
 
 
-def test_without_windows_its_room_and_quota_are_given_back_when_it_has_ended() -> None:
+def test_ended_idle_server_without_windows_frees_room_and_quota() -> None:
     p = idle(durable=True)
     tick(p, IDLE_AT)
     assert not of_type(PlaceParameterServer, p.handle(ended(server(p)), IDLE_AT + 5))
@@ -104,9 +104,7 @@ def test_without_windows_its_room_and_quota_are_given_back_when_it_has_ended() -
     ("saved", "durable", "goes"),
     [(0.0, None, False), (30.0, None, True), (0.0, True, True), (30.0, False, False), (0.0, False, False)],
 )
-def test_only_a_server_whose_state_the_next_one_finds_is_released(
-    saved: float, durable: bool | None, goes: bool
-) -> None:
+def test_only_idle_server_with_durable_state_is_released(saved: float, durable: bool | None, goes: bool) -> None:
     p = idle(saved=saved, durable=durable)
     assert bool(of_type(CloseParameterServer, tick(p, IDLE_AT + 1000))) is goes
 
@@ -127,7 +125,7 @@ def test_a_window_that_opens_in_time_keeps_the_server() -> None:
     assert server(p) == attempt
 
 
-def test_a_server_that_saved_on_its_way_out_takes_nothing_back_and_one_that_was_killed_does() -> None:
+def test_server_that_saved_loses_nothing_and_killed_one_does() -> None:
     for exit_code, left in ((143, {0: 100.0}), (0, {0: 100.0}), (137, {0: 30.0}), (None, {0: 30.0})):
         p = idle(saved=30.0)
         state_of(p).done, state_of(p).partial = {0}, {}
@@ -138,7 +136,7 @@ def test_a_server_that_saved_on_its_way_out_takes_nothing_back_and_one_that_was_
         assert known == left, exit_code
 
 
-def test_what_it_reports_while_it_stops_counts_and_what_the_next_one_finds_wins() -> None:
+def test_report_of_closing_server_counts_and_successor_overrides() -> None:
     p = idle(saved=30.0)
     old = server(p)
     tick(p, IDLE_AT)
@@ -150,7 +148,7 @@ def test_what_it_reports_while_it_stops_counts_and_what_the_next_one_finds_wins(
     assert state_of(p).partial == {0: 35}
 
 
-def test_a_restarted_planner_waits_for_the_same_end_and_counts_the_time_out_anew() -> None:
+def test_restarted_planner_keeps_closing_server_and_new_timeout() -> None:
     p = idle(durable=True)
     q = planner("chunk", [node("n1", foreign=GPU), node("n2", gpus=0)])
     q.restore([JobSubmitted(state_of(p).job, p.plan_of(KEY, 50.0), p.progress_of(KEY))], 50.0)
@@ -162,7 +160,7 @@ def test_a_restarted_planner_waits_for_the_same_end_and_counts_the_time_out_anew
     assert of_type(OpenWindow, r.handle(ended(server(r)), 352.0))
 
 
-def test_a_server_that_a_budget_does_not_let_go_works_on_and_is_asked_again_later() -> None:
+def test_server_kept_by_budget_reopens_and_is_closed_again_later() -> None:
     p = idle(durable=True)
     attempt = server(p)
     tick(p, IDLE_AT)
@@ -174,7 +172,7 @@ def test_a_server_that_a_budget_does_not_let_go_works_on_and_is_asked_again_late
     assert server(p) == attempt
 
 
-def test_a_job_that_waits_for_its_server_to_stop_has_an_estimate_and_can_be_removed() -> None:
+def test_job_with_closing_server_has_estimate_and_can_be_removed() -> None:
     p = idle(durable=True)
     tick(p, IDLE_AT)
     p.handle(NodeChanged(node("n1")), IDLE_AT + 1)
@@ -205,9 +203,7 @@ def worker_ends(p: Planner, at: float) -> list[Instruction]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("durable", [True, None, False])
-def test_the_server_of_a_suspended_job_outlives_its_workers_and_then_saves_and_stops(
-    policy: str, durable: bool | None
-) -> None:
+def test_server_of_suspended_job_closes_after_its_workers_ended(policy: str, durable: bool | None) -> None:
     p = trains(policy, durable=durable)
     out = suspend(p, 10.0)
     assert len(of_type(CloseWindow, out)) == 1
@@ -220,7 +216,7 @@ def test_the_server_of_a_suspended_job_outlives_its_workers_and_then_saves_and_s
     assert not p.cluster.nodes["n2"].reserved.cpu
 
 
-def test_a_job_that_goes_on_before_its_workers_have_stopped_keeps_its_server_and_waits_for_one_that_stops() -> None:
+def test_resumed_job_keeps_open_server_and_awaits_closing_one() -> None:
     p = trains()
     attempt = server(p)
     suspend(p, 10.0)
@@ -234,13 +230,13 @@ def test_a_job_that_goes_on_before_its_workers_have_stopped_keeps_its_server_and
     assert server(p) > attempt
 
 
-def test_a_job_whose_pods_are_refused_for_good_lets_its_server_save_too() -> None:
+def test_server_of_permanently_rejected_job_closes_too() -> None:
     p = trains()
     assert not of_type(CloseParameterServer, p.handle(WorkerRejected(KEY, "Invalid", "no", permanent=True), 5.0))
     assert of_type(CloseParameterServer, worker_ends(p, 6.0))
 
 
-def test_a_server_of_a_suspended_job_that_dies_takes_back_what_it_had_not_saved() -> None:
+def test_failed_server_of_suspended_job_loses_unsaved_batches() -> None:
     p = trains()
     p.handle(ProgressReported(Report(KEY, server(p), {0: 40}, {0: 40}), 5.0), 5.0)
     state_of(p).partial[0] = 60.0
@@ -251,7 +247,7 @@ def test_a_server_of_a_suspended_job_that_dies_takes_back_what_it_had_not_saved(
     assert not state_of(p).servers, "and none takes its place"
 
 
-def test_what_was_suspended_while_no_scheduler_was_there_is_stopped_by_the_next_one() -> None:
+def test_job_suspended_without_scheduler_is_stopped_by_the_next() -> None:
     p = trains()
     q = planner("chunk", [node("n1"), node("n2", gpus=0)])
     halted = replace(state_of(p).job, suspended=True, generation=2)
@@ -265,7 +261,7 @@ def test_what_was_suspended_while_no_scheduler_was_there_is_stopped_by_the_next_
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_server_that_finds_no_node_goes_with_the_workers_and_is_tried_elsewhere(policy: str) -> None:
+def test_unschedulable_server_closes_with_workers_and_moves(policy: str) -> None:
     p = trains(policy)
     p.handle(NodeChanged(node("n3", gpus=0)), 1.0)
     lost = server(p)
@@ -288,7 +284,7 @@ def test_a_server_that_never_had_a_node_has_lost_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_workers_whose_lost_server_finds_no_place_let_go_of_their_gpus(policy: str) -> None:
+def test_workers_of_unplaceable_lost_server_are_closed(policy: str) -> None:
     p = trains(policy)
     p.handle(NodeRemoved("n2"), 5.0)
     p.handle(NodeChanged(node("n1", foreign=Resources(cpu=60_000))), 6.0)

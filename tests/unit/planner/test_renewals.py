@@ -103,7 +103,7 @@ def test_asked_twice_it_says_the_same_and_changes_nothing(policy: str) -> None:
     assert (p.progress_of(KEY), window(p)) == (counted, planned)
 
 
-def test_who_was_told_to_exit_is_told_so_again_even_if_room_has_come_meanwhile() -> None:
+def test_repeated_request_after_exit_answer_gets_exit_again() -> None:
     p = running("fifo")
     p.handle(JobSubmitted(job("dogs", -1.0)), 50.0)
     assert ask(p, WHOLE)[0] == Allotment()
@@ -112,7 +112,7 @@ def test_who_was_told_to_exit_is_told_so_again_even_if_room_has_come_meanwhile()
     assert ask(p, WHOLE, 102.0)[0] == Allotment()
 
 
-def test_no_restart_is_charged_and_the_time_of_each_chunk_counts_once() -> None:
+def test_renewal_charges_no_restart_and_counts_each_chunk_once() -> None:
     p = running(chunks=2, restart_seconds=20.0, preemption=Preemption.AT_CHUNK_END)
     ask(p, WHOLE)
     assert (window(p).start, window(p).end) == (100.0, 200.0)
@@ -123,7 +123,7 @@ def test_no_restart_is_charged_and_the_time_of_each_chunk_counts_once() -> None:
     assert [record.attempt for record in state.records] == [1]
 
 
-def test_the_estimate_of_a_job_whose_worker_asks_has_no_more_restarts() -> None:
+def test_estimate_of_renewing_job_has_no_more_restarts() -> None:
     p = running(chunks=4, restart_seconds=20.0, preemption=Preemption.AT_CHUNK_END)
     assert p.forecast(0.0)[KEY].completion == pytest.approx(400.0 + 3 * 20.0)
     ask(p, WHOLE)
@@ -154,14 +154,14 @@ def test_what_it_has_saved_of_its_second_chunk_counts() -> None:
     assert ledger(p) == ({0}, {1: 40.0})
 
 
-def test_a_pod_that_ends_without_a_word_may_never_have_heard_of_the_chunks_that_it_was_given() -> None:
+def test_silent_end_after_renewal_counts_no_renewed_chunk() -> None:
     p = running()
     ask(p, WHOLE)
     p.handle(WorkerEnded(KEY, window(p).attempt, "Succeeded", 101.0), 101.0)
     assert p.progress_of(KEY).done == {0}
 
 
-def test_what_it_said_when_it_was_sent_home_counts_however_its_pod_ends() -> None:
+def test_progress_of_refused_renewal_counts_for_any_pod_end() -> None:
     p = running("srsf", preemption=Preemption.AT_CHUNK_END)
     ask(p, WHOLE)
     other()(p)
@@ -170,7 +170,7 @@ def test_what_it_said_when_it_was_sent_home_counts_however_its_pod_ends() -> Non
     assert ledger(p) == ({0, 1}, {})
 
 
-def test_a_report_that_was_sent_before_the_answer_takes_nothing_of_the_new_chunk() -> None:
+def test_report_from_before_renewal_keeps_progress_of_new_chunk() -> None:
     p = running()
     state_of(p).partial[1] = 20.0
     state_of(p).ledger_changed()
@@ -179,7 +179,7 @@ def test_a_report_that_was_sent_before_the_answer_takes_nothing_of_the_new_chunk
     assert p.progress_of(KEY).partial == {1: 20.0}
 
 
-def test_who_asks_too_early_is_told_what_is_left() -> None:
+def test_early_renewal_request_returns_the_current_chunk() -> None:
     p = running()
     before = window(p)
     assert ask(p, {0: 60.0})[0] == Allotment((0,), before.fence)
@@ -248,7 +248,7 @@ def test_at_chunk_end_the_slot_goes_to_who_ranks_before() -> None:
     assert [opened.job for opened in of_type(OpenWindow, instructions)] == ["default/dogs"]
 
 
-def test_a_job_that_ranks_before_and_waits_for_the_quota_gets_its_turn() -> None:
+def test_higher_ranked_job_waiting_for_quota_gets_the_slot() -> None:
     p = running("srsf", preemption=Preemption.AT_CHUNK_END)
     p.handle(NodeChanged(node("n2", gpus=2)), 1.0)
     p.handle(QuotaChanged(Quota("default", "small", (QuotaLimit("pods", "pods", 1),))), 1.0)
@@ -257,7 +257,7 @@ def test_a_job_that_ranks_before_and_waits_for_the_quota_gets_its_turn() -> None
     assert ask(p, WHOLE)[0] == Allotment()
 
 
-def test_a_gang_that_ranks_before_gets_the_slot_if_the_rest_of_it_finds_room() -> None:
+def test_higher_ranked_gang_gets_slot_if_the_rest_of_it_fits() -> None:
     p = running("srsf", preemption=Preemption.AT_CHUNK_END)
     other(chunks=2, max_workers=2, is_gang=True)(p)
     p.handle(NodeChanged(node("n2")), 60.0)
@@ -265,7 +265,7 @@ def test_a_gang_that_ranks_before_gets_the_slot_if_the_rest_of_it_finds_room() -
     assert ask(p, WHOLE)[0] == Allotment()
 
 
-def test_a_question_that_comes_late_says_nothing_of_a_chunk_that_was_lost_and_given_again() -> None:
+def test_late_request_does_not_complete_a_reopened_chunk() -> None:
     p = running(chunks=2, server=worker(0), servers=1)
     first = window(p).fence
     ask(p, WHOLE)
@@ -290,7 +290,7 @@ def test_a_chunk_whose_data_are_elsewhere_is_not_given() -> None:
     assert ask(p, WHOLE, 2.0)[0] == Allotment()
 
 
-def test_an_attempt_that_is_over_is_told_nothing_and_changes_nothing() -> None:
+def test_request_of_ended_attempt_gets_no_answer_and_no_effect() -> None:
     p = running()
     attempt = window(p).attempt
     p.handle(WorkerEnded(KEY, attempt, "Lost", 50.0), 50.0)
@@ -300,7 +300,7 @@ def test_an_attempt_that_is_over_is_told_nothing_and_changes_nothing() -> None:
     assert p.progress_of(KEY) == counted
 
 
-def test_a_planner_that_takes_over_answers_the_same_and_counts_time_from_the_last_chunk_on() -> None:
+def test_restored_planner_repeats_answer_and_counts_from_renewal() -> None:
     p = running()
     fence = window(p).fence
     given, _ = ask(p, WHOLE)

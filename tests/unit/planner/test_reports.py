@@ -59,7 +59,7 @@ def test_what_is_applied_and_not_saved_counts_for_estimates_only(policy: str) ->
     assert trained(state_of(p), 45.0).batches == pytest.approx(80.0)
 
 
-def test_a_job_that_reports_nothing_is_estimated_from_its_run_time_and_says_so() -> None:
+def test_job_without_reports_is_estimated_from_its_run_time() -> None:
     p = running()
     silent = trained(state_of(p), 30.0)
     assert silent.batches == pytest.approx(60.0)
@@ -115,7 +115,7 @@ def test_workers_of_a_job_with_parameter_servers_do_not_report() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_ledger_falls_back_to_the_checkpoint_when_the_server_is_lost(policy: str) -> None:
+def test_ledger_is_reset_to_checkpoint_when_the_server_is_lost(policy: str) -> None:
     p = running(policy)
     report(p, server(p), {0: 90, 1: 30}, {0: 70, 1: 20}, 90.0)
     p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Succeeded", 100.0), 100.0)
@@ -128,7 +128,7 @@ def test_the_ledger_falls_back_to_the_checkpoint_when_the_server_is_lost(policy:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_new_server_says_what_it_has_found_and_wins_over_the_ledger(policy: str) -> None:
+def test_first_report_of_new_server_overrides_the_ledger(policy: str) -> None:
     p = running(policy)
     report(p, server(p), {0: 90, 1: 30}, {0: 70, 1: 20}, 90.0)
     p.handle(ParameterServerLost(KEY, 0, server(p)), 91.0)
@@ -138,14 +138,14 @@ def test_a_new_server_says_what_it_has_found_and_wins_over_the_ledger(policy: st
     assert p.progress_of(KEY).partial == {0: 60, 1: 25}
 
 
-def test_a_server_that_reports_nothing_takes_nothing_back_when_it_is_lost() -> None:
+def test_lost_server_without_reports_resets_nothing() -> None:
     p = running()
     p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Succeeded", 100.0), 100.0)
     p.handle(ParameterServerLost(KEY, 0, server(p)), 101.0)
     assert state_of(p).done == {0}
 
 
-def test_a_chunk_that_ended_before_the_first_report_stays_done_although_it_is_not_saved_yet() -> None:
+def test_chunk_done_before_first_report_stays_done_until_loss() -> None:
     p = running()
     p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Succeeded", 100.0), 100.0)
     report(p, server(p), {0: 100, 1: 90}, {0: 40, 1: 40}, 100.0)
@@ -154,7 +154,7 @@ def test_a_chunk_that_ended_before_the_first_report_stays_done_although_it_is_no
     assert p.progress_of(KEY).partial == {0: 40, 1: 40}
 
 
-def test_what_a_preempted_worker_sent_is_not_lost_while_its_server_lives() -> None:
+def test_preempted_worker_loses_no_batches_while_server_lives() -> None:
     p = running()
     report(p, server(p), {0: 30, 1: 30}, {}, 30.0)
     p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Preempted", 40.0), 40.0)
@@ -163,7 +163,7 @@ def test_what_a_preempted_worker_sent_is_not_lost_while_its_server_lives() -> No
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_last_chunk_saved_ends_the_job_even_if_its_worker_said_nothing(policy: str) -> None:
+def test_saved_last_chunk_finishes_job_even_if_its_worker_fails(policy: str) -> None:
     p = running(policy, chunks=1)
     report(p, server(p), {0: 100}, {0: 100}, 100.0)
     assert not state_of(p).finished, "its pod still runs: its end is counted"
@@ -189,7 +189,7 @@ def test_a_worker_without_a_server_reports_its_own_chunks() -> None:
     assert rest(p, 0, 70.0) == 50.0
 
 
-def test_a_worker_that_finds_an_older_checkpoint_takes_its_chunk_back() -> None:
+def test_worker_with_older_checkpoint_resets_its_chunk() -> None:
     p = running(servers=0, chunks=1)
     p.handle(WorkerEnded(KEY, 1, "Preempted", 60.0, {0: 60}), 60.0)
     p.handle(WorkerStarted(KEY, attempt_of(p, 0), 70.0), 70.0)

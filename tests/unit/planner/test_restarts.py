@@ -25,7 +25,7 @@ def finish(p: Planner, name: str, at: float) -> None:
     p.handle(WorkerEnded(f"default/{name}", attempt, "Succeeded", at), at)
 
 
-def test_a_job_costs_what_its_starts_took_and_another_one_what_all_took() -> None:
+def test_restart_cost_is_own_start_time_or_average_of_all() -> None:
     p = planner("chunk", [node("n1", gpus=2)])
     first = start(p, untold("first"), 20.0)
     assert first.restart_seconds == 20.0
@@ -38,7 +38,7 @@ def test_a_job_costs_what_its_starts_took_and_another_one_what_all_took() -> Non
     assert 0.0 < p.cluster.jobs["default/fourth"].restart_seconds < 20.0
 
 
-def test_the_time_to_save_counts_and_the_wait_for_a_victim_does_not() -> None:
+def test_restart_cost_includes_save_time_but_not_victim_wait() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     large = start(p, untold("large", seconds=1e5), 10.0)
     out = p.handle(untold("small", 20.0, seconds=1.0), 20.0)
@@ -58,7 +58,7 @@ def test_what_the_user_says_wins() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "stopped"), [(1.0, True), (60.0, False)])
-def test_nobody_is_stopped_for_less_than_it_costs(seconds: float, stopped: bool) -> None:
+def test_job_is_not_preempted_for_less_gain_than_cost(seconds: float, stopped: bool) -> None:
     p = planner("chunk:aging=0", [node("n1")])
     start(p, untold("running", seconds=100.0), seconds)
     out = p.handle(untold("waiting", 70.0, seconds=20.0), 70.0)
@@ -68,9 +68,7 @@ def test_nobody_is_stopped_for_less_than_it_costs(seconds: float, stopped: bool)
 @pytest.mark.parametrize(
     ("chunks", "seconds", "stopped"), [(1, 50.0, True), (1, 80.0, False), (2, 130.0, True), (2, 145.0, False)]
 )
-def test_who_tried_in_vain_tries_again_when_a_start_has_cost_less_than_was_believed(
-    chunks: int, seconds: float, stopped: bool
-) -> None:
+def test_waiting_job_retries_preemption_after_cheaper_start(chunks: int, seconds: float, stopped: bool) -> None:
     p = planner("chunk:aging=0", [node("n1")])
     recall(p.context, Memory(start_seconds=50.0))
     p.handle(untold("running", chunks=chunks, max_workers=1), 0.0)
@@ -80,9 +78,7 @@ def test_who_tried_in_vain_tries_again_when_a_start_has_cost_less_than_was_belie
 
 
 @pytest.mark.parametrize(("began", "stopped"), [(25.0, True), (2.0, False)])
-def test_who_tried_in_vain_tries_again_when_a_worker_has_begun_later_than_was_believed(
-    began: float, stopped: bool
-) -> None:
+def test_waiting_job_retries_preemption_after_later_start(began: float, stopped: bool) -> None:
     p = planner("chunk:aging=0", [node("n1")])
     p.handle(JobSubmitted(job("running", chunks=3, max_workers=1)), 0.0)
     assert not of_type(CloseWindow, p.handle(JobSubmitted(job("waiting", 20.0, seconds=160.0)), 20.0))
@@ -91,9 +87,7 @@ def test_who_tried_in_vain_tries_again_when_a_worker_has_begun_later_than_was_be
 
 
 @pytest.mark.parametrize(("saved", "stopped"), [(2.0, 1), (25.0, 0)])
-def test_who_tried_in_vain_tries_again_when_a_worker_has_saved_faster_than_was_believed(
-    saved: float, stopped: int
-) -> None:
+def test_waiting_job_retries_preemption_after_faster_save(saved: float, stopped: int) -> None:
     p = planner("chunk:aging=0", [node("n1", gpus=2)])
     recall(p.context, Memory(save_seconds=40.0))
     p.handle(untold("running", chunks=2), 0.0)
@@ -105,7 +99,7 @@ def test_who_tried_in_vain_tries_again_when_a_worker_has_saved_faster_than_was_b
     assert [one.job for one in of_type(CloseWindow, out)] == ["default/running"] * stopped
 
 
-def test_who_tried_in_vain_tries_again_within_half_a_minute_when_other_jobs_have_saved_faster() -> None:
+def test_waiting_job_retries_preemption_after_other_jobs_save() -> None:
     p = planner("chunk:aging=0", [node("n1"), node("n2", "edge-b", gpus=2)])
     recall(p.context, Memory(save_seconds=60.0))
     start(p, untold("running", seconds=180.0), 0.0)
@@ -118,7 +112,7 @@ def test_who_tried_in_vain_tries_again_within_half_a_minute_when_other_jobs_have
     assert [one.job for one in of_type(CloseWindow, p.handle(Tick(), 30.0))] == ["default/running"]
 
 
-def test_a_planner_that_takes_over_knows_what_the_first_has_measured_and_goes_on_learning() -> None:
+def test_restored_planner_recalls_restart_costs_and_learns_on() -> None:
     p = planner("chunk", [node("n1"), node("n2")])
     state = start(p, untold("first", seconds=1e4), 20.0)
     q = planner("chunk", [node("n1"), node("n2")])
@@ -134,7 +128,7 @@ def test_a_planner_that_takes_over_knows_what_the_first_has_measured_and_goes_on
     assert q.cluster.jobs["default/third"].restart_seconds == 18.0, "as both"
 
 
-def test_what_it_costs_to_stop_a_worker_is_in_the_ledger_for_those_who_do_not_plan() -> None:
+def test_progress_includes_restart_cost() -> None:
     p = planner("chunk", [node("n1")])
     start(p, untold("first"), 20.0)
     assert p.progress_of("default/first").restart_seconds == 20.0
@@ -143,7 +137,7 @@ def test_what_it_costs_to_stop_a_worker_is_in_the_ledger_for_those_who_do_not_pl
     assert p.progress_of("default/told").restart_seconds == 7.0
 
 
-def test_a_rehearsal_teaches_nothing() -> None:
+def test_forecast_does_not_change_learnt_restart_cost() -> None:
     p = planner("chunk", [node("n1")])
     start(p, untold("first"), 20.0)
     p.handle(untold("second", 30.0), 30.0)

@@ -30,12 +30,12 @@ def nodes() -> list[Node]:
     return [node("a-1", "a"), node("b-1", "b"), node("hub-1", "hub")]
 
 
-def test_chunk_puts_the_server_where_the_narrowest_path_to_its_workers_is_widest() -> None:
+def test_chunk_places_server_at_widest_narrowest_path() -> None:
     assert placed(planner("chunk", nodes(), SITES), with_server("j")) == [("hub", "hub-1")]
     assert placed(planner("chunk-faithful", nodes(), SITES), with_server("j")) == [("a", "a-1")]
 
 
-def test_a_job_whose_own_bandwidth_is_the_narrow_part_keeps_its_server_beside_its_data() -> None:
+def test_server_of_bandwidth_limited_job_stays_at_its_data_site() -> None:
     assert placed(planner("chunk", nodes(), SITES), with_server("j", bits_per_second=1e7)) == [("a", "a-1")]
 
 
@@ -49,14 +49,14 @@ def test_servers_prefer_nodes_without_gpus() -> None:
     assert placed(p, with_server("j")) == [("a", "a-2")]
 
 
-def test_a_job_whose_server_fits_on_no_node_gets_no_place_and_says_so() -> None:
+def test_job_with_unplaceable_server_is_not_placed_and_explained() -> None:
     tight = planner("chunk", [node("a-1", "a")], [SITES[0]])
     one = with_server("j", worker=worker(cpu=64_000), server=PodShape(Resources(cpu=65_000, memory=1, gpus=0, pods=1)))
     assert placed(tight, one) == []
     assert tight.plan_of(one.key, 0.0).explanation == "no node at any site can ever hold its parameter server"
 
 
-def test_published_rule_with_full_data_site_uses_the_site_of_chunks() -> None:
+def test_published_rule_with_full_data_site_uses_site_of_chunks() -> None:
     host = {"labels": {"role": "ps"}}
     shape = replace(SERVER, constraints=Constraints(selector=(("role", "ps"),)))
     one = with_server("j", chunks=4, gradient_bits=1.0, server=shape)

@@ -62,7 +62,7 @@ def taken_over(p: Planner, at: float) -> Planner:
     return other
 
 
-def test_a_window_counts_from_its_opening_and_training_from_its_start() -> None:
+def test_site_use_counts_from_open_and_training_from_start() -> None:
     p = cluster("fifo", "here")
     submit(p)
     end(p, 1, 110.0)
@@ -87,14 +87,14 @@ def test_a_renewed_window_counts_each_second_once() -> None:
     assert (used(p)["here"].gpu_seconds, used(p)["here"].trained_gpu_seconds) == (210.0, 200.0)
 
 
-def test_copies_that_are_begun_count_at_once_and_are_not_in_vain() -> None:
+def test_started_copies_count_at_once_and_not_as_wasted() -> None:
     p = cluster()
     submit(p)
     there = used(p)["there"]
     assert (there.copied_bytes, there.in_vain_bytes, there.unused) == (3 * CHUNK, 0.0, frozenset({0, 1, 2}))
 
 
-def test_a_copy_is_in_vain_when_its_chunk_is_completed_elsewhere() -> None:
+def test_copy_is_wasted_when_its_chunk_completes_elsewhere() -> None:
     p = cluster()
     submit(p, max_workers=1)
     end(p, 1, 110.0)
@@ -103,7 +103,7 @@ def test_a_copy_is_in_vain_when_its_chunk_is_completed_elsewhere() -> None:
     assert p.cluster.site_uses[THERE] == SiteUsage(0.0, 0.0, 0, 3 * CHUNK, CHUNK)
 
 
-def test_the_copies_of_a_deleted_job_are_in_vain() -> None:
+def test_copies_of_a_deleted_job_are_wasted() -> None:
     p = cluster()
     submit(p, max_workers=1)
     p.handle(JobRemoved(KEY), 40.0)
@@ -111,7 +111,7 @@ def test_the_copies_of_a_deleted_job_are_in_vain() -> None:
     assert p.cluster.site_uses["here", Tier.EDGE].gpu_seconds == 40.0
 
 
-def test_a_staging_pod_that_failed_has_copied_in_vain() -> None:
+def test_copies_of_a_failed_staging_pod_are_wasted() -> None:
     p = cluster()
     one = job("j", 0.0, data_site="here", chunk_bytes=CHUNK, staged=True, chunks=2, seconds=1000.0, max_workers=1)
     (stage,) = of_type(StageData, p.handle(JobSubmitted(one), 0.0))
@@ -143,7 +143,7 @@ def test_a_ledger_that_is_restored_goes_on_where_it_was() -> None:
     ]
 
 
-def test_a_window_that_has_not_started_keeps_its_opening_over_a_take_over() -> None:
+def test_unstarted_window_keeps_its_open_time_after_restore() -> None:
     first = cluster("fifo", "here")
     first.handle(JobSubmitted(job("j", chunks=2, max_workers=1)), 5.0)
     second = taken_over(first, 20.0)

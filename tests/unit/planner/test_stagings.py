@@ -48,7 +48,7 @@ def staging(p: Planner) -> Any:
     return one
 
 
-def test_a_window_opens_at_another_site_only_when_the_staging_pod_has_succeeded() -> None:
+def test_window_at_other_site_opens_after_staging_pod_succeeds() -> None:
     p = cluster()
     submit(p)
     one = staging(p)
@@ -59,14 +59,14 @@ def test_a_window_opens_at_another_site_only_when_the_staging_pod_has_succeeded(
     assert p.plan_of(KEY, 100 * DELTA).homes == {"there": "0-2"}
 
 
-def test_delta_is_learnt_from_how_long_the_pod_ran_for_its_chunks() -> None:
+def test_transfer_time_is_learnt_from_staging_run_time() -> None:
     p = cluster()
     submit(p)
     p.handle(StagingEnded(KEY, 2, "Succeeded", 9 * DELTA), 9 * DELTA)
     assert p.cluster.transfer_seconds(p.cluster.jobs[KEY], "there") == pytest.approx(3 * DELTA)
 
 
-def test_a_job_without_staging_pods_is_believed_to_have_its_copies_after_delta() -> None:
+def test_copies_without_staging_are_assumed_after_transfer_time() -> None:
     p = cluster()
     submit(p, staged=False)
     assert p.cluster.jobs[KEY].stagings == {}
@@ -74,7 +74,7 @@ def test_a_job_without_staging_pods_is_believed_to_have_its_copies_after_delta()
 
 
 @pytest.mark.parametrize("staged", [True, False])
-def test_data_that_have_come_are_there_also_when_the_clock_is_set_back(staged: bool) -> None:
+def test_copied_data_stay_available_when_the_clock_is_set_back(staged: bool) -> None:
     p = cluster()
     submit(p, staged=staged)
     came = StagingEnded(KEY, 2, "Succeeded", 9 * DELTA) if staged else Tick()
@@ -84,7 +84,7 @@ def test_data_that_have_come_are_there_also_when_the_clock_is_set_back(staged: b
     assert sites_opened(p, WorkerEnded(KEY, there, "Succeeded", DELTA / 2), at=DELTA / 2) == ["there"]
 
 
-def test_one_pod_at_a_time_brings_data_to_a_site_and_what_is_asked_for_meanwhile_comes_next() -> None:
+def test_one_staging_pod_per_site_runs_and_new_chunks_wait() -> None:
     p = cluster()
     submit(p, chunks=2)
     state = p.cluster.jobs[KEY]
@@ -99,7 +99,7 @@ def test_one_pod_at_a_time_brings_data_to_a_site_and_what_is_asked_for_meanwhile
     assert instruction.chunks == (2,)
 
 
-def test_a_pod_that_fails_is_followed_by_another_after_a_pause_that_doubles() -> None:
+def test_failed_staging_pod_is_retried_after_doubling_pauses() -> None:
     p = cluster()
     submit(p)
     assert of_type(StageData, p.handle(StagingEnded(KEY, 2, "Failed"), 20.0)) == []
@@ -112,7 +112,7 @@ def test_a_pod_that_fails_is_followed_by_another_after_a_pause_that_doubles() ->
     assert of_type(StageData, p.handle(Tick(), 60.0))
 
 
-def test_a_pod_that_is_preempted_or_lost_does_not_count_as_failed() -> None:
+def test_preempted_or_lost_staging_pod_is_no_failure() -> None:
     p = cluster()
     submit(p, backoff_limit=0)
     for attempt, outcome in ((2, "Preempted"), (3, "Lost")):
@@ -121,7 +121,7 @@ def test_a_pod_that_is_preempted_or_lost_does_not_count_as_failed() -> None:
     assert staging(p).failures == 0
 
 
-def test_the_end_of_a_pod_that_the_plan_does_not_know_any_more_says_nothing() -> None:
+def test_end_of_unknown_staging_attempt_is_ignored() -> None:
     p = cluster()
     submit(p)
     p.handle(StagingEnded(KEY, 2, "Failed"), 1.0)
@@ -129,7 +129,7 @@ def test_the_end_of_a_pod_that_the_plan_does_not_know_any_more_says_nothing() ->
     assert sites_opened(p, StagingEnded(KEY, 2, "Succeeded", 1.0), at=12.0) == []
 
 
-def test_a_job_whose_staging_fails_for_good_trains_where_its_data_are() -> None:
+def test_job_with_failed_staging_trains_at_its_data_site() -> None:
     p = cluster()
     one = submit(p, backoff_limit=0)
     p.handle(StagingEnded(KEY, 2, "Failed"), 1.0)
@@ -141,7 +141,7 @@ def test_a_job_whose_staging_fails_for_good_trains_where_its_data_are() -> None:
     assert again.site == "there"
 
 
-def test_a_job_that_could_only_train_where_its_data_cannot_be_brought_says_so() -> None:
+def test_job_with_undeliverable_data_is_explained() -> None:
     p = cluster("there")
     submit(p, backoff_limit=0)
     assert p.plan_of(KEY, 0.0).explanation == "its data are on the way to there until 00:00:50Z"
@@ -150,7 +150,7 @@ def test_a_job_that_could_only_train_where_its_data_cannot_be_brought_says_so() 
     assert p.plan_of(KEY, 1001.0).explanation == "its data cannot be brought to there: too many staging pods failed"
 
 
-def test_a_suspended_job_brings_no_data_and_goes_on_when_it_is_resumed() -> None:
+def test_suspended_job_stages_no_data_until_resumed() -> None:
     p = cluster()
     one = submit(p)
     p.handle(JobChanged(replace(one, suspended=True, generation=2)), 1.0)
@@ -182,7 +182,7 @@ def test_a_restarted_planner_knows_what_has_failed(limit: int, expected: int) ->
     assert staging(again).failures == 1
 
 
-def test_chunks_that_were_done_meanwhile_are_not_brought_any_more() -> None:
+def test_chunks_done_meanwhile_are_not_staged_again() -> None:
     p = cluster()
     submit(p)
     p.handle(StagingEnded(KEY, 2, "Failed"), 1.0)

@@ -34,7 +34,7 @@ def start(p: Planner, now: float) -> None:
                 p.handle(WorkerStarted(key, attempt, now), now)
 
 
-def test_a_job_of_a_higher_priority_class_takes_the_place_of_a_much_shorter_one() -> None:
+def test_higher_priority_job_preempts_much_shorter_one() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     submit(p, "short", 0.0, "a", 10.0)
     start(p, 0.0)
@@ -43,7 +43,7 @@ def test_a_job_of_a_higher_priority_class_takes_the_place_of_a_much_shorter_one(
     assert [i.job for i in of_type(OpenWindow, out)] == ["default/urgent"]
 
 
-def test_a_short_job_of_a_lower_priority_class_waits_for_a_long_one_of_a_higher() -> None:
+def test_short_low_priority_job_waits_for_higher_priority() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     submit(p, "long", 0.0, "a", 10_000.0)
     start(p, 0.0)
@@ -52,7 +52,7 @@ def test_a_short_job_of_a_lower_priority_class_waits_for_a_long_one_of_a_higher(
     assert running(p) == {"normal"}
 
 
-def test_who_waits_in_a_lower_class_is_served_after_all_of_higher_ones() -> None:
+def test_queue_orders_waiting_jobs_by_priority_class() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     submit(p, "first", 0.0, "a", 5.0, HIGH)
     submit(p, "low", 0.0, "a", 10.0, LOW)
@@ -62,7 +62,7 @@ def test_who_waits_in_a_lower_class_is_served_after_all_of_higher_ones() -> None
     assert [state.job.key for state in p.queue.waiting()] == ["a/high", "a/normal", "a/low"]
 
 
-def test_a_tenant_that_comes_above_its_share_ranks_behind_from_the_next_look_on() -> None:
+def test_tenant_over_its_share_ranks_lower_after_next_review() -> None:
     p = planner("chunk:fair=1:aging=0", [node("n1")])
     submit(p, "greedy", 0.0, "a", 500.0)
     start(p, 0.0)
@@ -106,7 +106,7 @@ def test_a_priority_class_comes_before_a_share() -> None:
     assert running(p) == {"urgent"}
 
 
-def test_a_tenant_with_twice_the_weight_is_entitled_to_twice_the_time() -> None:
+def test_double_weight_entitles_tenant_to_double_gpu_time() -> None:
     shares = Shares(weights={"a": 2.0}, halflife_seconds=1e9)
     for tenant, gpus in (("a", 4), ("b", 2)):
         shares.change(tenant, Resources(gpus=gpus), 0.0)
@@ -125,7 +125,7 @@ def test_a_tenant_that_is_alone_is_never_above_its_share() -> None:
     assert shares.over == frozenset()
 
 
-def test_who_is_little_above_its_share_keeps_its_place_and_who_was_above_must_come_down_to_it() -> None:
+def test_tenant_slightly_over_share_keeps_its_current_standing() -> None:
     shares = Shares(halflife_seconds=1e9)
     shares.change("a", Resources(gpus=51), 0.0)
     shares.change("b", Resources(gpus=49), 0.0)
@@ -137,7 +137,7 @@ def test_who_is_little_above_its_share_keeps_its_place_and_who_was_above_must_co
     assert shares.revision == 0
 
 
-def test_gpu_time_counts_half_after_a_half_life_and_what_is_held_adds_up() -> None:
+def test_gpu_time_halves_per_half_life_and_held_gpus_add_up() -> None:
     shares = Shares(halflife_seconds=100.0)
     shares.change("a", Resources(gpus=2), 0.0)
     assert shares.recent("a", 100.0) == pytest.approx(2 * 0.5 * 100.0 / log(2))
@@ -146,7 +146,7 @@ def test_gpu_time_counts_half_after_a_half_life_and_what_is_held_adds_up() -> No
     assert shares.recent("a", 200.0) == pytest.approx(before / 2)
 
 
-def test_a_new_planner_takes_recent_use_from_the_ledgers_as_if_spread_evenly() -> None:
+def test_restored_planner_spreads_recorded_use_evenly() -> None:
     p = planner("chunk:fair=1:halflife=1000", [node("n1")])
     progress = JobProgress(attained_gpu_seconds=400.0)
     p.restore([JobSubmitted(job("old", 0.0, key="a/old", chunks=2), progress=progress)], 2000.0)
@@ -156,7 +156,7 @@ def test_a_new_planner_takes_recent_use_from_the_ledgers_as_if_spread_evenly() -
     assert fresh.recent("a", 2000.0) == 400.0
 
 
-def test_shares_are_looked_at_again_a_minute_after_a_look_and_not_for_a_tenant_that_is_alone() -> None:
+def test_shares_are_reviewed_every_minute_if_tenants_compete() -> None:
     p = planner("chunk:fair=1:aging=0", [node("n1")])
     submit(p, "one", 0.0, "a", 1000.0)
     assert p.next_wakeup() == 60.0
@@ -194,7 +194,7 @@ def test_the_next_crossing_is_when_a_review_says_something_else() -> None:
     assert shares.over == frozenset()
 
 
-def test_shares_that_nobody_holds_cross_nothing() -> None:
+def test_shares_without_held_gpus_have_no_crossing() -> None:
     shares = Shares(halflife_seconds=1000.0)
     shares.change("a", Resources(gpus=3), 0.0)
     shares.change("a", Resources(gpus=-3), 50.0)

@@ -49,13 +49,13 @@ def copies(p: Planner, name: str) -> dict[str, set[int]]:
     return {site: set(chunks) for site, chunks in p.cluster.jobs[f"default/{name}"].copies.items()}
 
 
-def test_chunks_train_where_their_data_are_while_slots_are_free_there() -> None:
+def test_chunks_train_at_their_data_site_while_slots_are_free() -> None:
     p = cluster(node("a", "here", 4), node("b", "there", 4))
     submit(p, "j", chunks=4)
     assert [w.site for w in p.plan_of("default/j", 0.0).windows] == ["here"] * 4
 
 
-def test_the_data_of_an_arriving_job_are_copied_to_the_nearest_sites_ahead_of_need() -> None:
+def test_arriving_job_copies_data_ahead_to_the_nearest_sites() -> None:
     names = ("a", "b", "c")
     sites = [Site("here", links={name: Link(1e9 / n) for n, name in enumerate(names, 1)}), *map(Site, names)]
     p = cluster(node("n", "here", 1), *(node(name, name, 1) for name in names), policy="chunk:copies=2", sites=sites)
@@ -71,7 +71,7 @@ def test_a_chunk_does_not_start_before_its_copy_is_complete() -> None:
     assert opened(p, DELTA) == [("j", "there")]
 
 
-def test_a_job_none_of_whose_data_are_where_it_could_train_says_so() -> None:
+def test_job_whose_data_are_elsewhere_is_explained() -> None:
     p = cluster(node("b", "there", 1))
     submit(p, "j")
     assert p.plan_of("default/j", 0.0).explanation == "its data are on the way to there until 00:00:50Z"
@@ -88,7 +88,7 @@ def test_a_chunk_that_was_copied_may_still_train_at_home() -> None:
     assert [w.site for w in p.plan_of("default/late", 60.0).windows] == ["here"]
 
 
-def test_without_copies_ahead_a_chunk_gets_one_when_it_would_end_sooner_elsewhere() -> None:
+def test_without_copies_ahead_chunk_is_copied_if_it_ends_sooner() -> None:
     p = cluster(node("a", "here", 1), node("b", "there", 1), policy="chunk:copies=0")
     submit(p, "near", seconds=1000.0)
     far = submit(p, "far", seconds=100.0, data_site="there")
@@ -98,7 +98,7 @@ def test_without_copies_ahead_a_chunk_gets_one_when_it_would_end_sooner_elsewher
     assert [w.site for w in p.plan_of("default/late", 100.0).windows] == ["there"]
 
 
-def test_without_copies_ahead_a_chunk_gets_none_when_its_wait_is_shorter_than_the_transfer() -> None:
+def test_without_copies_ahead_short_wait_starts_no_copy() -> None:
     slow = [Site("here", links={"there": Link(1e8)}), Site("there", links={"here": Link(1e8)})]  # ten times DELTA
     p = cluster(node("a", "here", 1), node("b", "there", 1), policy="chunk:copies=0", sites=slow)
     submit(p, "near", seconds=200.0)
@@ -121,7 +121,7 @@ def test_a_restarted_planner_knows_which_copies_are_complete() -> None:
     assert [w.site for w in again.plan_of(one.key, 2 * DELTA).windows] == ["here", "there"]
 
 
-def test_a_job_that_waits_gains_on_a_smaller_one_and_keeps_its_age_over_a_restart() -> None:
+def test_waiting_job_gains_rank_and_keeps_its_age_after_restore() -> None:
     p = cluster(node("a", "here", 1))
     large = submit(p, "large", seconds=100.0, weight=1000.0)  # keeps the slot
     old = submit(p, "old", 1.0, seconds=10.0)
@@ -136,7 +136,7 @@ def test_a_job_that_waits_gains_on_a_smaller_one_and_keeps_its_age_over_a_restar
         assert again.cluster.jobs[key].waited_seconds(300.0) == p.cluster.jobs[key].waited_seconds(300.0)
 
 
-def test_less_work_left_preempts_only_where_the_gain_is_larger_than_the_loss() -> None:
+def test_less_work_left_preempts_only_if_gain_exceeds_loss() -> None:
     p = cluster(node("a", "here", 1))
     submit(p, "large", chunks=10, seconds=100.0)
     submit(p, "small", 50.0, seconds=40.0)
@@ -147,21 +147,21 @@ def test_less_work_left_preempts_only_where_the_gain_is_larger_than_the_loss() -
     assert [w.state.value for w in p.plan_of("default/nearly-done", 99.0).windows] == ["Open"]
 
 
-def test_chunks_whose_site_lost_its_nodes_train_where_they_have_copies() -> None:
+def test_chunks_of_site_without_nodes_train_at_their_copies() -> None:
     p = cluster(node("a", "here", 1), node("b", "there", 1))
     submit(p, "j", chunks=2, seconds=100.0)
     p.handle(NodeRemoved("a"), 1.0)
     assert opened(p, DELTA) == [("j", "there")]
 
 
-def test_a_cloud_that_makes_its_capacity_takes_chunks_without_a_queue() -> None:
+def test_cloud_with_capacity_on_demand_takes_chunks_at_once() -> None:
     sites = [Site("here", links={"cloud": Link(1e9, dedicated=True)}), Site("cloud", unlimited=True)]
     p = cluster(node("a", "here", 1), sites=sites)
     submit(p, "j", chunks=6, seconds=100.0)
     assert opened(p, DELTA) == [("j", "cloud")] * 5
 
 
-def test_copies_that_are_reported_count_when_the_report_comes_and_correct_the_next() -> None:
+def test_reported_copies_count_on_report_and_correct_later_ones() -> None:
     p = cluster(node("a", "here", 1), node("b", "there", 1), uploads_reported=True)
     one = submit(p, "j", chunks=2, seconds=1000.0)
     assert opened(p, 10 * DELTA) == []

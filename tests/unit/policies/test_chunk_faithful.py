@@ -141,7 +141,7 @@ def test_costs_of_two_jobs_sum_to_their_flows() -> None:
     assert {one.key: one.jct_seconds for one in result.jobs} == {"default/long": 12.0, "default/short": 2.0}
 
 
-def test_a_chunk_in_transit_splits_a_running_window_when_it_arrives() -> None:
+def test_chunk_in_transit_splits_running_window_on_arrival() -> None:
     sites = (Site("edge-a", links={"edge-b": link(5.0)}), Site("edge-b"))
     a, c = (
         job("a", chunks=4, seconds=100.0),

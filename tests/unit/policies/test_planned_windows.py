@@ -78,7 +78,7 @@ def test_a_denser_chunk_in_transit_splits_the_planned_window() -> None:
     assert planned(p, 0.0)["n1"]["default/long", 0] == [(0.0, 40.0), (50.0, 110.0)]
 
 
-def test_a_chunk_at_an_unlimited_site_is_planned_from_its_arrival() -> None:
+def test_chunk_at_unlimited_site_is_planned_from_its_arrival() -> None:
     sites = [Site("edge-a", links={"cloud": Link(8.0, dedicated=True)}), Site("cloud", Tier.CLOUD, unlimited=True)]
     p = planner("chunk-faithful", [], sites)
     p.handle(JobSubmitted(job("a", chunks=2, seconds=10.0, data_site="edge-a", chunk_bytes=5.0)), 1.0)
@@ -86,7 +86,7 @@ def test_a_chunk_at_an_unlimited_site_is_planned_from_its_arrival() -> None:
     assert (entry.cost, entry.planned_start, entry.planned_end) == (7.5, 6.0, 16.0)
 
 
-def test_a_worker_of_two_gpus_is_planned_when_both_slots_are_free() -> None:
+def test_worker_of_two_gpus_is_planned_when_both_slots_are_free() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=2)])
     p.handle(JobSubmitted(job("a", seconds=30.0)), 0.0)
     p.handle(JobSubmitted(job("b", seconds=20.0)), 0.0)

@@ -36,7 +36,7 @@ def test_payoff_is_utility_less_the_delay_of_the_other() -> None:
     assert worth(made, 0.0) == pytest.approx(dict.fromkeys(("default/a", "default/b"), at_once - cost))
 
 
-def test_nobody_is_delayed_where_all_fit_beside_each_other() -> None:
+def test_jobs_that_fit_together_have_no_delay_cost() -> None:
     made = planner("rrh", [node("n0", gpus=2)])
     made.handle_all([JobSubmitted(job(name)) for name in "ab"], 0.0)
     assert worth(made, 0.0) == pytest.approx(dict.fromkeys(("default/a", "default/b"), 50.0 / (1.0 + exp(-2.0))))

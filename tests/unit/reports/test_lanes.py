@@ -34,7 +34,7 @@ def test_a_pod_whose_gpus_lie_apart_has_several_bars() -> None:
     assert not overlapping(chart)
 
 
-def test_only_the_busiest_nodes_are_shown_in_natural_order_and_it_says_so() -> None:
+def test_chart_shows_only_busiest_nodes_in_natural_order() -> None:
     pods = [occupation(f"j{i}", f"node-{i}", 0.0, 10.0 if i in (2, 10) else 1.0, 20) for i in range(1, 21)]
     chart = lay_out(pods)
     assert [name for name, _, _ in chart.nodes] == ["node-2", "node-10"]
@@ -50,7 +50,7 @@ def test_of_one_huge_node_the_first_gpus_are_shown() -> None:
     assert max(bar.lane + bar.lanes for bar in chart.bars) <= gantt_layout.MOST_LANES
 
 
-def test_of_many_pods_a_stretch_around_the_longest_queue_is_shown() -> None:
+def test_chart_of_many_pods_shows_time_around_longest_queue() -> None:
     pods = [occupation(f"j{i}", "n", float(i), i + 1.0) for i in range(5000)]
     samples = [Sample(0.0, 1, 0), Sample(3000.0, 1, 9), Sample(3001.0, 1, 0)]
     chart = lay_out(pods, samples)

@@ -30,7 +30,7 @@ def test_load_of_a_single_instant_is_drawn() -> None:
     assert np.allclose(busy, 3.0)
 
 
-def test_few_sizes_stand_for_themselves_and_many_are_put_into_powers_of_two() -> None:
+def test_few_sizes_are_single_classes_and_many_are_powers_of_two() -> None:
     assert size_classes([8, 1, 8, 4]) == [(1, 1), (4, 4), (8, 8)]
     assert size_classes([1, 2, 3, 5, 6, 7, 8, 9, 100]) == [(0, 1), (2, 2), (3, 4), (5, 8), (9, 16), (65, 128)]
 

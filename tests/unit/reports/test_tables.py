@@ -72,7 +72,7 @@ def test_csv_reads_back_with_all_keys() -> None:
     assert rows[1]["average_jct_seconds"] == ""
 
 
-def test_per_job_rows_name_every_job_and_why_some_never_completed() -> None:
+def test_job_rows_list_every_job_and_reason_of_unfinished_ones() -> None:
     header, *rows = job_rows(full_result())
     assert {len(row) for row in rows} == {len(header)}
     named = [dict(zip(header, row, strict=True)) for row in rows]

@@ -119,7 +119,7 @@ def test_own_files_are_replaced_and_others_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "kept"
 
 
-def test_runs_without_samples_occupations_or_jobs_have_fewer_pictures(tmp_path: Path) -> None:
+def test_runs_with_less_data_have_fewer_pictures(tmp_path: Path) -> None:
     bare = SimulationResult(full_result().jobs)
     assert {p.name for p in write_report(tmp_path, "t", [report_run("a", bare)], []) if p.suffix == ".png"} == {
         "jct-cdf.png",

@@ -28,7 +28,7 @@ RUNNING = pod("Running", running={"startedAt": "2027-01-15T07:00:00Z"})
 ENDED = pod("Succeeded", terminated={"startedAt": "2027-01-15T07:00:00Z", "finishedAt": "2027-01-15T07:30:00Z"})
 
 
-def test_a_pod_is_remembered_once_when_it_is_over_and_by_the_next_process_too(tmp_path: Path) -> None:
+def test_ended_pod_is_remembered_once_and_by_the_next_process(tmp_path: Path) -> None:
     memory = PodMemory(GPU_RESOURCE, lambda: NOW, tmp_path / "pods")
     memory.note("ns/p", None, RUNNING)
     assert not list(memory.pods())
@@ -58,7 +58,7 @@ def test_what_has_never_run_or_uses_no_gpu_is_not_remembered() -> None:
     assert not list(memory.pods())
 
 
-def test_a_watched_pod_keeps_labels_and_states_and_no_annotations() -> None:
+def test_watched_pod_keeps_labels_and_states_without_annotations() -> None:
     raw = msgspec.json.encode(msgspec.structs.replace(ENDED))
     kept = decode_watched_pod(raw)
     assert kept.metadata.labels == {"job-name": "j"}

@@ -7,7 +7,7 @@ import pytest
 from tranche.replay.jsonl_store import RecordError, Records
 
 
-def test_the_last_ones_are_kept_and_the_file_stays_below_twice_as_many(tmp_path: Path) -> None:
+def test_records_keep_last_entries_and_bound_the_file(tmp_path: Path) -> None:
     path = tmp_path / "records"
     records = Records(int, 5, path)
     for number in range(100):

@@ -9,7 +9,7 @@ from tranche.simulation.job_log import TraceRow
 ROWS = tuple(TraceRow(str(i), 10.0 * i + i % 3, 1 + i % 4, 100.0 + i) for i in range(64))
 
 
-def test_a_seed_draws_the_same_log_again_and_another_seed_another() -> None:
+def test_resample_repeats_for_same_seed_and_differs_for_others() -> None:
     assert resample(ROWS, 1) == resample(ROWS, 1)
     assert resample(ROWS, 1) != resample(ROWS, 2)
 
@@ -20,7 +20,7 @@ def test_as_many_jobs_with_new_names_in_order_of_submission() -> None:
     assert [row.submit_seconds for row in drawn] == sorted(row.submit_seconds for row in drawn)
 
 
-def test_every_drawn_job_is_one_of_the_log_and_neighbours_stay_together() -> None:
+def test_resample_draws_jobs_of_the_log_in_blocks() -> None:
     known = {(row.gpus, row.duration_seconds): i for i, row in enumerate(ROWS)}
     places = [known[row.gpus, row.duration_seconds] for row in resample(ROWS, 3)]
     following = Counter(b - a == 1 for a, b in itertools.pairwise(places))

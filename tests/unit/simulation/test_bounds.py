@@ -119,7 +119,7 @@ def test_without_contention_it_is_the_ideal_time() -> None:
     assert fluid_srpt_seconds(jobs, [node("a", gpus=4)]) == pytest.approx((50 + 100) / 2)
 
 
-def test_under_load_the_ascent_beats_the_prices_that_it_starts_from() -> None:
+def test_bound_under_load_exceeds_the_bound_of_initial_prices() -> None:
     jobs = [job(f"short{i}", 40.0 * i, seconds=100.0 + i) for i in range(20)]
     jobs += [job(f"wide{i}", 100.0 * i, chunks=4, seconds=30.0) for i in range(8)]
     jobs += [job("long", 0.0, seconds=2000.0)]
@@ -128,7 +128,7 @@ def test_under_load_the_ascent_beats_the_prices_that_it_starts_from() -> None:
     assert fluid_srpt_seconds(jobs, nodes) > 1.01 * start
 
 
-def test_prices_come_close_to_the_linear_program_that_they_are_the_dual_of() -> None:
+def test_bound_of_prices_is_close_to_the_linear_program() -> None:
     jobs = [job(f"j{i}", 9.0 * i % 50, seconds=10.0 + 7 * i % 40, chunks=1 + i % 3) for i in range(25)]
     nodes = [node("a", gpus=3)]
     program, prices = lp_bound_seconds(jobs, nodes, cells=400), fluid_srpt_seconds(jobs, nodes, passes=200)

@@ -81,7 +81,7 @@ def test_the_sample_of_the_documentation_can_be_read() -> None:
     assert spec.failures == (NodeFailure("edge-a-0", 3600.0, 7200.0),)
 
 
-def test_a_link_counts_for_both_directions_unless_there_is_one_back() -> None:
+def test_link_counts_for_both_directions_unless_reverse_is_given() -> None:
     sites = {site.name: site for site in read_cluster(SAMPLE).sites}
     prior = NetworkPrior()
     assert sites["edge-a"].links["cloud"] == Link(500e6, 0.02)

@@ -33,7 +33,7 @@ def ran(
 
 
 @pytest.mark.parametrize("policy", ["chunk-faithful", "srsf"])
-def test_a_preempted_worker_trains_until_it_hears_saves_and_is_waited_for(policy: str) -> None:
+def test_preempted_worker_trains_until_notice_and_is_waited_for(policy: str) -> None:
     long, short = job("long", 0.0, seconds=100.0), job("short", 50.0, seconds=10.0)
     jobs, _ = ran([long, short], [node("a")], DELAYS, policy)
     # long trains 1..52 and saves until 52.5; short starts 0.25 later and trains 10; long starts again 1 after 62.75
@@ -42,7 +42,7 @@ def test_a_preempted_worker_trains_until_it_hears_saves_and_is_waited_for(policy
     assert (jobs["long"].preemptions, jobs["long"].starts) == (1, 2)
 
 
-def test_a_worker_that_ends_before_it_hears_has_succeeded() -> None:
+def test_worker_that_ends_before_preemption_notice_succeeds() -> None:
     jobs, facts = ran([job("long", 0.0, seconds=100.0), job("short", 99.5, seconds=10.0)], [node("a")], DELAYS, "fifo")
     assert jobs["long"].completed == 101.0  # fifo does not preempt: the yardstick
     jobs, facts = ran([job("long", 0.0, seconds=100.0), job("short", 99.5, seconds=0.5)], [node("a")], DELAYS, "srsf")
@@ -57,7 +57,7 @@ def test_a_worker_that_ends_before_it_hears_has_succeeded() -> None:
     ]
 
 
-def test_a_pod_stopped_while_it_starts_saves_nothing_and_ends_at_the_notice() -> None:
+def test_starting_pod_preempted_saves_nothing_and_ends_at_notice() -> None:
     slow = Delays(start_seconds=30.0, notice_seconds=2.0, save_seconds=5.0, handover_seconds=1.0)
     jobs, facts = ran([job("long", 0.0, seconds=100.0), job("short", 10.0, seconds=10.0)], [node("a")], slow, "srsf")
     assert [(f.at, f.outcome) for f in facts if f.job == "default/long" and f.kind == "ended"] == [

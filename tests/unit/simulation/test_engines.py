@@ -49,24 +49,24 @@ def test_a_restart_cost_is_charged_at_every_start_of_a_pod() -> None:
     assert (jobs["long"].lost_gpu_seconds, jobs["long"].attained_gpu_seconds) == (60.0, 100.0)
 
 
-def test_a_pod_stopped_while_it_starts_has_lost_its_time_and_nothing_else() -> None:
+def test_pod_preempted_while_starting_loses_only_its_start_time() -> None:
     long = by_name(ran([job("long"), job("short", 10.0, seconds=5.0)], restart_seconds=30.0))["long"]
     assert long.completed == 10.0 + 35.0 + 30.0 + 100.0
     assert (long.lost_gpu_seconds, long.attained_gpu_seconds, long.preemptions, long.starts) == (40.0, 100.0, 0, 2)
 
 
-def test_with_a_period_jobs_start_only_at_its_multiples_and_end_when_they_end() -> None:
+def test_period_delays_job_starts_to_its_multiples_but_not_ends() -> None:
     jobs = by_name(ran([job("first", 10.0), job("second", 20.0)], policy="fifo", period_seconds=60.0))
     assert (jobs["first"].started, jobs["first"].completed) == (60.0, 160.0)
     assert (jobs["second"].started, jobs["second"].completed) == (180.0, 280.0)
 
 
-def test_what_happens_at_a_multiple_of_the_period_is_heard_of_at_once() -> None:
+def test_event_at_a_multiple_of_the_period_is_handled_at_once() -> None:
     jobs = by_name(ran([job("first", 60.0, seconds=60.0), job("second", 61.0)], policy="fifo", period_seconds=60.0))
     assert (jobs["first"].started, jobs["second"].started) == (60.0, 120.0)
 
 
-def test_work_that_a_lost_node_had_not_saved_is_done_again_elsewhere() -> None:
+def test_unsaved_work_of_a_lost_node_is_repeated_elsewhere() -> None:
     lost = (NodeFailure("a", 40.0),)
     result = ran([job("x")], [node("a"), node("b")], failures=lost)
     again = by_name(result)["x"]
@@ -87,7 +87,7 @@ def test_chunks_that_were_done_before_a_node_was_lost_stay_done() -> None:
     assert by_name(result)["x"].completed == 400.0
 
 
-def test_a_job_whose_node_never_comes_back_is_named_with_a_reason() -> None:
+def test_job_whose_node_stays_lost_is_unfinished_with_a_reason() -> None:
     result = ran([job("x")], failures=(NodeFailure("a", 40.0),))
     assert not result.jobs
     assert list(result.unfinished) == ["default/x"]
@@ -217,7 +217,7 @@ def test_the_same_scenario_gives_the_same_result() -> None:
     assert run(scenario) == run(scenario)
 
 
-def test_progress_is_told_for_every_completed_job() -> None:
+def test_progress_callback_runs_once_per_completed_job() -> None:
     told: list[tuple[int, int]] = []
     run(Scenario(tuple(drawn(5)), (node("a", gpus=4),)), lambda done, of: told.append((done, of)))
     assert told == [(count, 5) for count in range(1, 6)]
@@ -254,7 +254,7 @@ def test_links_that_do_not_keep_their_promise_delay_copies() -> None:
     assert expected != 500.0
 
 
-def test_jobs_whose_duration_is_not_told_run_as_long_as_they_do() -> None:
+def test_jobs_without_declared_size_attain_the_same_work() -> None:
     jobs = drawn(60)
     nodes = [node("a", gpus=4)]
     told, untold = (by_name(ran(jobs, nodes, "chunk", unsized=share, seed=3)) for share in (0.0, 1.0))

@@ -19,7 +19,7 @@ def test_probability_of_one_degree_is_the_cauchy_distribution() -> None:
     assert central_probability(1.0, 1) == pytest.approx(0.5, abs=1e-12)
 
 
-def test_probability_of_many_degrees_nears_the_normal_distribution() -> None:
+def test_probability_of_many_degrees_nears_normal_distribution() -> None:
     assert central_probability(1.959964, 100_000) == pytest.approx(0.95, abs=1e-5)
 
 

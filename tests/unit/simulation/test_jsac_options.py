@@ -61,7 +61,7 @@ def test_data_from_outside_have_a_delay_of_each_job_and_site(preset: str) -> Non
         assert 10 <= min(cloud) < 11 < 14 < max(cloud) <= 15
 
 
-def test_the_default_delay_is_outside_only_with_the_unlimited_cloud() -> None:
+def test_only_unlimited_cloud_preset_has_data_outside() -> None:
     assert {job.data_site for job in drawn("jsac-cloud")[1]} == {OUTSIDE}
     for preset in ("jsac-edge", "jsac-cloud10", "edge-cloud"):
         cluster, jobs = drawn(preset)
@@ -69,7 +69,7 @@ def test_the_default_delay_is_outside_only_with_the_unlimited_cloud() -> None:
         assert not any(job.upload_seconds for job in jobs)
 
 
-def test_data_from_outside_leave_communication_to_each_jobs_own_b() -> None:
+def test_outside_data_leave_communication_to_bandwidth_of_job() -> None:
     cluster, jobs = drawn("jsac-cloud")
     sites = {site.name: site for site in cluster.sites}
     for job in jobs:

@@ -45,7 +45,7 @@ def test_an_idle_node_goes_after_its_time_and_not_before() -> None:
     assert machines.take("c", 1, 23.0, 10.0) == 33.0
 
 
-def test_a_node_whose_pod_went_before_it_came_is_idle_from_its_coming() -> None:
+def test_node_released_before_arrival_is_idle_from_its_arrival() -> None:
     machines = Machines(Autoscaling(gpus=1, idle_seconds=5.0))
     machines.take("a", 1, 0.0, 10.0)
     machines.give("a", 1.0)
@@ -68,7 +68,7 @@ def ran(jobs: list[Job], nodes: list[Node], policy: str = "chunk") -> tuple[dict
 
 
 @pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
-def test_the_first_start_in_the_cloud_waits_for_a_node_later_ones_do_not(policy: str) -> None:
+def test_first_cloud_start_waits_for_a_node_and_later_ones_not(policy: str) -> None:
     jobs, _ = ran([job("first"), job("second", 30.0), job("third", 300.0)], [], policy)
     assert jobs["first"].started == 10.0
     assert jobs["second"].started == 31.0, "the node has two GPUs"
@@ -83,7 +83,7 @@ def test_a_pod_without_gpus_keeps_its_node_from_going() -> None:
     assert machines.made == 1
 
 
-def test_a_parameter_server_in_the_cloud_shares_a_node_with_its_worker() -> None:
+def test_parameter_server_in_cloud_shares_node_with_its_worker() -> None:
     served = job("served", chunks=1, seconds=200.0, servers=1, server=worker(0))
     jobs, _ = ran([served, job("later", 205.0)], [])
     assert (jobs["served"].started, jobs["later"].started) == (10.0, 206.0)

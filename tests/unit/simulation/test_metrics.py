@@ -59,7 +59,7 @@ def test_makespan_use_and_losses_are_those_of_the_whole_run() -> None:
     assert summary.unfinished == 1
 
 
-def test_makespan_begins_with_the_first_submission_and_not_with_the_first_completion() -> None:
+def test_makespan_begins_with_the_first_submission() -> None:
     result = SimulationResult((job_result("late", 50.0, 60.0), job_result("early", 20.0, 100.0)))
     assert summarize(result).makespan_seconds == 80.0
 
@@ -73,7 +73,7 @@ def test_unlimited_capacity_has_no_utilisation() -> None:
     assert summarize(result_of(5.0, 6.0, capacity=0)).utilisation == 0.0
 
 
-def test_fairness_is_one_when_all_are_slowed_alike_and_one_over_n_when_one_bears_it_all() -> None:
+def test_jain_index_is_1_if_equal_and_1_over_n_if_one_has_all() -> None:
     assert jain_index([3.0, 3.0, 3.0]) == pytest.approx(1.0)
     assert jain_index([5.0, 0.0, 0.0, 0.0]) == pytest.approx(0.25)
     assert jain_index([0.0]) == 1.0

@@ -43,7 +43,7 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_jsac_edge_has_nine_edge_sites_of_three_or_four_workers_with_one_gpu(seed: int) -> None:
+def test_jsac_edge_has_nine_edge_sites_of_three_or_four_workers(seed: int) -> None:
     spec = preset_cluster("jsac-edge", seed)
     assert [site.tier for site in spec.sites] == [Tier.EDGE] * 9
     by_site = [[node for node in spec.nodes if node.site == site.name] for site in spec.sites]
@@ -59,7 +59,7 @@ def test_jsac_cloud_adds_a_cloud_to_the_sites_of_jsac_edge() -> None:
     assert (both.sites[-1].tier, both.sites[-1].unlimited) == (Tier.CLOUD, True)
 
 
-def test_the_cloud_of_jsac_cloud10_is_as_far_away_and_has_ten_workers() -> None:
+def test_jsac_cloud10_has_same_cloud_links_and_ten_workers() -> None:
     unlimited, limited = preset_cluster("jsac-cloud", 3), preset_cluster("jsac-cloud10", 3)
     assert limited.nodes[:-10] == unlimited.nodes
     assert [(node.site, node.allocatable.gpus) for node in limited.nodes[-10:]] == [("cloud", 1)] * 10
@@ -86,7 +86,7 @@ def test_links_bring_a_chunk_in_the_hours_of_the_setting(seed: int) -> None:
     assert transfer_seconds(PRIOR, sites, replace(job, data_site="edge-1"), "edge-1") == 0
 
 
-def test_jobs_stay_within_the_printed_ranges_and_reach_their_ends() -> None:
+def test_drawn_jobs_cover_the_published_ranges() -> None:
     spec = preset_cluster("jsac-edge", 1)
     sites = {site.name: site for site in spec.sites}
     jobs = drawn(spec, jobs=500)
@@ -109,7 +109,7 @@ def test_jobs_stay_within_the_printed_ranges_and_reach_their_ends() -> None:
             assert 3e9 <= shape.requests.memory <= 6e9
 
 
-def test_communication_takes_as_long_between_edge_sites_as_within_one() -> None:
+def test_communication_between_edge_sites_is_as_fast_as_within() -> None:
     spec = preset_cluster("jsac-edge", 2)
     sites = {site.name: site for site in spec.sites}
     for job in drawn(spec, jobs=20):
@@ -225,7 +225,7 @@ def test_arrivals_never_go_back_in_time(arrivals: list[float], jobs: int, seed: 
     assert len(made) == jobs
 
 
-def test_edge_cloud_has_twelve_sites_of_alike_nodes_and_a_limited_cloud() -> None:
+def test_edge_cloud_has_twelve_uniform_sites_and_limited_cloud() -> None:
     spec = preset_cluster("edge-cloud", 1)
     assert [site.tier for site in spec.sites] == [Tier.EDGE] * 12 + [Tier.CLOUD]
     assert not any(site.unlimited for site in spec.sites)

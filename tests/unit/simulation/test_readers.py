@@ -66,7 +66,7 @@ def test_the_order_of_columns_is_free_and_others_are_left_alone() -> None:
     assert trace == Trace((TraceRow("7", 5.0, 2, 60.0),), "plain", ())
 
 
-def test_the_layout_is_told_by_the_header_unless_it_is_given() -> None:
+def test_layout_is_detected_from_header_unless_given() -> None:
     log = ["job_id,submit_time,num_gpu,duration,vc,model_name,iterations", "1,0,1,10,red,vgg,5"]
     told = {layout: read_rows(log, "log.csv", layout=layout) for layout in LAYOUTS}
     assert {layout: trace.layout for layout, trace in told.items()} == {
@@ -83,12 +83,12 @@ def test_the_layout_is_told_by_the_header_unless_it_is_given() -> None:
     }
 
 
-def test_jobs_come_by_submission_then_numeric_ids_by_value_then_others_as_text() -> None:
+def test_jobs_are_sorted_by_submission_then_id() -> None:
     trace = rows("b,5,1,1", "10,5,1,1", "9,5,1,1", "a,5,1,1", "last,6,1,1", "007,5,1,1", "7,5,1,1", "z,0,1,1")
     assert [row.job_id for row in trace.rows] == ["z", "007", "7", "9", "10", "a", "b", "last"]
 
 
-def test_comments_blank_lines_a_byte_order_mark_quotes_and_dos_line_ends_are_understood() -> None:
+def test_reader_accepts_comments_blank_lines_bom_quotes_and_crlf() -> None:
     log = [
         "\ufeff# a log\r\n",
         "\r\n",
@@ -128,7 +128,7 @@ def test_comments_blank_lines_a_byte_order_mark_quotes_and_dos_line_ends_are_und
         ('"1,0,1,5', "is not a valid CSV row"),
     ],
 )
-def test_a_bad_row_is_named_with_its_line_and_left_out_only_if_asked(row: str, words: str) -> None:
+def test_bad_row_is_reported_with_its_line_and_skipped_on_demand(row: str, words: str) -> None:
     log = (HEADER, "# comment", "0,0,1,1", row, "2,0,1,1")
     message = complaint(*log)
     assert message.startswith("log.csv, line 4: ")
@@ -169,7 +169,7 @@ def test_more_problems_than_anybody_reads_are_counted(monkeypatch: pytest.Monkey
     assert trace.problems[-1] == "log.csv: 3 more rows were left out"
 
 
-def test_too_many_jobs_are_refused_with_the_line_where_they_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_jobs_are_rejected_with_the_line_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_JOBS", 2)
     assert rows("1,0,1,1", "2,0,1,1").layout == "plain"
     assert "line 4: more than 2 jobs: cut the log" in complaint(HEADER, "1,0,1,1", "2,0,1,1", "3,0,1,1")

@@ -54,7 +54,7 @@ def test_what_single_jobs_used_adds_up_to_what_the_run_used() -> None:
 
 
 @pytest.mark.parametrize("policy", ["chunk-faithful", "chunk"])
-def test_copies_to_the_cloud_are_trained_from_or_in_vain(policy: str) -> None:
+def test_cloud_copies_are_either_used_or_wasted(policy: str) -> None:
     """Ten chunks of 60 s at an edge of one GPU; each may be copied to the cloud within 120 s."""
     home = Site("edge-a", links={"cloud": Link(8 * CHUNK / 120, dedicated=True)})
     result = ran(policy, [job("x", chunks=10, seconds=60.0, **HOME)], [node("a")], (home, CLOUD))
@@ -110,7 +110,7 @@ class TestQueuePolicies:
         assert (use.copied_bytes, use.in_vain_bytes) == (CHUNK, 0.0)
         assert use.trained_gpu_seconds == 110.0
 
-    def test_an_upload_that_is_broken_off_is_in_vain(self) -> None:
+    def test_interrupted_upload_is_wasted(self) -> None:
         jobs = [job("far", **HOME), job("short", 10.0, seconds=5.0)]  # 10 s into the upload of 20 s
         result = ran("srsf:uploads=held", jobs, list(self.ONLY_B), self.SITES)
         use = by_site(result)["edge-b"]
@@ -133,7 +133,7 @@ class TestQueuePolicies:
 
 
 class TestChunk:
-    def test_copies_of_chunks_that_train_at_home_are_in_vain(self) -> None:
+    def test_copies_of_chunks_that_train_at_home_are_wasted(self) -> None:
         # copies of both chunks go to edge-b ahead of need (20 s each, one after the other); the node there is lost
         # before the first has come, so all of them train at home
         nodes = [node("a"), node("b", "edge-b")]
@@ -144,13 +144,13 @@ class TestChunk:
         assert (use["edge-a"].chunks, use["edge-b"].chunks) == (2, 0)
         assert only(result).use.in_vain_bytes == 2 * CHUNK
 
-    def test_a_copy_that_is_trained_from_is_not_in_vain(self) -> None:
+    def test_copy_used_for_training_is_not_wasted(self) -> None:
         nodes = [node("a"), node("b", "edge-b")]
         result = ran("chunk", [job("x", chunks=2, **HOME)], nodes, (EDGE, Site("edge-b")))
         use = by_site(result)["edge-b"]
         assert (use.chunks, use.copied_bytes, use.in_vain_bytes) == (1, 2 * CHUNK, CHUNK)
 
-    def test_copies_of_an_unfinished_job_are_not_in_vain_yet(self) -> None:
+    def test_copies_of_an_unfinished_job_are_not_yet_wasted(self) -> None:
         nodes = [node("a"), node("b", "edge-b")]
         failures = (NodeFailure("a", 5.0), NodeFailure("b", 6.0))
         result = ran("chunk", [job("x", chunks=2, **HOME)], nodes, (EDGE, Site("edge-b")), failures=failures)

@@ -71,7 +71,7 @@ def test_progress_counts_every_simulation() -> None:
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_seeds_that_change_nothing_are_found_out_and_not_run_again() -> None:
+def test_seeds_without_effect_are_detected_and_not_repeated() -> None:
     told: list[tuple[int, int]] = []
     asked = study(seeds=(1, 2, 3, 4))
     result = run_study(asked, SerialPool(), lambda done, total: told.append((done, total)))
@@ -163,7 +163,7 @@ def test_stopping_kills_the_processes_of_the_pool_and_no_other() -> None:
     assert set(multiprocessing.active_children()) == before
 
 
-def test_jobs_that_never_ran_are_counted_and_named_with_their_reason() -> None:
+def test_jobs_that_never_ran_are_counted_and_listed_with_reasons() -> None:
     large = [
         job(f"large{i}", worker=replace(job("x").worker, requests=pool(99).nodes[0].allocatable)) for i in range(12)
     ]
@@ -183,7 +183,7 @@ def test_policies_that_completed_different_jobs_get_no_ratio() -> None:
     assert compare(lacking, "fifo")[1].incomparable == (1,)
 
 
-def test_results_are_kept_for_the_first_seed_only_and_only_on_demand() -> None:
+def test_results_are_kept_on_demand_for_the_first_seed_only() -> None:
     kept = run_study(study(recipe=LOGGED, kept=True), SerialPool()).outcomes
     assert [o.seed for o in kept if o.result is not None] == [1, 1]
     assert all(o.result is None for o in run_study(study(recipe=LOGGED), SerialPool()).outcomes)

@@ -46,7 +46,7 @@ def test_chunks_have_place_times_and_cost() -> None:
     assert [one["state"] for one in told["chunks"]] == ["Running", "Planned", "Planned"]
 
 
-def test_chunks_are_told_a_page_at_a_time() -> None:
+def test_chunks_are_listed_page_by_page() -> None:
     app = visited(running(5))
     first = app.told("jobs/ns/cats/chunks?limit=2")
     assert ([one["chunk"] for one in first["chunks"]], first["next"], first["total"]) == ([0, 1], 1, 5)

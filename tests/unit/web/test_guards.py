@@ -42,7 +42,7 @@ def test_without_a_good_token_there_is_nothing_but_a_refusal(app: Visited, route
 
 
 @pytest.mark.parametrize("route", DATA)
-def test_one_who_may_read_nothing_is_told_no_name(app: Visited, route: str) -> None:
+def test_user_without_rights_sees_no_names(app: Visited, route: str) -> None:
     text = app.ask(route, "outsider").text
     assert "secret" not in text
     assert "n1" not in text
@@ -60,7 +60,7 @@ def test_everybody_sees_the_jobs_of_his_namespaces_only(app: Visited) -> None:
     assert [job["name"] for job in app.told("jobs")["jobs"]] == ["cats", "secret"]
 
 
-def test_another_namespace_is_refused_whether_or_not_the_job_is_there(app: Visited) -> None:
+def test_other_namespace_is_forbidden_whether_or_not_job_exists(app: Visited) -> None:
     for route in ("jobs/other/secret", "jobs/other/absent", "jobs/other/secret/events", "jobs?namespace=other",
                   "overview?namespace=other", "timeline/edge-a?namespace=other"):  # fmt: skip
         response = app.ask(route, "ann")
@@ -68,7 +68,7 @@ def test_another_namespace_is_refused_whether_or_not_the_job_is_there(app: Visit
         assert "trainingjobs.tranche.dev in namespace other" in response.json()["error"]
 
 
-def test_where_others_jobs_will_start_is_not_told(app: Visited) -> None:
+def test_timeline_hides_expected_starts_of_jobs_of_others(app: Visited) -> None:
     place = SimpleNamespace(start=1.0, completion=2.0, site="edge-a", node="n1")
     planned = Visited("n1", planning=Planning(expected=lambda key: place))
     planned.stores.add_job("hidden", namespace="other")
@@ -83,7 +83,7 @@ def test_a_find_or_a_page_does_not_tell_of_hidden_jobs(app: Visited) -> None:
     assert app.told("overview", "ann")["running"]["total"] == 1
 
 
-def test_who_may_not_list_sites_sees_his_windows_and_not_what_others_use(app: Visited) -> None:
+def test_user_without_site_rights_sees_own_windows_but_no_usage(app: Visited) -> None:
     assert app.ask("sites", "ann").status_code == 403
     assert app.told("overview", "ann")["sites"] == [{"name": "edge-a"}]
     lanes = app.told("timeline/edge-a", "ann")["lanes"]
@@ -102,18 +102,18 @@ def test_events_need_the_right_to_list_events(app: Visited) -> None:
     assert not any("/events" in path for path in app.api.asked)
 
 
-def test_the_token_may_come_in_a_header_that_the_service_proxy_lets_through(app: Visited) -> None:
+def test_token_is_accepted_in_header_that_service_proxy_forwards(app: Visited) -> None:
     assert app.ask("overview", "", **{"Tranche-Token": "ann"}).json()["user"] == "ann"
 
 
-def test_a_token_for_the_api_server_is_as_good_as_one_for_the_page(app: Visited) -> None:
+def test_token_for_the_api_server_is_accepted(app: Visited) -> None:
     app.api.audiences = ["https://kubernetes.default.svc"]
     app.api.request, asked = _without_audiences(app)  # type: ignore[method-assign]
     assert app.told("overview", "ann")["user"] == "ann"
     assert asked == [[AUDIENCE], None]
 
 
-def test_answers_of_the_api_server_are_believed_for_a_minute_and_refusals_for_seconds(app: Visited) -> None:
+def test_access_answers_are_cached_for_a_minute_refusals_shorter(app: Visited) -> None:
     app.told("overview", "ann")
     before = len(app.api.asked)
     app.told("overview", "ann")
@@ -145,7 +145,7 @@ def test_a_right_that_is_taken_away_ends_within_a_minute(app: Visited) -> None:
         PEOPLE["ann"] = taken
 
 
-def test_when_the_api_server_is_down_nobody_comes_in_and_is_asked_to_come_again(app: Visited) -> None:
+def test_unreachable_api_server_gives_503_with_retry_after(app: Visited) -> None:
     app.api.down = True
     response = app.ask("overview")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")

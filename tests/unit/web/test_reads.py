@@ -34,7 +34,7 @@ def test_jobs_are_chosen_by_namespace_and_phase() -> None:
     assert app.told("jobs?namespace=other")["jobs"] == []
 
 
-def test_one_job_is_told_with_its_plan() -> None:
+def test_job_detail_includes_its_plan() -> None:
     app = Visited()
     app.stores.add_job("cats", window(0, 1, "n1", "n2"), homes={"edge-a": "0-3"}, phase="Running")
     told = app.told("jobs/ns/cats")
@@ -65,14 +65,14 @@ def test_one_job_is_told_with_its_preemptors() -> None:
     assert [one["preemptedBy"] for one in (*told["windows"], *told["attempts"])] == ["ns/dogs"] * 2
 
 
-def test_one_job_is_told_with_its_use_of_sites() -> None:
+def test_job_detail_includes_its_site_use() -> None:
     app = Visited()
     use(app, app.stores.add_job("cats", phase="Running"), {"site": "cloud", "gpuSeconds": 90, "chunks": 1})
     (used,) = app.told("jobs/ns/cats")["sites"]
     assert (used["site"], used["gpuSeconds"], used["chunks"], used["copiedBytes"]) == ("cloud", 90, 1, 0)
 
 
-def test_a_job_that_has_not_been_planned_is_told_too() -> None:
+def test_job_detail_of_unplanned_job_has_empty_plan() -> None:
     app = Visited()
     app.stores.add_job("cats", planned=False)
     told = app.told("jobs/ns/cats")
@@ -116,7 +116,7 @@ def test_the_api_describes_itself_to_visitors() -> None:
 
 
 class TestOverview:
-    def test_jobs_stand_in_groups_by_planned_start_with_the_whole_count(self) -> None:
+    def test_overview_groups_jobs_by_planned_start_with_total_count(self) -> None:
         app = Visited()
         for name, start in (("late", "2026-01-02T00:00:00Z"), ("soon", "2026-01-01T00:00:00Z"), ("never", None)):
             add_waiting(app, name, start)
@@ -140,7 +140,7 @@ class TestOverview:
         add_waiting(app, "dogs", None)
         assert app.told("overview?find=s/ca")["waiting"]["total"] == 1
 
-    def test_a_job_that_is_deleted_or_moves_on_leaves_its_group_and_its_node(self) -> None:
+    def test_deleted_or_changed_job_leaves_its_group(self) -> None:
         app = Visited("n1")
         job = app.stores.add_job("cats", window(0, 1, "n1"), phase="Running")
         assert app.told("overview")["running"]["total"] == 1
@@ -202,7 +202,7 @@ def use(app: Visited, known: TrainingJob, *sites: dict[str, Any]) -> None:
 
 
 class TestTimeline:
-    def test_windows_stand_on_their_nodes_with_the_state_of_their_pods(self) -> None:
+    def test_timeline_shows_windows_on_nodes_with_state_of_pods(self) -> None:
         app = sited("a1", "a2", "a10")
         here = {"site": "a"}
         app.stores.add_job("cats", window(0, 1, "a1", **here), window(1, 2, "a2", state="Closing", **here), gpus=2)
@@ -226,7 +226,7 @@ class TestTimeline:
         second = app.told("timeline/a?limit=2&after=a2")
         assert ([lane["node"] for lane in second["lanes"]], second["next"]) == (["a10"], None)
 
-    def test_a_job_that_waits_is_shown_where_the_planner_expects_it_to_start(self) -> None:
+    def test_timeline_shows_waiting_job_at_its_expected_place(self) -> None:
         expected = {"ns/cats": SimpleNamespace(start=1.0, completion=2.0, site="a", node="a1")}
         app = sited("a1", planning=Planning(expected=expected.get))
         add_waiting(app, "cats", "2026-01-01T00:00:00Z")
@@ -234,7 +234,7 @@ class TestTimeline:
         assert (bar["job"], bar["state"], bar["start"]) == ("cats", "Expected", "2026-01-01T00:00:00Z")
         assert app.told("jobs/ns/cats")["expectedAt"] == {"site": "a", "node": "a1"}
 
-    def test_windows_without_a_node_and_of_nodes_that_are_gone_are_shown(self) -> None:
+    def test_timeline_shows_windows_without_node_or_of_deleted_nodes(self) -> None:
         app = sited("a1")
         app.stores.add_job("cats", window(0, 1, None, site="a"), window(1, 1, "gone", site="a"))
         assert [lane["node"] for lane in app.told("timeline/a")["lanes"]] == ["", "a1", "gone"]
@@ -263,7 +263,7 @@ def add_waiting(app: Visited, name: str, start: str | None, **plan: Any) -> None
     app.stores.jobs.put(job.key, job.model_copy(update={"status": job.status.model_copy(update={"plan": written})}))
 
 
-def test_a_look_at_thousands_of_nodes_and_jobs_lets_others_have_turns() -> None:
+def test_reads_of_thousands_of_objects_yield_to_the_event_loop() -> None:
     app = Visited(*(f"n{number}" for number in range(2 * PORTION)))
     for number in range(MOST_ROWS + 1):
         app.stores.add_job(f"job-{number}")

@@ -22,7 +22,7 @@ def test_without_any_checkpoint_there_is_none(tmp_path: Path) -> None:
     assert checkpoints.newest(tmp_path) is None
 
 
-def test_what_the_highest_attempt_saved_last_counts_and_older_attempts_files_go(tmp_path: Path) -> None:
+def test_checkpoint_of_highest_attempt_counts_and_others_go(tmp_path: Path) -> None:
     save(tmp_path, 9, b"first")
     save(tmp_path, 10, b"second")
     save(tmp_path, 10, b"third")
@@ -30,7 +30,7 @@ def test_what_the_highest_attempt_saved_last_counts_and_older_attempts_files_go(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_an_attempt_that_was_given_up_cannot_overwrite_what_its_successor_has_saved(tmp_path: Path) -> None:
+def test_checkpoint_of_lost_attempt_does_not_replace_successor(tmp_path: Path) -> None:
     save(tmp_path, 12, b"successor")
     save(tmp_path, 4, b"lost")
     assert newest(tmp_path) == b"successor"

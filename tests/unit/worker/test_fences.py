@@ -11,14 +11,14 @@ def test_an_older_attempt_of_the_slot_is_refused() -> None:
     assert not fence.admits(slot=0, chunks=[1], attempt=3)
 
 
-def test_an_older_attempt_is_refused_when_its_chunk_went_to_another_slot() -> None:
+def test_fence_rejects_old_attempt_after_chunk_moved_to_new_slot() -> None:
     fence = Fence()
     assert fence.admits(slot=0, chunks=[1, 4], attempt=3)
     assert fence.admits(slot=1, chunks=[4], attempt=6)
     assert not fence.admits(slot=0, chunks=[1, 4], attempt=3)
 
 
-def test_a_refused_attempt_shuts_nobody_out() -> None:
+def test_rejected_attempt_fences_off_no_other_attempt() -> None:
     fence = Fence()
     assert fence.admits(slot=1, chunks=[4], attempt=6)
     assert not fence.admits(slot=2, chunks=[7, 4], attempt=5)

@@ -45,7 +45,7 @@ def test_a_checkpoint_holds_parameters_counts_and_fence(tmp_path: Path) -> None:
     assert (again.batches, again.fence, again.total) == (state.batches, state.fence, 8)
 
 
-def test_a_server_that_was_given_up_cannot_overwrite_what_its_successor_has_saved(tmp_path: Path) -> None:
+def test_state_of_lost_server_does_not_replace_its_successor(tmp_path: Path) -> None:
     lost, successor = State(np.zeros(1), {0: 50}), State(np.ones(1), {0: 60})
     lost.save(tmp_path, 4)
     successor.save(tmp_path, 12)

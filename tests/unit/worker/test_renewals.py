@@ -99,7 +99,7 @@ def left(tmp_path: Path) -> dict[str, int]:
     return dict(json.loads((tmp_path / "log").read_text()))
 
 
-def test_a_session_goes_on_with_the_chunks_that_it_is_given_until_there_are_none(tmp_path: Path, api: Api) -> None:
+def test_session_continues_with_renewed_chunks_until_none_left(tmp_path: Path, api: Api) -> None:
     api.answers = [chunks(2, fence=7, c2=1), chunks(3, fence=8), chunks()]
     session = Session(assigned(tmp_path, api.url))
     assert train(session) == [(0, 0, 3), (0, 1, 3), (2, 1, 7), (3, 0, 8), (3, 1, 8)]
@@ -123,21 +123,21 @@ def test_who_trains_at_a_server_has_nothing_to_save(tmp_path: Path, api: Api) ->
     assert len(api.asked) == 1
 
 
-def test_a_scheduler_that_cannot_answer_now_is_asked_the_same_again(tmp_path: Path, api: Api) -> None:
+def test_session_repeats_request_while_scheduler_is_unavailable(tmp_path: Path, api: Api) -> None:
     api.answers = [(503, {}), (429, {}), (200, {}), chunks(1, fence=5), chunks()]
     assert train(Session(assigned(tmp_path, api.url))) == [(0, 0, 3), (0, 1, 3), (1, 0, 5), (1, 1, 5)]
     assert [asked[2]["fence"] for asked in api.asked] == [3, 3, 3, 3, 5]
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_where_nobody_is_to_be_asked_the_worker_ends_as_before(tmp_path: Path, api: Api, status: int) -> None:
+def test_session_without_renewal_service_ends_normally(tmp_path: Path, api: Api, status: int) -> None:
     api.answers = [(status, {})]
     session = Session(assigned(tmp_path, api.url))
     train(session)
     assert (len(api.asked), session.exit_code, left(tmp_path)) == (1, EXIT_DONE, {"0": 2})
 
 
-def test_it_does_not_wait_for_an_answer_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renewal_request_stops_after_its_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_request, "PATIENCE_SECONDS", 0.05)
     session = Session(assigned(tmp_path, "http://127.0.0.1:1"))
     train(session)
@@ -152,7 +152,7 @@ def test_a_worker_whose_attempt_is_over_leaves_nothing_behind(tmp_path: Path, ap
     assert not (tmp_path / "log").exists()
 
 
-def test_sigterm_in_a_later_chunk_leaves_what_is_saved_of_that_one(tmp_path: Path, api: Api) -> None:
+def test_sigterm_in_renewed_chunk_leaves_saved_part_of_it(tmp_path: Path, api: Api) -> None:
     api.answers = [chunks(2, fence=7)]
     session = Session(assigned(tmp_path, api.url))
     with session:

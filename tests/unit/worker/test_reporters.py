@@ -74,7 +74,7 @@ def halfway() -> Progress:
     return Progress({0: 5}, {0: 3}, 0.5)
 
 
-def test_the_first_report_goes_out_at_once_and_the_last_one_at_the_end(tmp_path: Path, api: Api) -> None:
+def test_reporter_sends_first_report_at_once_and_last_at_exit(tmp_path: Path, api: Api) -> None:
     told = iter([Progress({0: 1}), Progress({0: 2})])
     with Reporter(assigned(tmp_path, api.url), lambda: next(told), period_seconds=3600):
         api.wait_for(1)
@@ -105,7 +105,7 @@ def test_refusals_are_tried_again(tmp_path: Path, api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", [(204, 409)], indirect=True)
-def test_an_attempt_that_is_over_is_told_and_reports_no_more(tmp_path: Path, api: Api) -> None:
+def test_reporter_of_ended_attempt_calls_back_and_stops(tmp_path: Path, api: Api) -> None:
     refused = threading.Event()
     with Reporter(assigned(tmp_path, api.url), halfway, refused.set, period_seconds=0.01):
         assert refused.wait(20)
@@ -161,9 +161,7 @@ class Pauses(threading.Event):
         return self.is_set()
 
 
-def test_reports_go_out_every_15_to_30_seconds_and_not_all_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_are_sent_every_15_to_30_seconds_with_jitter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRANCHE_REPORT_SECONDS", raising=False)
     reporter, pauses = Reporter(assigned(tmp_path, "http://127.0.0.1:9"), halfway), Pauses()
     monkeypatch.setattr(reporter, "_send", lambda timeout: None)

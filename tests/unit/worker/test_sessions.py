@@ -33,7 +33,7 @@ def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_batches_come_in_the_order_of_the_window_from_where_earlier_attempts_have_left_off(tmp_path: Path) -> None:
+def test_batches_follow_window_order_from_earlier_progress(tmp_path: Path) -> None:
     seen = []
     with Session(assigned(tmp_path, c5=2)) as session:
         for chunk, batch in session.batches():
@@ -44,7 +44,7 @@ def test_batches_come_in_the_order_of_the_window_from_where_earlier_attempts_hav
     assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {"5": 4, "0": 4})
 
 
-def test_on_sigterm_the_batch_under_way_is_finished_and_what_is_saved_then_counts(tmp_path: Path) -> None:
+def test_sigterm_finishes_current_batch_and_counts_last_save(tmp_path: Path) -> None:
     with Session(assigned(tmp_path)) as session:
         assert session.seconds_left == float("inf")
         for chunk, batch in session.batches():
@@ -81,7 +81,7 @@ def test_sigterm_after_the_last_batch_is_success(tmp_path: Path) -> None:
     assert session.exit_code == EXIT_DONE
 
 
-def test_what_a_parameter_server_holds_needs_no_saving_and_what_it_lost_comes_again(tmp_path: Path) -> None:
+def test_session_at_server_needs_no_save_and_repeats_lost_work(tmp_path: Path) -> None:
     seen = []
     with Session(assigned(tmp_path), at_server=True) as session:
         for chunk, batch in session.batches():
@@ -92,7 +92,7 @@ def test_what_a_parameter_server_holds_needs_no_saving_and_what_it_lost_comes_ag
     assert left(tmp_path) == {"5": 4, "0": 4}, "chunks of others are not told of"
 
 
-def test_a_worker_that_was_fenced_off_stops_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_fenced_worker_stops_and_leaves_no_progress(tmp_path: Path) -> None:
     with Session(assigned(tmp_path), at_server=True) as session:
         for chunk, batch in session.batches():
             session.trained({chunk: batch + 1})
@@ -119,7 +119,7 @@ def member(tmp_path: Path, *chunks: int) -> Assignment:
     return replace(assigned(tmp_path), chunks=chunks, chunk_count=3, epochs=1, batches_per_chunk=1)
 
 
-def test_a_member_of_a_gang_tells_of_all_and_leaves_its_own_part_behind(tmp_path: Path) -> None:
+def test_gang_member_reports_all_chunks_and_leaves_its_own_part(tmp_path: Path) -> None:
     with Session(member(tmp_path, 1), gang=True) as session:
         session.advanced(0.25)
         session.saved()

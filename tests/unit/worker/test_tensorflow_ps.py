@@ -13,7 +13,7 @@ def test_the_chief_is_where_tf_config_says() -> None:
     assert chief_address({"TF_CONFIG": config}) == ("cats-chief-0.cats.lab.svc", 2222)
 
 
-def test_a_port_on_which_somebody_listens_is_told_from_one_on_which_nobody_does() -> None:
+def test_listens_is_true_only_for_an_open_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = ("127.0.0.1", server.getsockname()[1])
         assert listens(address)

@@ -24,12 +24,12 @@ def test_a_worker_resumes_each_chunk_where_the_ledger_says() -> None:
     assert list(mine.remaining(0)) == list(range(20))
 
 
-def test_a_fraction_of_a_batch_is_no_batch_that_need_not_be_trained() -> None:
+def test_fraction_of_a_batch_does_not_skip_the_batch() -> None:
     member = assignment({**ENVIRONMENT, "TRANCHE_CHUNKS": "5", "TRANCHE_BATCHES": "1", "TRANCHE_RESUME": "5:0.375"})
     assert list(member.remaining(5)) == [0, 1]
 
 
-def test_a_process_that_tranche_did_not_start_is_told_which_variable_is_missing() -> None:
+def test_process_without_assignment_raises_missing_variable() -> None:
     with pytest.raises(KeyError, match="TRANCHE_JOB"):
         assignment({})
 
