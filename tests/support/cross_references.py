@@ -11,7 +11,9 @@ from pathlib import Path
 from support.doc_pages import ROOT, anchors
 
 PACKAGES = {"scheduler": "tranche", "operator": "tranche_operator", "worker": "tranche_worker"} | {
-    folder: f"tranche_{folder}" for folder in ("observability", "references", "testcluster")
+    "observability": "tranche_observability",
+    "testcluster": "tranche_testcluster",
+    "tools": "tranche_codegen",
 }
 """Packages by the folder that contains them; a folder that does not exist is left out."""
 CODE = {".py"}
@@ -165,10 +167,12 @@ def anchor_of(title: str) -> str:
 
 def _wrong_paths(text: str, root: Path) -> Iterator[str]:
     folders = "|".join(map(re.escape, sorted(set(_top_folders(root)) - SKIPPED_FOLDERS)))
+    created = set(re.findall(r"\bCreate `([^`]+)`", text))
+    """Files that a page tells the reader to create."""
     for match in re.finditer(rf"(?<![\w/.~@<>$}}-])(?:{folders})/[\w./-]+\.[a-z]+\b(?![*{{<])", text):
         if match[0].endswith(".md") or PICTURE.fullmatch(match[0]):
             continue
-        if not (root / match[0]).exists():
+        if match[0] not in created and not (root / match[0]).exists():
             yield f"{match[0]}: no such file"
 
 
