@@ -251,9 +251,9 @@ def told(what: str, times: list[float]) -> float:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each part (20)")
-    parser.add_argument("--reports", type=float, default=1000.0, help="a second (1000)")
-    parser.add_argument("--arrivals", type=float, default=5.0, help="a second (5)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of each part (20)")
+    parser.add_argument("--reports", type=float, default=1000.0, help="reports a second (1000)")
+    parser.add_argument("--arrivals", type=float, default=5.0, help="arrivals a second (5)")
     parser.add_argument("--policy", default="chunk")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")

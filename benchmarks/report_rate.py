@@ -66,7 +66,7 @@ class Desk:
         return True
 
     async def ask(self, request: ChunkRequest) -> Allotment | None:
-        """Nobody is given chunks."""
+        """Return no chunks."""
         return None
 
 
