@@ -146,7 +146,7 @@ def passes(tree: Path, test: str, log: Path) -> bool:
 
 
 def _try(tree: Path, *arguments: str, seconds: float = TEST_SECONDS) -> tuple[int, str, bool]:
-    """Return exit code, pytest's output, and whether this process was stopped meanwhile (SIGSTOP): tests do not wait."""
+    """Return exit code, output, and whether this process was stopped meanwhile (SIGSTOP): tests do not wait then."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / part) for part in PARTS)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     stood_still, beat = False, time.monotonic()

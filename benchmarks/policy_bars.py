@@ -125,7 +125,7 @@ def rows() -> list[Row]:
 
 
 def pool_rows() -> list[Row]:
-    """Return rows of pools of all workers of ``jsac-edge``, by whether a worker holds its GPU during the copy of its data."""
+    """Return rows of pools of all workers of ``jsac-edge``, by whether a worker holds its GPU while data are copied."""
     found = []
     for ours, name in (("chunk-faithful", "chunk-faithful"), (SRPT, "chunk")):
         for pool in ("fifo", "drf"):

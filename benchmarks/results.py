@@ -325,7 +325,7 @@ def replaced(page: str, name: str, text: str) -> str:
 
 
 def draw_gain() -> None:
-    """Draw the average JCT of `chunk` over that of others, by load, from the answers for the tables of the JSAC setting."""
+    """Draw the average JCT of `chunk` over that of others, by load, from the answers of the JSAC setting."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")

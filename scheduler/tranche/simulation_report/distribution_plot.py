@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
-    """Return a function that draws the share of jobs completed within a time, one curve a run; logarithmic time axis."""
+    """Return a function that draws the share of jobs completed within a time, one curve a run; log time axis."""
     shown = runs[:MOST_CURVES]
 
     def draw(figure: Figure, theme: Theme) -> None:

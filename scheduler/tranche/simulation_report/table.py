@@ -116,7 +116,7 @@ def shown(key: str, value: float) -> str:
 
 
 def format_json(summary: Summary, extra: Mapping[str, object] | None = None) -> str:
-    """Format one run as a JSON object: the keys of the summary at the top level, in seconds; null for undefined figures.
+    """Format one run as a JSON object: the summary's keys at the top level, in seconds; null for undefined figures.
 
     Args:
         summary: Figures of the run.
