@@ -19,11 +19,11 @@ from tranche_codegen.structural_schema import Schema, structural_schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CATEGORY = "tranche"
-"""``kubectl get tranche`` shows the jobs and the sites."""
+"""Category, so that ``kubectl get tranche`` shows the jobs and the sites."""
 
 
 def column(name: str, path: str, kind: str = "string", priority: int = 0, description: str = "") -> dict[str, Any]:
-    """A column of ``kubectl get``; priority 1 shows it with ``-o wide`` only.
+    """Return a column of ``kubectl get``; priority 1 shows it with ``-o wide`` only.
 
     Times are strings, since type ``date`` prints an age and shows ``<invalid>`` for the future.
     """
@@ -54,7 +54,7 @@ _SITE_COLUMNS = [
 
 
 def build_crds(openapi: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Both definitions by plural name, from the OpenAPI (v3) of the core group."""
+    """Return both definitions by plural name, from the OpenAPI (v3) of the core group."""
     embedded = {
         "x-tranche-staging-template": staging_schema(openapi),
         "x-tranche-template": template_schema(openapi),
@@ -101,7 +101,7 @@ def _definition(
 
 
 def _root(schema: Schema) -> Schema:
-    """The object itself: its metadata are the API server's matter, its status comes later."""
+    """Return the schema of the object itself: the API server manages its metadata, and its status comes later."""
     kind_fields: Schema = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     status = {key: value for key, value in schema["properties"]["status"].items() if key != "default"}
     return {
@@ -112,10 +112,10 @@ def _root(schema: Schema) -> Schema:
 
 
 async def fetch_schemas(kubeconfig: str) -> tuple[str, dict[str, Any]]:
-    """The API server's release and the OpenAPI (v3) of its core group.
+    """Return the API server's release and the OpenAPI (v3) of its core group.
 
     Raises:
-        ApiError: if it refuses, or (`Unreachable`) does not answer.
+        ApiError: The API server refuses, or (`Unreachable`) does not answer.
     """
     async with ApiClient.connect(kubeconfig) as client:
         version = await client.request("GET", "/version")

@@ -1,6 +1,6 @@
-"""The files that the generator writes: ``manifests/crds``, and what the chart takes over from ``manifests``.
+"""Files that the generator writes: ``manifests/crds``, and the chart's copies of files in ``manifests``.
 
-The chart must work alone, and Helm reads nothing outside its folder; so they are in ``helm/tranche/files`` too.
+The chart must work alone, and Helm reads nothing outside its folder; so the files are in ``helm/tranche/files`` too.
 """
 
 import argparse
@@ -13,14 +13,14 @@ from typing import Any
 import yaml
 
 CHART_FILES = ("priorityclasses.yaml", "rbac.yaml", "scheduler-config.yaml")
-"""Written by hand in ``manifests``, copied as they stand."""
+"""Files written by hand in ``manifests``, copied unchanged."""
 _KEEP = {"helm.sh/resource-policy": "keep"}
-"""Removing the release must not remove every job of the cluster."""
+"""Annotation that prevents the removal of the release from removing every job of the cluster."""
 _DIFF_LINES = 12
 
 
 class _Dumper(yaml.SafeDumper):
-    """Plain YAML: every list indented, nothing abbreviated by anchors."""
+    """Plain YAML: every list indented, no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -30,12 +30,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 def generated_files(crds: Mapping[str, dict[str, Any]], version: str, root: Path) -> dict[Path, str]:
-    """What every generated file should hold.
+    """Return the expected content of every generated file.
 
     Args:
-        crds: the definitions by plural name.
-        version: release of the API server whose schemas are embedded, such as ``v1.37.1``.
-        root: the repository.
+        crds: Definitions by plural name.
+        version: Release of the API server whose schemas are embedded, such as ``v1.37.1``.
+        root: Root of the repository.
     """
     manifests, chart = root / "manifests", root / "helm" / "tranche" / "files"
     files = {}
@@ -49,14 +49,14 @@ def generated_files(crds: Mapping[str, dict[str, Any]], version: str, root: Path
 
 
 def write_files(files: Mapping[Path, str]) -> None:
-    """Write every file, making its folder."""
+    """Write every file, creating its folder."""
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
 def differences(files: Mapping[Path, str], root: Path) -> list[str]:
-    """For each file that holds something else, a summary: its name, the lines added and removed, the first of them."""
+    """Return a summary of each file that differs: its name, the lines added and removed, the first of them."""
     return [summary for path, text in files.items() if (summary := _difference(path, text, root))]
 
 
@@ -68,15 +68,15 @@ def write_or_compare(
     what: str,
     arguments: list[str] | None,
 ) -> int:
-    """The command line of a generator that needs no cluster: write its files or, with ``--check``, only compare.
+    """Run the command line of a generator without a cluster: write its files or, with ``--check``, only compare.
 
     Args:
-        generate: What every file should hold, in a repository.
+        generate: Function that returns the expected content of every file of a repository.
         repository: Default of ``--root``.
-        program: As it is called.
-        description: For ``--help``.
-        what: The files are called, such as ``page``.
-        arguments: Default: of the process.
+        program: Name of the command.
+        description: Text for ``--help``.
+        what: Noun for the files, such as ``page``.
+        arguments: Arguments; default: those of the process.
 
     Returns:
         The exit code.

@@ -30,7 +30,7 @@ _KEPT = {
 }  # fmt: skip
 _MAX_LABELS = 64
 _MAX_CONTAINERS = _MAX_RESOURCES = 32
-"""Of a staging pod, far above what any has; a rule that looks at all of them needs a bound."""
+"""Limits of a staging pod, far above real ones; a rule that iterates over all of them needs a bound."""
 _STAGING_POD = {
     "activeDeadlineSeconds", "automountServiceAccountToken", "containers", "dnsPolicy", "hostNetwork", "hostname",
     "hostnameOverride", "imagePullSecrets", "nodeName", "nodeSelector", "preemptionPolicy", "priority",
@@ -43,11 +43,11 @@ _STAGING_CONTAINER = {
 }  # fmt: skip
 _STAGING_VOLUME = {"configMap", "csi", "emptyDir", "hostPath", "name", "nfs", "persistentVolumeClaim", "secret"}
 _FORBIDDEN = ("ephemeralContainers", "schedulingGroup", "evictionResponders")
-"""Fields of a pod that cannot stand in a template of ours: refused at creation, or not in every supported release."""
+"""Fields that a pod template must not have: refused at creation, or missing in a supported release."""
 
 
 def template_schema(openapi: Mapping[str, Any]) -> Schema:
-    """PodTemplateSpec: at least one container, and an image in each."""
+    """Return the schema of PodTemplateSpec: at least one container, and an image in each."""
     schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
     template = _resolve(schemas[_CORE + "PodTemplateSpec"], schemas)
     template["required"] = ["spec"]
@@ -66,7 +66,7 @@ def template_schema(openapi: Mapping[str, Any]) -> Schema:
 
 
 def staging_schema(openapi: Mapping[str, Any]) -> Schema:
-    """The part of a PodTemplateSpec that copying takes: a fourth whole one would leave no room for later fields."""
+    """Return the part of a PodTemplateSpec for copies: a fourth complete one would leave no room for later fields."""
     template = template_schema(openapi)
     pod = template["properties"]["spec"]
     _keep(pod, _STAGING_POD)
@@ -82,12 +82,12 @@ def staging_schema(openapi: Mapping[str, Any]) -> Schema:
 
 
 def _keep(schema: Schema, names: Collection[str]) -> None:
-    """Leave out all other properties."""
+    """Remove all other properties."""
     schema["properties"] = {name: schema["properties"][name] for name in schema["properties"] if name in names}
 
 
 def volume_schema(openapi: Mapping[str, Any]) -> Schema:
-    """A volume's source: what a pod's volume holds besides its name."""
+    """Return the schema of a volume's source: the fields of a pod's volume besides its name."""
     schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
     volume = _resolve(schemas[_CORE + "Volume"], schemas)
     del volume["properties"]["name"], volume["required"]
@@ -108,7 +108,7 @@ def _resolve(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
 
 
 def _with_key_defaults(items: Schema, array: Schema, schemas: Mapping[str, Schema]) -> Schema:
-    """Every key of a list-map must be required or have a default; Kubernetes' own default is taken (protocol: TCP)."""
+    """Give optional keys of a list-map Kubernetes' own default (protocol: TCP): every key must be required or have one."""
     item = schemas[array["items"]["$ref"].rpartition("/")[2]]
     for key in array["x-kubernetes-list-map-keys"]:
         if key not in items.get("required", []):

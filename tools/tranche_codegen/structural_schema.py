@@ -1,7 +1,7 @@
-"""Pydantic's JSON schema as the structural schema that a CustomResourceDefinition wants.
+"""Converter from Pydantic's JSON schema to the structural schema that a CustomResourceDefinition requires.
 
 Differences: no ``$ref``, no ``anyOf`` with null (absent is absent), bounds as OpenAPI 3.0 writes them, a format for
-every number, and no default that says nothing (null, empty).
+every number, and no default without content (null, empty).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +15,11 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def structural_schema(model: type[BaseModel], embedded: Mapping[str, Schema]) -> Schema:
-    """The structural schema of a model.
+    """Return the structural schema of a model.
 
     Args:
-        model: what the schema describes; its fields are named by alias.
-        embedded: schemas that replace fields marked with the key, such as ``x-tranche-template``.
+        model: Model that the schema describes; its fields are named by alias.
+        embedded: Schemas that replace fields marked with the key, such as ``x-tranche-template``.
     """
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
@@ -27,7 +27,7 @@ def structural_schema(model: type[BaseModel], embedded: Mapping[str, Schema]) ->
 
 
 def map_schemas(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
-    """A copy of the schema whose direct children (properties, items, values of maps, alternatives) are converted."""
+    """Return a copy of the schema with converted direct children (properties, items, values of maps, alternatives)."""
     result = dict(schema)
     if "properties" in schema:
         result["properties"] = {name: convert(child) for name, child in schema["properties"].items()}
@@ -52,7 +52,7 @@ def _convert(schema: Schema, definitions: Mapping[str, Schema], embedded: Mappin
 
 
 def _flatten(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Replace a reference, and a choice between something and null, by the thing itself; what stands beside it wins."""
+    """Replace a reference, and a choice between a type and null, by the type itself; keywords beside it win."""
     schema = dict(schema)
     while True:
         if "$ref" in schema:
@@ -66,7 +66,7 @@ def _flatten(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def _bounds(schema: Schema) -> Schema:
-    """JSON Schema's exclusive bounds are numbers, OpenAPI 3.0's are flags beside the bound."""
+    """Convert exclusive bounds: numbers in JSON Schema, flags beside the bound in OpenAPI 3.0."""
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if exclusive in schema:
             schema[bound] = schema[exclusive]
@@ -75,7 +75,7 @@ def _bounds(schema: Schema) -> Schema:
 
 
 def _defaults(schema: Schema) -> Schema:
-    """A default object holds what it says, not its null fields; a default that says nothing is left out."""
+    """Remove null fields of a default object, and defaults without content."""
     default = schema.pop("default", None)
     if isinstance(default, dict):
         default = {key: value for key, value in default.items() if value is not None}
