@@ -108,7 +108,7 @@ def _resolve(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
 
 
 def _with_key_defaults(items: Schema, array: Schema, schemas: Mapping[str, Schema]) -> Schema:
-    """Give optional keys of a list-map Kubernetes' own default (protocol: TCP): every key must be required or have one."""
+    """Give optional keys of a list-map Kubernetes' own default (protocol: TCP): a key must be required or have one."""
     item = schemas[array["items"]["$ref"].rpartition("/")[2]]
     for key in array["x-kubernetes-list-map-keys"]:
         if key not in items.get("required", []):
