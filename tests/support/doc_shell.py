@@ -51,7 +51,7 @@ class Shell:
         return answer.stdout
 
     def run_until(self, text: str, command: str) -> None:
-        """Run a command that does not end by itself, and end it when it has printed the text; fail if it ends before."""
+        """Run a command that does not end by itself, and end it when it has printed the text; fail if it ends early."""
         with subprocess.Popen(
             ["/bin/sh", "-c", f"exec {command}"],
             cwd=self.work, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
