@@ -77,7 +77,7 @@ def _base() -> Path:
     base.mkdir(mode=0o700, exist_ok=True)
     status = base.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise ClusterError(f"{base} belongs to somebody else; set TMPDIR to a folder of your own")
+        raise ClusterError(f"{base} belongs to another user; set TMPDIR to a folder of your own")
     for name in ("clusters", "ports"):
         (base / name).mkdir(exist_ok=True)
     return base
