@@ -1,4 +1,4 @@
-"""How far `chunk-faithful` is from optima of small instances, and what faster workers change, by ε.
+"""Ratio of `chunk-faithful` to optima of small instances, and the effect of faster workers, by ε.
 
 Run with ``PYTHONPATH=tests python benchmarks/competitive_ratio.py``. Each ratio divides the weighted flow
 F = Σ (1/D_j)(C_jd − r_j) at speed 1 + ε by an optimum at speed 1: OPT_LP⁺ of a linear program (at most three jobs, 1 to
@@ -36,7 +36,7 @@ LOAD, CHUNK_SCALE = 0.9, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Jobs on workers, with an optimum of F at speed 1."""
+    """Jobs and workers, with an optimum of F at speed 1."""
 
     jobs: list[Job]
     nodes: list[Node]
@@ -44,7 +44,7 @@ class Instance:
 
 
 def instances(kind: str, count: int, seed: int) -> list[Instance]:
-    """As many drawn instances, "relaxed" or "exact"."""
+    """Draw `count` instances, "relaxed" or "exact"."""
     found = []
     for number in range(count):
         draw = random.Random(f"{seed}/{kind}/{number}")
@@ -58,7 +58,7 @@ def instances(kind: str, count: int, seed: int) -> list[Instance]:
 
 
 def ratios(kind: str, count: int, seed: int) -> list[dict[str, Any]]:
-    """Mean and worst F over the optimum, and the bound, by ε."""
+    """Return mean and worst F over the optimum, and the bound, by ε."""
     drawn = instances(kind, count, seed)
     rows = []
     for epsilon in EPSILONS:
@@ -69,7 +69,7 @@ def ratios(kind: str, count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def speeds(jobs: int, seeds: list[int]) -> list[dict[str, Any]]:
-    """Average JCT and F of drawn jobs of jsac-cloud, by policy and ε, mean over the seeds."""
+    """Return average JCT and F of drawn jobs of jsac-cloud, by policy and ε, mean over the seeds."""
     rows = []
     for policy in POLICIES:
         for epsilon in EPSILONS:
@@ -90,12 +90,12 @@ def speeds(jobs: int, seeds: list[int]) -> list[dict[str, Any]]:
 
 
 def table(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> str:
-    """A table in Markdown.
+    """Format a table in Markdown.
 
     Args:
-        title: Printed above.
+        title: Text above the table.
         columns: Key of a row and format, by heading.
-        rows: From the functions above.
+        rows: Rows from the functions above.
     """
     lines = [title, "", f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     for row in rows:
@@ -110,10 +110,10 @@ def table(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--instances", type=int, default=300, help="of each kind")
-    parser.add_argument("--jobs", type=int, default=30, help="of the drawn instance of jsac-cloud")
-    parser.add_argument("--seed", type=int, default=1, help="the first one; the simulation takes three")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
+    parser.add_argument("--instances", type=int, default=300, help="instances of each kind")
+    parser.add_argument("--jobs", type=int, default=30, help="jobs of the drawn instance of jsac-cloud")
+    parser.add_argument("--seed", type=int, default=1, help="first seed; the simulation takes three")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to write the figures to, besides the output")
     options = parser.parse_args()
     if min(options.instances, options.jobs) < 1:
         parser.error("--instances and --jobs must be at least 1")

@@ -20,11 +20,11 @@ from tranche_testcluster.binaries.debian_package import ensure
 
 ROOT = Path(__file__).resolve().parents[1]
 RATE_SECONDS = 10
-"""Of rates; Grafana takes four times the interval of scrapes, at least."""
+"""Interval of rates; Grafana takes four times the interval of scrapes, at least."""
 
 
 def ask(made: Run, panels: Mapping[Query, Panel], query: Query) -> Mapping[Labels, Course]:
-    """The course of a query, or its value at the end if its panel shows the whole time."""
+    """Return the course of a query, or its value at the end if its panel shows the whole time."""
     if panels[query].look == "timeseries":
         return made.prometheus.over(query.over(f"{RATE_SECONDS}s"), made.began, made.ended, 0.5)
     found = made.prometheus.instant(query.over(f"{made.span}s"), made.ended)

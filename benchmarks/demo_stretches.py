@@ -1,6 +1,6 @@
-"""How much the demo's policy wins over FIFO on other stretches of the same log: simulated, the production planner.
+"""Gain of the demo's policy over FIFO on other parts of the same log, simulated with the production planner.
 
-The demo shows one stretch of 40 jobs; this says what another choice would have shown. It reads data/traces.
+The demo shows one part of 40 jobs; this shows the result for other parts. It reads data/traces.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tranche.simulation import SimulationResult, TraceRow, read_trace, simulate
 
 JOBS, SPAN_SECONDS, START_SECONDS = 40, 75.0, 0.4
 SITES = [*(site for site in workload.SITES if not site.unlimited), workload.DemoSite("cloud", "Cloud", 2, 4)]
-"""Not the demo's: a cloud of eight GPUs, so that jobs queue."""
+"""Sites with a limited cloud of eight GPUs in place of the demo's, so that jobs queue."""
 
 
 def run(rows: list[TraceRow], policy: str, seed: int) -> SimulationResult:

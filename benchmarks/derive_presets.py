@@ -1,4 +1,4 @@
-"""The data files of the simulator's presets, derived from data/profiles: figures only, with their sources.
+"""Generator of the data files of the simulator's presets from data/profiles: figures only, with their sources.
 
 ``--check`` writes nothing and exits with 1 if a file in the package differs.
 """
@@ -25,7 +25,7 @@ Table = tuple[str, Sequence[Sequence[str]]]
 
 
 def gpu_speeds(profiles: Path) -> Table:
-    """Median over the models of their speed on one GPU, alone, relative to the reference kind."""
+    """Return the median over the models of their speed on one GPU, alone, relative to the reference kind."""
     measured = json.loads(gzip.decompress((profiles / "gavel_throughputs.json.gz").read_bytes()))
     alone = {
         kind: {model: row["null"] for model, row in measured[kind.lower()].items() if model.endswith(", 1)")}
@@ -42,7 +42,7 @@ def gpu_speeds(profiles: Path) -> Table:
 
 
 def edge_sites(profiles: Path) -> Table:
-    """Farthest-first: the site nearest the middle of all, then always the one farthest from those chosen."""
+    """Select sites farthest-first: the site nearest the middle of all, then always the one farthest from the others."""
     with (profiles / "eua_melbourne_sites.csv").open(newline="") as text:
         rows = sorted(csv.DictReader(text), key=lambda row: int(row["SITE_ID"]))
     places = {row["SITE_ID"]: (float(row["LATITUDE"]), float(row["LONGITUDE"])) for row in rows}
@@ -59,7 +59,7 @@ def edge_sites(profiles: Path) -> Table:
 
 
 def wan_links(profiles: Path) -> Table:
-    """All measurements from the region nearest to the edge sites."""
+    """Return all measurements from the region nearest to the edge sites."""
     with (profiles / "aws_wan_latency_bandwidth.csv").open(newline="") as text:
         rows = [(row["src"], row["dst"], row["latency_ms"], row["bandwidth_gbps"]) for row in csv.DictReader(text)]
     ends = [(dst if src == REGION else src, *rest) for src, dst, *rest in rows if REGION in (src, dst)]

@@ -1,4 +1,4 @@
-"""Elastic jobs that may spread over more GPUs than the log gave them, against gangs, both under SRSF.
+"""Elastic jobs that may use more GPUs than in the log, compared with gangs, both under SRSF.
 
 ``python benchmarks/elastic_widths.py`` prints average JCTs in seconds and ratios to them. A job is cut into so many
 chunks a GPU, each on one GPU; "as logged" runs at most as many chunks at once as the log says GPUs, "all at once" runs
@@ -19,13 +19,13 @@ CHUNKS = (1, 2, 4)
 
 
 def average(jobs: Sequence[Job], gpus: int) -> float:
-    """Average JCT in seconds."""
+    """Return the average JCT in seconds."""
     cluster = pool(gpus)
     return run(Scenario(tuple(jobs), cluster.nodes, cluster.sites, "srsf")).average_jct_seconds
 
 
 def main() -> None:
-    """Measure and print, as a table of Markdown."""
+    """Measure and print a Markdown table."""
     print("| log | gang | workers at once | " + " | ".join(f"{n} chunks a GPU" for n in CHUNKS) + " |")
     print("|:--|--:|:--|" + "--:|" * len(CHUNKS))
     for log, gpus in LOGS.items():

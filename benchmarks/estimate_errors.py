@@ -1,4 +1,4 @@
-"""How far planned completions are from real ones, by how early they were planned.
+"""Differences between planned and real completions, by the time of the plan.
 
 ``python benchmarks/estimate_errors.py`` simulates `chunk` and plays the plan forward at every arrival. For every job it
 takes the plan that was known at its submission, and at 25, 50 and 75 % of its job completion time (JCT), and prints, as
@@ -19,7 +19,7 @@ from tranche.simulation.scenario import Scenario, prepared
 LOG = FileLog.at(log_path("elasticflow_cluster06"))
 SEEDS = (1, 2, 3)
 LOAD = 0.9
-"""Of the drawn jobs; the log's jobs arrive as they did."""
+"""Load of the drawn jobs; the log's jobs arrive as logged."""
 SIGMAS = {"exact": 0.0, "predicted, σ = 1": 1.0}
 MOMENTS = {"submission": 0.0, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75}
 SETTINGS = {
@@ -30,19 +30,19 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class Plans:
-    """When a job's completion was planned, and for when."""
+    """Planned completions of a job, with the times of the plans."""
 
     at: list[float] = field(default_factory=list)
     completion: list[float] = field(default_factory=list)
 
     def known(self, time: float) -> float | None:
-        """The latest plan by that time."""
+        """Return the latest plan by that time."""
         index = bisect_right(self.at, time + 1e-6)
         return self.completion[index - 1] if index else None
 
 
 def errors(scenario: Scenario) -> dict[str, list[float]]:
-    """(planned - real) / JCT of all jobs, by moment."""
+    """Return (planned - real) / JCT of all jobs, by moment."""
     simulation = prepared(scenario)
     plans = {job.key: Plans() for job in scenario.jobs}
     for arrival in sorted({job.submitted for job in scenario.jobs}):

@@ -1,4 +1,4 @@
-"""Time of filter and prioritize as kube-scheduler sees it: over HTTP keep-alive, another process answering.
+"""Time of filter and prioritize for kube-scheduler: over HTTP keep-alive, with another process answering.
 
 ``python benchmarks/extender_filter.py`` prints p50, p99 and the largest time in milliseconds for 3 to 5,000 node names,
 with the watches of a large cluster in the answering process. Bars: p99 10 ms, idle 1 ms.
@@ -33,7 +33,7 @@ SITES = 50
 
 
 class Still(Generic[T]):
-    """A watch in which nothing happens."""
+    """Watch without events."""
 
     def __init__(self, store: dict[str, T]) -> None:
         self.store = store
@@ -41,13 +41,13 @@ class Still(Generic[T]):
         self.age = 0.0
 
     def subscribe(self, callback: Callable[[str, T | None, T | None], None]) -> None:
-        """Tell of what is there."""
+        """Send the existing objects to the callback."""
         for key, held in self.store.items():
             callback(key, None, held)
 
 
 class Watches:
-    """A cluster with 8 GPUs a node; every tenth job has windows, enough of them to fill half of the nodes."""
+    """Watches of a cluster with 8 GPUs a node; every tenth job has windows, which fill half of the nodes."""
 
     def __init__(self, nodes: int, pods: int, jobs: int) -> None:
         self.nodes = Still({f"n{i}": self._node(i) for i in range(nodes)})
@@ -91,7 +91,7 @@ class Watches:
 
 
 def answer(sizes: tuple[int, int, int], channel: Any) -> None:
-    """The answering process: send port, MiB and seconds of the index, then serve."""
+    """Run the answering process: send port, MiB and seconds of the index, then serve."""
     watches = Watches(*sizes)
     began = time.perf_counter()
     app = create_app(watches, Metrics(), list)
@@ -107,11 +107,11 @@ def answer(sizes: tuple[int, int, int], channel: Any) -> None:
 
 
 def body(kind: str, names: int) -> bytes:
-    """A request as kube-scheduler sends it.
+    """Return a request as kube-scheduler sends it.
 
     Args:
         kind: planned (n0, the node of job 0, is offered), fallback (it is not) or stranger (no job's pod).
-        names: How many nodes are offered.
+        names: Number of nodes that are offered.
     """
     offered = (
         [f"n{i}" for i in range(names + 1)][:names] if kind != "fallback" else [f"n{i}" for i in range(1, names + 1)]
@@ -131,7 +131,7 @@ def body(kind: str, names: int) -> bytes:
 
 
 def measure(port: int, verb: str, content: bytes, rounds: int) -> list[float]:
-    """Milliseconds of each request over one connection, after a warm-up."""
+    """Return the milliseconds of each request over one connection, after a warm-up."""
     head = f"POST /{verb} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n".encode()
     times: list[float] = []
     with socket.create_connection(("127.0.0.1", port)) as connection:

@@ -1,7 +1,7 @@
-"""What fair shares between tenants cost in average JCT, and what splitting its jobs gains a tenant.
+"""Cost of fair shares between tenants in average JCT, and the gain of a tenant that splits its jobs.
 
-``python benchmarks/fair_shares.py`` prints two tables of Markdown; about two minutes of one core. Tenants are those
-of the log where it names them (philly), else jobs go round robin to `TENANTS` of them. Ratios are of runs with the same
+``python benchmarks/fair_shares.py`` prints two Markdown tables; about two minutes of one core. Tenants are those
+of the log if it names them (philly); otherwise jobs go round robin to `TENANTS` of them. Ratios use runs with equal
 jobs: mean over the seeds, with the range.
 """
 
@@ -22,13 +22,13 @@ HALFLIVES = (3600, 86_400, 604_800)
 
 
 def gangs(log: str, gpus: int, jobs: int) -> Recipe:
-    """Jobs of a log drawn in blocks of neighbours, as gangs on a pool."""
+    """Return jobs of a log drawn in blocks of neighbours, as gangs on a pool."""
     workload = LoggedJobs(FileLog.at(log_path(log)), limit=jobs, resampled=True)
     return Recipe(workload, FixedCluster(pool(gpus)))
 
 
 def edge(jobs: int, chunk_scale: float) -> Recipe:
-    """Elastic jobs of JSAC'22 at nine edge sites, without the cloud."""
+    """Return elastic jobs of JSAC'22 at nine edge sites, without the cloud."""
     log = FileLog.at(log_path("elasticflow_cluster06"))
     return Recipe(DrawnJobs(log, jobs, chunk_scale), PresetCluster("jsac-edge"))
 
@@ -50,19 +50,19 @@ def with_tenants(scenario: Scenario) -> Scenario:
 
 
 def average(jobs: Sequence[JobResult], wanted: Callable[[str], bool] = lambda _: True) -> float:
-    """Average JCT of the wanted tenants' jobs, in seconds."""
+    """Return the average JCT of the wanted tenants' jobs, in seconds."""
     return fmean(job.jct_seconds for job in jobs if wanted(job.tenant))
 
 
 def results(scenario: Scenario, policy: str) -> tuple[JobResult, ...]:
-    """Run it to the end."""
+    """Run the scenario to its end."""
     found = run(replace(scenario, policy=policy))
     assert not found.unfinished, found.unfinished
     return found.jobs
 
 
 def split(scenario: Scenario) -> Scenario:
-    """The first tenant cuts each of its jobs into pieces, as far as they have chunks."""
+    """Return the scenario in which the first tenant cuts each of its jobs into pieces, as far as they have chunks."""
     jobs: list[Job] = []
     for job in scenario.jobs:
         sizes = [job.chunks // PIECES + (i < job.chunks % PIECES) for i in range(PIECES)]
@@ -76,12 +76,12 @@ def split(scenario: Scenario) -> Scenario:
 
 
 def ratios(values: Sequence[float]) -> str:
-    """Mean and range."""
+    """Format mean and range."""
     return f"{fmean(values):.3f} ({min(values):.3f}-{max(values):.3f})"
 
 
 def costs() -> None:
-    """Average JCT with fair shares over that without."""
+    """Print the average JCT with fair shares over that without."""
     columns = [f"half-life {halflife / 3600:g} h" for halflife in HALFLIVES]
     print(f"| average JCT, fair / not | {' | '.join(columns)} | worst tenant, 24 h |")
     print(f"|:--|{'--:|' * (len(HALFLIVES) + 1)}")
@@ -101,12 +101,12 @@ def costs() -> None:
 
 
 def slowest(jobs: Sequence[JobResult], tenants: set[str]) -> float:
-    """The largest of the tenants' average JCTs."""
+    """Return the largest of the tenants' average JCTs."""
     return max(average(jobs, tenant.__eq__) for tenant in tenants)
 
 
 def gains() -> None:
-    """What others' average JCT becomes when one tenant splits its jobs."""
+    """Print the change of the other tenants' average JCT when one tenant splits its jobs."""
     print(
         f"\n| others' average JCT when one of {TENANTS} tenants splits its jobs in {PIECES} | not fair | fair, 24 h |"
     )

@@ -1,11 +1,11 @@
-"""How long kube-scheduler waits for the filter while jobs arrive and running ones report.
+"""Waiting time of kube-scheduler for the filter while jobs arrive and running jobs report.
 
-``python benchmarks/filter_latency.py`` puts the scheduler's own parts on one event loop, in a process of their own, as
-``tranche scheduler`` does: controller, planner, writer of statuses, extender and report API. The API server's part is
-played there: it takes every status at once and gives it back as a watch would, and it believes every token. 5,000 nodes
+``python benchmarks/filter_latency.py`` runs the scheduler's own parts on one event loop, in a process of their own, as
+``tranche scheduler`` does: controller, planner, writer of statuses, extender and report API. The API server is
+simulated there: it accepts every status at once and returns it as a watch would, and accepts every token. 5,000 nodes
 of 8 GPUs in 50 sites, 1,000 running jobs. From outside, over HTTP, come filter calls with 5,000 names, first alone
 (idle), then beside 5 arrivals a second of jobs of 115 chunks and 1,000 reports a second. It prints p50, p99 and the
-largest time, what was really served, and the longest that the loop stood still; and whether the bounds of ranges.toml
+largest time, the requests that were served, and the longest pause of the loop; and whether the bounds of ranges.toml
 are kept, which they are not yet.
 """
 
@@ -46,7 +46,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "t", "resources": {"requests": {GPU
 
 
 class Api:
-    """The API server's part, in the same process."""
+    """Stand-in for the API server, in the same process."""
 
     def __init__(self) -> None:
         self.watches: Informers
@@ -60,7 +60,7 @@ class Api:
         return {"status": {"authenticated": True, "audiences": [REPORT_AUDIENCE], "user": user}}
 
     async def apply(self, path: str, body: dict[str, Any], manager: str) -> dict[str, Any]:
-        """Take a status, and have the watch tell of it."""
+        """Accept a status, and send it to the watch."""
         await asyncio.sleep(0.002)
         if "/trainingjobs/" in path:
             known = self.watches.jobs.store[f"ns/{path.split('/')[-2]}"]
@@ -70,13 +70,13 @@ class Api:
         return {}
 
     def tell(self, found: dict[str, Any]) -> None:
-        """An object, as a line of a watch."""
+        """Put an object into its watch."""
         kind = {"TrainingJob": "jobs", "Pod": "pods", "Node": "nodes", "Site": "sites"}[found["kind"]]
         self.watches.by_kind(kind)._put(msgspec.json.encode(found))
 
 
 def job(name: str, created: float, status: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A job of 115 chunks of ten minutes; with a window on a node of its own if it runs."""
+    """Return a job of 115 chunks of ten minutes; with a window on a node of its own if it runs."""
     at = datetime.fromtimestamp(created, UTC).isoformat()
     return {
         "kind": "TrainingJob",
@@ -92,7 +92,7 @@ def job(name: str, created: float, status: dict[str, Any] | None = None) -> dict
 
 
 def objects(now: float) -> list[dict[str, Any]]:
-    """The cluster: sites, nodes, running jobs and their pods."""
+    """Return the cluster: sites, nodes, running jobs and their pods."""
     found: list[dict[str, Any]] = []
     for site in range(SITES):
         spec = {"nodeSelector": {"site": f"site-{site}"}}
@@ -112,7 +112,7 @@ def objects(now: float) -> list[dict[str, Any]]:
 
 
 def pod(name: str, node: str, now: float) -> dict[str, Any]:
-    """The worker of a running job."""
+    """Return the worker of a running job."""
     labels = {"job": name, "role": "worker", "index": "0", "attempt": "1"}
     owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": f"uid-{name}", "controller": True}
     started = {"running": {"startedAt": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
@@ -130,7 +130,7 @@ def pod(name: str, node: str, now: float) -> dict[str, Any]:
 
 
 class Server:
-    """The process that answers."""
+    """Process that answers."""
 
     def __init__(self, pipe: Connection, policy: str) -> None:
         self.pipe = pipe
@@ -193,12 +193,12 @@ class Server:
 
 
 def answer(pipe: Connection, policy: str) -> None:
-    """Of the process."""
+    """Run the answering process."""
     asyncio.run(Server(pipe, policy).run())
 
 
 def send(port: int, first: int, rate: float, until: float, statuses: list[int]) -> None:
-    """Reports over one connection, so many a second, of one job after the other."""
+    """Send `rate` reports a second over one connection, of one job after the other."""
     http = HTTPConnection("127.0.0.1", port)
     due, number = time.monotonic(), 0
     while time.monotonic() < until:
@@ -215,7 +215,7 @@ def send(port: int, first: int, rate: float, until: float, statuses: list[int]) 
 
 
 def report(port: int, rate: float, seconds: float, pipe: Connection) -> None:
-    """Of the process that sends reports."""
+    """Run the process that sends reports."""
     statuses: list[int] = []
     until = time.monotonic() + seconds
     threads = [
@@ -230,7 +230,7 @@ def report(port: int, rate: float, seconds: float, pipe: Connection) -> None:
 
 
 def asked(port: int, seconds: float) -> list[float]:
-    """Milliseconds of filter calls, some fifty a second."""
+    """Return the milliseconds of filter calls, some fifty a second."""
     content, times = body("stranger", NAMES), list[float]()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -240,7 +240,7 @@ def asked(port: int, seconds: float) -> list[float]:
 
 
 def told(what: str, times: list[float]) -> float:
-    """Print, and return p99."""
+    """Print the times, and return p99."""
     p99 = statistics.quantiles(times, n=100)[98]
     print(
         f"{what}: {len(times)} calls, p50 {statistics.median(times):.2f} ms, p99 {p99:.2f} ms, max {max(times):.2f} ms"
@@ -251,9 +251,9 @@ def told(what: str, times: list[float]) -> float:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each part (20)")
-    parser.add_argument("--reports", type=float, default=1000.0, help="a second (1000)")
-    parser.add_argument("--arrivals", type=float, default=5.0, help="a second (5)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of each part (20)")
+    parser.add_argument("--reports", type=float, default=1000.0, help="reports a second (1000)")
+    parser.add_argument("--arrivals", type=float, default=5.0, help="arrivals a second (5)")
     parser.add_argument("--policy", default="chunk")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")

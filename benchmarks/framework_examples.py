@@ -1,9 +1,9 @@
-"""What a preemption costs the PyTorch and the TensorFlow gang of worker/examples, disturbed and undisturbed.
+"""Cost of a preemption for the PyTorch and the TensorFlow gang of worker/examples, disturbed and undisturbed.
 
 ``python benchmarks/framework_examples.py`` trains scikit-learn's digits with each framework once undisturbed and once
 stopped by a more urgent job (SIGTERM to all) and by the death of a member (SIGKILL), at moments drawn from ``--seed``:
 real processes, the production planner, the operator's environment, the real report API. It prints the final losses and
-what was trained again, and exits with 1 if a bound of ranges.toml is missed or the model has not seen every batch once.
+what was repeated, and exits with 1 if a bound of ranges.toml is missed or the model has not seen every batch once.
 The frameworks are installed by ``make examples``.
 """
 
@@ -35,10 +35,10 @@ COLUMNS = {
 
 
 def trial(made: Trial) -> Result:
-    """One run in a directory of its own."""
+    """Train once in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="tranche-gang-") as directory:
         result = run(made, Path(directory))
-    # A step that a killed worker of TensorFlow had under way is given to another one: it may be in the model twice.
+    # A step in progress on a killed TensorFlow worker is given to another one: it may be in the model twice.
     twice = made.kills if made.example.framework == "tensorflow" else 0
     assert min(result.counts) == 1, f"{made}: the model does not have every batch: {result.counts}"
     assert sum(result.counts) <= len(result.counts) + twice, f"{made}: batches are in the model twice: {result.counts}"
@@ -48,7 +48,7 @@ def trial(made: Trial) -> Result:
 
 
 def measure(example: Example, seed: int) -> dict[str, float]:
-    """Train twice and print a row; the figures that have bounds."""
+    """Train twice, print a row, and return the figures that have bounds."""
     calm, rough = trial(Trial(example, seed)), trial(Trial(example, seed, preemptions=1, kills=1))
     kinds = [kind for kind, _ in rough.moments]
     again = {kind: max(0.0, seen - found) for kind, seen, found in zip(kinds, rough.seen, rough.resumed, strict=True)}

@@ -23,23 +23,23 @@ LOGS = {
     "tiresias_60": 64,
     "philly": 512,
 }
-"""GPUs (README of the traces); the rules were chosen on the first two."""
+"""GPUs of each log (README of the traces); the rules were chosen on the first two."""
 POLICY = "chunk:aging=0"
-"""Aging has a bar of its own (policy_bars.py)."""
+"""Policy under test; aging has a bar of its own (policy_bars.py)."""
 KNOWN_ONLY = ("tiresias_60", "philly")
-"""60 jobs show little more; 82,247 take minutes a run."""
+"""Logs with known durations only: 60 jobs show little more; 82,247 take minutes a run."""
 WIDE = ("helios_venus_vcvGl", "elasticflow_cluster01")
 RESTART_SECONDS = 60.0
 PAID_BOUND = 1.0005
-"""1.00, to the digits that the issue gives."""
+"""Bound of 1.00, to the digits of the requirement."""
 SIGMA = 1.0
 SEEDS = {"elasticflow_cluster04": (1, 2)}
-"""Of predictions; three of any other log."""
+"""Seeds of predictions by log; any other log has three."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A figure with what it may be at most; None: for information."""
+    """Figure with its upper bound; None: for information."""
 
     log: str
     what: str
@@ -61,7 +61,7 @@ class Bar:
 
 
 def outcomes(log: str, policy: str, seeds: tuple[int, ...] = (1,), **changes: float) -> list[Outcome]:
-    """One policy on one log, by seed."""
+    """Simulate one policy on one log; return outcomes by seed."""
     recipe = Recipe(LoggedJobs(FileLog.at(log_path(log))), FixedCluster(pool(LOGS[log])), **changes)
     result = run_study(Study(recipe, (policy,), "", seeds=seeds), SerialPool())
     failures: tuple[Failure, ...] = result.failures
@@ -71,12 +71,12 @@ def outcomes(log: str, policy: str, seeds: tuple[int, ...] = (1,), **changes: fl
 
 
 def averages(found: list[Outcome], baseline: Outcome) -> tuple[float, ...]:
-    """Ratios of average JCTs."""
+    """Return ratios of average JCTs."""
     return tuple(one.summary.average_jct_seconds / baseline.summary.average_jct_seconds for one in found)
 
 
 def bars(log: str) -> list[Bar]:
-    """All figures of one log."""
+    """Return all figures of one log."""
     (free,) = outcomes(log, "srsf")
     known = [Bar(log, "known durations / SRSF", averages(outcomes(log, POLICY), free), 1.002)]
     if log in KNOWN_ONLY:

@@ -1,4 +1,4 @@
-"""Take code out, sentence by sentence of what enactment promises, and see the test turn red that shows it.
+"""Mutation tests: remove code for each sentence that enactment promises, and check that its test then fails.
 
 `benchmarks/mutations.toml` lists the sentences: what is taken out of which file, and the test that must not stand that.
 Each is done in a copy of the checkout in a folder of its own, with the test run there. The verdict goes into the table
@@ -40,7 +40,7 @@ NOTHING_RAN = 5
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One sentence, and the change that makes it untrue."""
+    """Sentence, and the change that makes it untrue."""
 
     point: str
     """Group of the sentence, 1 to 9: a section of docs/explanation/enactment.md's table."""
@@ -49,16 +49,16 @@ class Mutation:
     old: str
     new: str
     what: str
-    """What the change takes out, in words."""
+    """Description of the removed behaviour."""
     test: str
-    """As pytest names it."""
+    """Test as pytest names it."""
 
     @property
     def changed(self) -> str:
-        """The file without what is taken out.
+        """Return the file without the removed code.
 
         Raises:
-            ValueError: if the text is not there, or there more than once, or nothing that can be read is left.
+            ValueError: The text is missing or occurs more than once, or the rest does not parse.
         """
         text = (ROOT / self.file).read_text()
         if text.count(self.old) != 1:
@@ -72,10 +72,10 @@ class Mutation:
         return changed
 
     def find_tests(self) -> None:
-        """See that all tests are there.
+        """Check that all tests exist.
 
         Raises:
-            ValueError: if one is not.
+            ValueError: A test does not exist.
         """
         for test in self.test.split():
             file, _, name = test.partition("::")
@@ -84,24 +84,24 @@ class Mutation:
                 raise ValueError(f"there is no {test}")
 
     def where(self) -> str:
-        """File and line."""
+        """Return file and line."""
         text = (ROOT / self.file).read_text()
         return f"{self.file}:{text[: text.index(self.old)].count(chr(10)) + 1}"
 
     def row(self) -> str:
-        """Of the table, without the verdict."""
+        """Return the row of the table, without the verdict."""
         tests = "<br>".join(f"`{part.removeprefix('tests/')}`" for part in self.test.split())
         return f"| {self.point} | {self.sentence} | `{self.file}`: {self.what} | {tests} | "
 
 
 def read() -> list[Mutation]:
-    """All that are listed, by point."""
+    """Return all listed mutations, by point."""
     found = [Mutation(**one) for one in tomllib.loads(LIST.read_text())["mutation"]]
     return sorted(found, key=lambda one: one.point)
 
 
 def misfits(mutations: list[Mutation]) -> list[str]:
-    """What does not fit code, tests and page any more."""
+    """Return mismatches between the list and code, tests and page."""
     found = []
     for mutation in mutations:
         try:
@@ -115,7 +115,7 @@ def misfits(mutations: list[Mutation]) -> list[str]:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the checkout as it is, with what is not committed."""
+    """Copy the checkout as it is, with uncommitted files."""
     tree = folder / "tree"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -131,10 +131,10 @@ def copied(folder: Path) -> Path:
 
 
 def passes(tree: Path, test: str, log: Path) -> bool:
-    """Whether the test is green there; one that is red after everything stood still for a while is tried again.
+    """Return whether the test passes there; a failed test is tried again if the machine was suspended meanwhile.
 
     Raises:
-        ValueError: if there is no such test.
+        ValueError: The test does not exist.
     """
     while True:
         code, said, stood_still = _try(tree, "-x", *test.split())
@@ -147,7 +147,7 @@ def passes(tree: Path, test: str, log: Path) -> bool:
 
 
 def _try(tree: Path, *arguments: str, seconds: float = TEST_SECONDS) -> tuple[int, str, bool]:
-    """Exit code, what pytest said, and whether we were stopped meanwhile (SIGSTOP), for which tests do not wait."""
+    """Return exit code, output, and whether this process was stopped meanwhile (SIGSTOP): tests do not wait then."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / part) for part in PARTS)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     stood_still, beat = False, time.monotonic()
@@ -174,7 +174,7 @@ def _try(tree: Path, *arguments: str, seconds: float = TEST_SECONDS) -> tuple[in
 
 
 def _said(tried: "subprocess.Popen[str]") -> str | None:
-    """All that it has said, or None if it is not over in a second."""
+    """Return the whole output, or None if the process has not ended within a second."""
     try:
         return tried.communicate(timeout=1.0)[0]
     except subprocess.TimeoutExpired:
@@ -182,7 +182,7 @@ def _said(tried: "subprocess.Popen[str]") -> str | None:
 
 
 def green_together(tests: Collection[str], at_once: int) -> set[str]:
-    """Those that are green, as the code is, in one run of all: a control plane a module, and not one a test."""
+    """Return the tests that pass without a change, in one run of all: a control plane a module, and not one a test."""
     parts = sorted({part for test in tests for part in test.split()})
     shared = ("-n", str(at_once), "--dist", "loadfile", "-rA")
     with tempfile.TemporaryDirectory(prefix="tranche-mutation-") as folder:
@@ -204,13 +204,13 @@ def green_together(tests: Collection[str], at_once: int) -> set[str]:
 
 @cache
 def is_green(test: str) -> bool:
-    """Whether the test is green as the code is."""
+    """Return whether the test passes without a change."""
     with tempfile.TemporaryDirectory(prefix="tranche-mutation-") as folder:
         return passes(copied(Path(folder)), test, LOGS / f"unchanged-{test.rpartition('/')[2].split()[0]}.txt")
 
 
 def verdict(mutation: Mutation, number: int, green: Container[str]) -> str:
-    """What becomes of the test when the code is taken out."""
+    """Return the result of the test with the mutation."""
     began = time.monotonic()
     log = LOGS / f"{number}.txt"
     with tempfile.TemporaryDirectory(prefix="tranche-mutation-") as folder:
@@ -226,7 +226,7 @@ def verdict(mutation: Mutation, number: int, green: Container[str]) -> str:
 
 
 def known() -> dict[str, str]:
-    """What the page says of each row."""
+    """Return the verdict of each row on the page."""
     text = PAGE.read_text()
     table = text[text.index(BEGIN) : text.index(END)]
     cut = (line.rstrip(" |").rpartition("| ") for line in table.splitlines() if line.startswith("| "))
@@ -234,7 +234,7 @@ def known() -> dict[str, str]:
 
 
 def written(mutations: list[Mutation], news: dict[str, str] | None = None) -> str:
-    """The page, with what is known of all rows and what is new."""
+    """Return the page with known and new verdicts."""
     text, verdicts = PAGE.read_text(), known() | (news or {})
     rows = [f"{row}{verdicts.get(row, UNTRIED)} |" for row in (one.row() for one in mutations)]
     table = "\n".join(["| point | sentence | taken out | test | |", "|---|---|---|---|---|", *rows])
@@ -245,18 +245,18 @@ def written(mutations: list[Mutation], news: dict[str, str] | None = None) -> st
 
 
 def main() -> None:
-    """Try those that are asked for; exit with 1 if a test has missed its change."""
+    """Try the selected mutations; exit with 1 if a test has missed its change."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--only",
         default="",
-        help="points, numbers of rows (#7), words of sentences or tests, separated by commas; all if not given",
+        help="points, row numbers (#7), words of sentences or tests, separated by commas (default: all)",
     )
+    parser.add_argument("--left", action="store_true", help=f"only rows whose verdict on the page is not {CAUGHT}")
+    parser.add_argument("--at-once", type=int, default=1, help="number of copies to test in parallel (1)")
     parser.add_argument(
-        "--left", action="store_true", help=f"of these, only those that the page does not call {CAUGHT}"
+        "--check", action="store_true", help="run no test; check that all rows match code, tests and page"
     )
-    parser.add_argument("--at-once", type=int, default=1, help="copies that are tried side by side (1)")
-    parser.add_argument("--check", action="store_true", help="try none; see that all rows fit code, tests and page")
     arguments = parser.parse_args()
     mutations = read()
     if arguments.check:

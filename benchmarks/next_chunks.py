@@ -1,8 +1,8 @@
-"""One slot, one job of short chunks, on a real control plane: a pod a chunk, and one pod that asks for its next chunks.
+"""Comparison on a real control plane, one slot, short chunks: a pod a chunk, or one pod that requests further chunks.
 
 ``python benchmarks/next_chunks.py`` takes about two minutes. kwok's nodes run no containers, so the worker that asks is
-played here: it sleeps for a chunk, and asks over HTTP with a token of its pod. Times are from the job's creation to its
-last chunk in the ledger. What a pod costs here is the control plane alone: no image, no framework, no data loaded.
+simulated here: it sleeps for a chunk, and sends requests with a token of its pod. Times are from the job's creation to
+its last chunk in the ledger. A pod's cost here is the control plane alone: no image, no framework, no data loaded.
 """
 
 import argparse
@@ -24,12 +24,12 @@ WAIT_SECONDS = 600.0
 
 
 def done(whole: Whole, name: str) -> int:
-    """Chunks in the job's ledger."""
+    """Return the number of chunks in the job's ledger."""
     return int((whole.status(name).get("progress", {}).get("chunks") or "0/0").partition("/")[0])
 
 
 def without(whole: Whole, chunks: int, seconds: float) -> float:
-    """A pod a chunk."""
+    """Measure with a pod a chunk."""
     began = time.monotonic()
     whole.submit("silent", chunks=chunks, seconds=seconds)
     whole.until("all chunks are done", lambda: done(whole, "silent") == chunks, WAIT_SECONDS)
@@ -39,7 +39,7 @@ def without(whole: Whole, chunks: int, seconds: float) -> float:
 
 
 def asking(whole: Whole, chunks: int, seconds: float) -> float:
-    """One pod; the job is as long as it likes for kwok."""
+    """Measure with one pod; kwok never ends it."""
     began = time.monotonic()
     whole.submit("asking", chunks=chunks, seconds=LONG_SECONDS)
     pod = whole.until("its worker runs", lambda: running(whole), WAIT_SECONDS)
@@ -60,12 +60,12 @@ def asking(whole: Whole, chunks: int, seconds: float) -> float:
 
 
 def running(whole: Whole) -> dict[str, Any] | None:
-    """The worker's pod."""
+    """Return the worker's pod."""
     return next((pod for pod in whole.pods("asking") if pod["status"]["phase"] == "Running"), None)
 
 
 def token(whole: Whole, pod: dict[str, Any]) -> str:
-    """As the kubelet projects it into the pod."""
+    """Return a token as the kubelet projects it into the pod."""
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     spec = {"audiences": ["tranche.dev"], "expirationSeconds": 3600, "boundObjectRef": bound}
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
@@ -76,7 +76,7 @@ def main() -> None:
     """Measure both and print the difference."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chunks", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=1.0, help="that a chunk trains")
+    parser.add_argument("--seconds", type=float, default=1.0, help="training time of a chunk")
     options = parser.parse_args()
     with Cluster() as cluster:
         apply_manifests(cluster)

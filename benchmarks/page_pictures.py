@@ -13,11 +13,11 @@ PICTURES = Path(__file__).parents[1] / "docs/pictures"
 
 
 SITES = {"edge-a": 2, "edge-b": 2, "edge-c": 2, "cloud": 4}
-"""GPUs of a node; each site has two. The cloud makes none on demand, so that some job waits."""
+"""GPUs of a node; each site has two nodes. The cloud creates none on demand, so that some job waits."""
 
 
 def create_sites(cluster: Cluster) -> None:
-    """Nodes and Site objects, with links between all sites."""
+    """Create nodes and Site objects, with links between all sites."""
     for name, gpus in SITES.items():
         cluster.add_site(name, nodes=2, gpus=gpus)
         spec = {

@@ -1,7 +1,7 @@
-"""What the web page and Prometheus cost the scheduler: answers over 5,000 nodes × 8 GPUs and 10,000 jobs.
+"""Cost of the web page and of Prometheus for the scheduler: answers over 5,000 nodes × 8 GPUs and 10,000 jobs.
 
-Both share the event loop with kube-scheduler's calls: such a call waits for what an answer does at once, between two of
-its pauses. That and the whole answer are told in CPU time, so that other processes of the machine do not count.
+Both share the event loop with kube-scheduler's calls: such a call waits for the part of an answer between two of
+its pauses. That part and the whole answer are measured in CPU time, so that other processes do not count.
 """
 
 import argparse
@@ -38,10 +38,10 @@ PATHS = {
 
 
 class Bench:
-    """The application of the page and that of the probes, over the same stores."""
+    """Applications of the page and of the probes, over the same stores."""
 
     def __init__(self, jobs: int) -> None:
-        """Every fourth job runs with 16 windows, the others wait."""
+        """Create the stores: every fourth job runs with 16 windows, the others wait."""
         self.page = Visited()
         self.metrics = Metrics()
         stores = self.page.stores
@@ -68,7 +68,7 @@ class Bench:
         PEOPLE["team"] = {"list trainingjobs ns-7", "list trainingjobs ns-8"}
 
     async def ask(self, who: str, path: str) -> int:
-        """Bytes of the answer."""
+        """Return the bytes of the answer."""
         path, _, query = path.partition("?")
         headers = [(b"tranche-token", who.encode())] if who else []
         scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http"}
@@ -86,7 +86,7 @@ class Bench:
         return sum(len(message.get("body", b"")) for message in told)
 
     async def measure(self, who: str, path: str) -> tuple[float, float, int]:
-        """CPU ms of one answer, of the longest part of it between two turns of the loop, and its bytes."""
+        """Return CPU ms of one answer, of its longest part between two turns of the loop, and its bytes."""
         answer = asyncio.ensure_future(self.ask(who, path))
         longest, began = 0.0, time.thread_time()
         while not answer.done():
@@ -117,10 +117,10 @@ async def run(jobs: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Of the command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=JOBS, help=f"({JOBS})")
-    parser.add_argument("--rounds", type=int, default=40, help="of each request (40)")
+    parser.add_argument("--jobs", type=int, default=JOBS, help=f"number of jobs ({JOBS})")
+    parser.add_argument("--rounds", type=int, default=40, help="repetitions of each request (40)")
     options = parser.parse_args()
     asyncio.run(run(options.jobs, options.rounds))
 

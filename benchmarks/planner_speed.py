@@ -1,9 +1,9 @@
-"""What an event costs the planner with the default policy, against the size of the cluster and the length of its queue.
+"""Cost of an event for the planner with the default policy, by size of the cluster and length of its queue.
 
 ``python benchmarks/planner_speed.py`` builds clusters of 8-GPU nodes in sites with links, fills every GPU, lets jobs
 wait, and times `Planner.handle`: for arrivals of a job of 115 chunks, and for chunks that end. The jobs have 27, 60 or
 115 chunks, data at one site and a parameter server; one in five has workers of several GPUs; durations are log-uniform.
-What pods do in answer (start, save and stop), and timers, are told to the planner between the timed events. Exit status
+The reactions of pods (start, save and stop) and timers are passed to the planner between the timed events. Exit status
 1 if a bar of ranges.toml is missed at 5,000 nodes with 10,000 jobs waiting. ``--picture`` draws
 docs/pictures/planner-speed.png; ``--most N`` leaves out clusters of more nodes.
 """
@@ -41,13 +41,13 @@ from tranche.policies import get_policy
 PICTURE = Path(__file__).resolve().parents[1] / "docs/pictures/planner-speed.png"
 GPUS = 8
 BAR = (5_000, 10_000)
-"""Nodes, and jobs that wait."""
+"""Size that the bar applies to: nodes, and waiting jobs."""
 SIZES = ((100, 10_000), (500, 10_000), (1_000, 10_000), (5_000, 100), (5_000, 1_000), BAR, (125_000, 10_000))
 CHUNKS, SHORTEST, LONGEST = (27, 60, 115), 600.0, 100_000.0
-"""Of a job, and seconds that one of its chunks takes."""
+"""Chunks of a job, and shortest and longest time of one chunk in seconds."""
 BATCHES = 58
 ARRIVAL_SECONDS = 3.0
-"""Between arrivals, as at 20 a minute."""
+"""Time between arrivals, as at 20 a minute."""
 LINKS = (1e8, 1e10)
 CHUNK_BYTES = 1e9
 
@@ -61,14 +61,14 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Costs":
-        """Of so many timed events."""
+        """Return the costs of the timed events."""
         cuts = quantiles(seconds, n=100, method="inclusive")
         return cls(1000 * cuts[49], 1000 * cuts[98], 1000 * fmean(seconds))
 
 
 @dataclass(slots=True)
 class Cluster:
-    """A planner, and the pods of its windows."""
+    """Planner, and the pods of its windows."""
 
     planner: Planner
     draw: random.Random
@@ -78,7 +78,7 @@ class Cluster:
     places: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def follow(self, instructions: Iterable[Instruction]) -> None:
-        """What pods do about them, at once."""
+        """Carry out the instructions as pods would, at once."""
         instructions = list(instructions)
         while instructions:
             events: list[Event] = []
@@ -93,19 +93,19 @@ class Cluster:
             instructions = self.planner.handle_all(events, self.now) if events else []
 
     def tick(self) -> None:
-        """Let the timers ring that are due."""
+        """Process the timers that are due."""
         while (due := self.planner.next_wakeup()) is not None and due <= self.now:
             self.follow(self.planner.handle(Tick(), self.now))
 
     def forget(self, window: tuple[str, int]) -> None:
-        """The window is open no more."""
+        """Remove a window that is no longer open."""
         place, last = self.places.pop(window), self.open.pop()
         if last != window:
             self.open[place] = last
             self.places[last] = place
 
     def timed(self, event: Event) -> tuple[float, bool]:
-        """Seconds that the planner takes for an event, and whether it preempted anybody."""
+        """Return the seconds that the planner takes for an event, and whether it preempted a job."""
         self.tick()
         began = time.perf_counter()
         instructions = self.planner.handle(event, self.now)
@@ -115,7 +115,7 @@ class Cluster:
 
 
 def job(number: int, now: float, sites: Sequence[str], draw: random.Random, chunks: int | None = None) -> Job:
-    """A job of the mix, or one with so many chunks that may be shorter, so that it preempts."""
+    """Return a job of the mix, or one with the given chunks that may be shorter, so that it preempts."""
     gpus = 1 if chunks else draw.choices((1, 2, 4, 8), (80, 10, 5, 5))[0]
     shortest = SHORTEST / 10 if chunks else SHORTEST
     seconds = shortest * (LONGEST / shortest) ** draw.random()
@@ -141,7 +141,7 @@ def job(number: int, now: float, sites: Sequence[str], draw: random.Random, chun
 
 
 def filled(nodes: int, waiting: int, policy: str, seed: int) -> Cluster:
-    """A cluster of so many nodes whose GPUs all train, and so many jobs beside."""
+    """Return a cluster of `nodes` nodes whose GPUs all train, with `waiting` further jobs."""
     draw = random.Random(f"{seed} {nodes} {waiting}")
     names = [f"site-{number:02d}" for number in range(max(5, min(50, nodes // 20), nodes // 500))]
     cluster = Cluster(Planner(get_policy(policy)), draw)
@@ -169,7 +169,7 @@ def filled(nodes: int, waiting: int, policy: str, seed: int) -> Cluster:
 
 
 def arrivals(cluster: Cluster, count: int) -> tuple[list[float], int]:
-    """Seconds for each of so many arrivals, and how many preempted."""
+    """Return the seconds for each of `count` arrivals, and how many preempted."""
     names = list(cluster.planner.cluster.sites)
     first = len(cluster.planner.cluster.jobs)
     times, preempted = [], 0
@@ -183,7 +183,7 @@ def arrivals(cluster: Cluster, count: int) -> tuple[list[float], int]:
 
 
 def ends(cluster: Cluster, count: int) -> list[float]:
-    """Seconds for each of so many chunks that end, at the rate at which they would."""
+    """Return the seconds for each of `count` chunks that end, at the rate at which they would."""
     times = []
     for _ in range(count):
         cluster.now += SHORTEST / len(cluster.open)
@@ -194,7 +194,7 @@ def ends(cluster: Cluster, count: int) -> list[float]:
 
 
 def measured(nodes: int, waiting: int, options: argparse.Namespace) -> tuple[Costs, Costs]:
-    """Costs of arrivals and of ends, printed."""
+    """Measure and print the costs of arrivals and of ends."""
     few = nodes > BAR[0]
     began = time.perf_counter()
     cluster = filled(nodes, waiting, options.policy, options.seed)
@@ -213,7 +213,7 @@ def measured(nodes: int, waiting: int, options: argparse.Namespace) -> tuple[Cos
 
 
 def draw(found: dict[tuple[int, int], tuple[Costs, Costs]], path: Path) -> None:
-    """Medians and 99th percentiles over the nodes, at the longest queue; both axes logarithmic."""
+    """Draw medians and 99th percentiles over the nodes, at the longest queue; both axes logarithmic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -236,7 +236,7 @@ def draw(found: dict[tuple[int, int], tuple[Costs, Costs]], path: Path) -> None:
 
 
 def judged(arrival: Costs, end: Costs) -> bool:
-    """Print the figures against their bounds; whether all keep them."""
+    """Print the figures against their bounds; return whether all keep them."""
     return ranges.all_kept(
         {
             "planner, arrival, median ms": arrival.median,
@@ -253,8 +253,15 @@ def main() -> None:
     parser.add_argument("--arrivals", type=int, default=200)
     parser.add_argument("--ends", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--most", type=int, default=SIZES[-1][0], metavar="NODES", help="no larger clusters")
-    parser.add_argument("--size", type=int, nargs=2, action="append", metavar=("NODES", "WAITING"), help="only these")
+    parser.add_argument("--most", type=int, default=SIZES[-1][0], metavar="NODES", help="largest cluster to measure")
+    parser.add_argument(
+        "--size",
+        type=int,
+        nargs=2,
+        action="append",
+        metavar=("NODES", "WAITING"),
+        help="measure only this size; repeatable",
+    )
     parser.add_argument("--picture", action="store_true")
     options = parser.parse_args()
     sizes = [(nodes, waiting) for nodes, waiting in options.size or SIZES if nodes <= options.most]

@@ -1,4 +1,4 @@
-"""The default policy against its bars: ratios of job completion times (JCT) with the presets after JSAC'22.
+"""Default policy against its bars: ratios of job completion times (JCT) with the presets after JSAC'22.
 
 ``python benchmarks/policy_bars.py`` draws jobs for the preset that a row names, which arrive as those of three logs do,
 simulates every policy on the same jobs, and forms each ratio within one log, load and seed. It prints the mean over
@@ -32,31 +32,31 @@ from tranche.simulation.workload.jsac_options import Delay, JsacOptions
 LOGS = ("elasticflow_cluster06", "helios_venus_vcvGl", "philly")
 LOADS = (0.7, 0.9, 1.1)
 BOUND = "bound"
-"""The fluid lower bound, in the place of a policy."""
+"""Name of the fluid lower bound, in the place of a policy."""
 SRPT = "chunk:aging=0" if "aging" in {field.name for field in fields(Chunk)} else "chunk"
 Figure = Literal["average_jct_seconds", "p99_jct_seconds"]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is simulated, but policies, logs and seeds."""
+    """Simulated setting without policies, logs and seeds."""
 
     preset: str = "jsac-edge"
     delay: Delay | None = None
-    """None: the preset's own."""
+    """Source of the data; None: the preset's own."""
     chunk_scale: float = 1.0
     speed_sigma: float = 0.0
     loads: tuple[float, ...] = LOADS
 
     def recipe(self, log: str, jobs: int) -> Recipe:
-        """For one log."""
+        """Return the recipe for one log."""
         options = JsacOptions(delay=self.delay)
         drawn = DrawnJobs(FileLog.at(log_path(log)), jobs, self.chunk_scale, options=options)
         return Recipe(drawn, PresetCluster(self.preset, options), speed_sigma=self.speed_sigma)
 
 
 JOBS, CLOUD_JOBS = 120, 60
-"""By default, of the presets without and with the unlimited cloud."""
+"""Default numbers of jobs, for presets without and with the unlimited cloud."""
 EDGE, TENTH = Setting(), Setting(chunk_scale=0.1)
 CLOUDS = {
     f"{delay}, {chunks}": Setting("jsac-cloud", delay=delay, chunk_scale=scale)
@@ -68,7 +68,7 @@ UNKNOWN = Setting(speed_sigma=0.3, loads=(0.7, 0.9))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One bar."""
+    """Row of the table, with its bar."""
 
     name: str
     setting: Setting
@@ -76,21 +76,21 @@ class Row:
     theirs: str
     figure: Figure = "average_jct_seconds"
     worst: bool = False
-    """The bar is for the largest ratio, not for the mean."""
+    """Whether the bar applies to the largest ratio, not to the mean."""
     table: str = ""
-    """Of ranges.toml; empty: the name."""
+    """Table of ranges.toml; empty: the name."""
     barred: bool = True
-    """False: measured only."""
+    """Whether the row has a bar; otherwise it is measured only."""
     aim: float | None = None
-    """What the issue wants of the mean, where it is not the bar."""
+    """Required mean, if it differs from the bar."""
 
     @property
     def bar(self) -> float | None:
-        """What the figure may be at most; None: it is measured only."""
+        """Upper bound of the figure; None: it is measured only."""
         return ranges.bound(self.table or self.name) if self.barred else None
 
     def commands(self, jobs: int, logs: Sequence[str], seeds: int) -> Iterator[str]:
-        """What prints the ratios by load, with the means over seeds, log by log."""
+        """Yield the commands that print the ratios by load, with the means over seeds, log by log."""
         one = self.setting
         policies = self.ours if self.theirs == BOUND else f"{self.theirs},{self.ours}"
         options = f"--loads {','.join(f'{load:g}' for load in one.loads)} --seeds {seeds}"
@@ -103,7 +103,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """All bars."""
+    """Return all bars."""
     found = [
         Row("chunk / srpt-pool", EDGE, SRPT, "srpt-pool"),
         Row("chunk / srpt-pool, a tenth of the chunks", TENTH, SRPT, "srpt-pool"),
@@ -125,7 +125,7 @@ def rows() -> list[Row]:
 
 
 def pool_rows() -> list[Row]:
-    """Pools of all workers of ``jsac-edge``, by whether a worker holds its GPU while its data come."""
+    """Return rows of pools of all workers of ``jsac-edge``, by whether a worker holds its GPU while data are copied."""
     found = []
     for ours, name in (("chunk-faithful", "chunk-faithful"), (SRPT, "chunk")):
         for pool in ("fifo", "drf"):
@@ -136,7 +136,7 @@ def pool_rows() -> list[Row]:
 
 
 def cloud_rows(name: str, setting: Setting) -> list[Row]:
-    """The default policy in ``jsac-cloud``, in one form of it."""
+    """Return rows of the default policy in one form of ``jsac-cloud``."""
     faithful, bound = "jsac-cloud, chunk / chunk-faithful", "lower bound"
     found = [
         Row(f"chunk / chunk-faithful, {name}", setting, "chunk", "chunk-faithful", table=faithful),
@@ -162,12 +162,12 @@ Key = tuple[Setting, str, str, float, int]
 
 
 def jobs_of(row: Row, jobs: int | None, *, quick: bool = False) -> int:
-    """How many are drawn for a row.
+    """Return the number of jobs that are drawn for a row.
 
     Args:
-        row: Any.
-        jobs: What the user asked for; None: nothing.
-        quick: Take a third.
+        row: Row of the table.
+        jobs: Number from the command line; None: the default.
+        quick: Whether to take a third.
     """
     count = jobs or (CLOUD_JOBS if row.setting.preset == "jsac-cloud" else JOBS)
     return max(1, count // 3) if quick else count
@@ -176,16 +176,16 @@ def jobs_of(row: Row, jobs: int | None, *, quick: bool = False) -> int:
 def simulate(
     chosen: Mapping[Row, int], logs: Sequence[str], seeds: Sequence[int], processes: int | None
 ) -> dict[Key, Outcome]:
-    """Every cell once, whatever number of rows needs it.
+    """Simulate every cell once, even if several rows need it.
 
     Args:
-        chosen: Rows, and how many jobs each takes; rows of one setting take as many.
+        chosen: Number of jobs by row; rows of one setting have the same number.
         logs: Names of logs in the folder of traces.
-        seeds: Of everything drawn.
-        processes: None: one a core.
+        seeds: Seeds of all draws.
+        processes: Number of processes; None: one a core.
 
     Raises:
-        SystemExit: a simulation failed, or some of its jobs never completed.
+        SystemExit: A simulation failed, or some of its jobs never completed.
     """
     jobs = {row.setting: count for row, count in chosen.items()}
     bounded = {(row.setting, row.ours) for row in chosen if row.theirs == BOUND}
@@ -221,7 +221,7 @@ def _outcome(answer: Answer) -> Outcome:
 
 
 def ratios(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], seeds: Sequence[int]) -> list[float]:
-    """One for each log, load and seed."""
+    """Return one ratio for each log, load and seed."""
     found = []
     for log in logs:
         for load in row.setting.loads:
@@ -237,7 +237,7 @@ def ratios(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], seeds: S
 
 
 def least_possible(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], seeds: Sequence[int]) -> float:
-    """Mean of the lower bound over the other policy's average: no policy has a smaller mean ratio to it."""
+    """Return the mean of the lower bound over the other policy's average: no policy has a smaller mean ratio to it."""
     found = []
     for log in logs:
         for load in row.setting.loads:
@@ -249,7 +249,7 @@ def least_possible(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], 
 
 
 def said_of_aim(aim: float, measured: float, possible: float) -> str:
-    """What the line below a row says."""
+    """Return the line below a row."""
     if measured <= aim:
         return f"aimed at {aim:g}: kept"
     if possible > aim:
@@ -260,11 +260,13 @@ def said_of_aim(aim: float, measured: float, possible: float) -> str:
 def main() -> None:
     """Simulate, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, help=f"{CLOUD_JOBS} in rows of jsac-cloud, {JOBS} in others by default")
-    parser.add_argument("--seeds", type=int, default=3, help="how many, from 1 on")
-    parser.add_argument("--only", metavar="TEXT", default="", help="rows whose names contain it")
+    parser.add_argument(
+        "--jobs", type=int, help=f"number of jobs (default: {CLOUD_JOBS} in rows of jsac-cloud, {JOBS} in others)"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds, counted from 1")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only rows whose names contain the text")
     parser.add_argument("--preset", nargs="+", metavar="NAME", help="only the rows of these presets")
-    parser.add_argument("--processes", type=int, help="by default one a core")
+    parser.add_argument("--processes", type=int, help="number of processes (default: one a core)")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if min(options.seeds, options.jobs or 1) < 1:

@@ -1,4 +1,4 @@
-"""Figures against their bounds in ranges.toml: the one place where benchmarks say what is good enough."""
+"""Comparison of figures with their bounds in ranges.toml, the one place where benchmarks define their limits."""
 
 import tomllib
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ FILE = Path(__file__).with_suffix(".toml")
 
 
 def bound(name: str) -> float:
-    """What a figure may be at most.
+    """Return the upper bound of a figure.
 
     Raises:
         KeyError: ranges.toml has no such table.
@@ -17,7 +17,7 @@ def bound(name: str) -> float:
 
 
 def judge(name: str, value: float) -> tuple[bool, str]:
-    """Whether a figure keeps its bound, and a line that says by how much, beside earlier trials.
+    """Return whether a figure keeps its bound, and a line with the margin, beside earlier trials.
 
     Args:
         name: A table of ranges.toml.
@@ -35,7 +35,7 @@ def judge(name: str, value: float) -> tuple[bool, str]:
 
 
 def all_kept(figures: Mapping[str, float]) -> bool:
-    """Whether all figures keep their bounds; a line is printed for each.
+    """Print a line for each figure; return whether all keep their bounds.
 
     Args:
         figures: By table of ranges.toml.

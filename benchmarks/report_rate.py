@@ -1,10 +1,10 @@
-"""How many progress reports a second the scheduler can take, and what they cost the planner.
+"""Number of progress reports a second that the scheduler can accept, and their cost for the planner.
 
 ``python benchmarks/report_rate.py`` starts the report API in a process of its own (real HTTP, reviews of tokens
-remembered, as they are all but once in five minutes) and sends reports of 1,000 jobs over eight connections; it prints
-reports a second and the server's CPU time per report. Then it has the planner count one report of each of 1,000 running
+cached, as all but one in five minutes are) and sends reports of 1,000 jobs over eight connections; it prints
+reports a second and the server's CPU time per report. Then the planner counts one report of each of 1,000 running
 jobs of 20 chunks, with 10,000 jobs waiting, in turns of the loop of at most 25 reports, and prints the CPU time of a
-turn: so long kube-scheduler may wait. It exits with 1 if a bound of ranges.toml is missed.
+turn, for which kube-scheduler may wait. It exits with 1 if a bound of ranges.toml is missed.
 """
 
 import argparse
@@ -42,10 +42,10 @@ BATCHES = 1000
 
 
 class Reviews:
-    """The API server: a token names its pod."""
+    """Stand-in for the API server: a token names its pod."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
-        """Any token is good."""
+        """Accept any token."""
         name = body["spec"]["token"]
         extra = {"authentication.kubernetes.io/pod-name": [name], "authentication.kubernetes.io/pod-uid": [name]}
         user = {"username": "system:serviceaccount:ns:default", "extra": extra}
@@ -61,17 +61,17 @@ class Sink:
         self.taken = 0
 
     def take(self, report: Report) -> bool:
-        """Count it."""
+        """Count the report."""
         self.taken += 1
         return True
 
     async def ask(self, request: ChunkRequest) -> Allotment | None:
-        """Nobody is given chunks."""
+        """Return no chunks."""
         return None
 
 
 def serve_reports(pipe: Connection) -> None:
-    """The server's process: tells its port, then its CPU seconds whenever asked."""
+    """Run the server's process: send its port, then its CPU seconds on each request."""
     stores = Stores()
     for number in range(JOBS):
         stores.add_job(f"j{number}", servers=[window(0, 1, "n")])
@@ -94,7 +94,7 @@ def serve_reports(pipe: Connection) -> None:
 
 
 def send(port: int, first: int, count: int, statuses: list[int]) -> None:
-    """Send so many reports over one connection."""
+    """Send `count` reports over one connection."""
     http = HTTPConnection("127.0.0.1", port)
     vector = {str(chunk): 500 for chunk in range(CHUNKS)}
     body = json.dumps({"attempt": 1, "applied": vector, "durable": vector, "batchSeconds": 0.5})
@@ -107,13 +107,13 @@ def send(port: int, first: int, count: int, statuses: list[int]) -> None:
 
 
 def measure_api(reports: int) -> tuple[float, float]:
-    """Reports a second, and the server's CPU milliseconds for one."""
+    """Return reports a second, and the server's CPU milliseconds for one."""
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve_reports, args=(theirs,), daemon=True)
     process.start()
     port, statuses = ours.recv(), list[int]()
     rounds = []
-    for count in (JOBS, reports):  # the first round fills the memory of reviews
+    for count in (JOBS, reports):  # the first round fills the cache of reviews
         ours.send(True)
         cpu, began = ours.recv(), time.perf_counter()
         threads = [
@@ -134,7 +134,7 @@ def measure_api(reports: int) -> tuple[float, float]:
 
 
 def crowd() -> Planner:
-    """A planner with 1,000 running jobs that report, and many that wait."""
+    """Return a planner with 1,000 running jobs that report, and many that wait."""
     planner = Planner(get_policy("chunk"))
     cluster = pool(JOBS)
     for site in cluster.sites:
@@ -158,7 +158,7 @@ def crowd() -> Planner:
 
 
 def measure_planner(turns: int) -> list[float]:
-    """CPU milliseconds of the turns that count one report of each of 1,000 jobs, so many times."""
+    """Return the CPU milliseconds of `turns` turns that count one report of each of 1,000 jobs."""
     planner = crowd()
     now = float(JOBS + WAITING)
     inbox = ReportInbox(planner, lambda: now)

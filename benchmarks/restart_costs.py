@@ -1,4 +1,4 @@
-"""The cost of a restart charged as live, at every start of a pod, and charged only where a job has run before.
+"""Cost of a restart charged as live, at every start of a pod, or only where a job has run before.
 
 ``python benchmarks/restart_costs.py`` prints average JCTs in seconds, then relative to no cost, for two logs. The
 study behind chunk (docs/explanation/policy-study.md) charged it the second way; the simulator charges it the first
@@ -23,7 +23,7 @@ RESTARTS = (0.0, 60.0, 300.0)
 
 @dataclass(slots=True)
 class FirstStartsAreFree(Simulation):
-    """A job pays only from its second pod on."""
+    """Simulation in which a job pays only from its second pod on."""
 
     def _start(self, state: JobState, window: Window, pace: float) -> None:
         restart = self.restart_seconds
@@ -40,7 +40,7 @@ def average(
     policy: str,
     restart: float,
 ) -> float:
-    """Average JCT in seconds."""
+    """Return the average JCT in seconds."""
     simulation = kind(Planner(get_policy(policy)), restart, keep_history=False, forget_finished=True)
     prepare(simulation, jobs, *cluster)
     simulation.run()

@@ -43,19 +43,19 @@ JSAC = f"compare {DRAWN}"
 DISPATCH = "chunk-faithful,chunk:aging=0,srpt-pool,least-loaded,round-robin,srtf,fifo"
 SMALL = f"simulate {DRAWN} --jobs 8 --chunk-scale 0.1 --load 1.1"
 SWEPT = "--jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100"
-"""Smaller than the default of benchmarks/sweeps.py, which takes hours."""
+"""Options that are smaller than the defaults of benchmarks/sweeps.py, which take hours."""
 RESTARTS = (0, 30, 60, 300)
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the page."""
+    """Table of the page."""
 
     name: str
     commands: tuple[str, ...]
-    """Arguments of ``tranche``, or a script of this folder with its own."""
+    """Arguments of ``tranche``, or a script of this folder with its own arguments."""
     rows: Callable[[Sequence[Answer]], list[Row]] | None
-    """Heading and rows, from the answers to the commands; None: what the script prints."""
+    """Function from the answers to heading and rows; None: the script's output."""
     pictures: tuple[tuple[str, str], ...] = ()
     """Names in the report of the first command, and in docs/pictures."""
 
@@ -69,7 +69,7 @@ def whole(value: float) -> str:
 
 
 def ratio(policy: Answer) -> str:
-    """Mean over seeds to the baseline, with its confidence."""
+    """Return the mean ratio over seeds to the baseline, with its confidence interval."""
     found = policy["ratios"].get("average_jct_seconds")
     if found is None:
         return "–"
@@ -83,7 +83,7 @@ def to_bound(policy: Answer) -> str:
 
 
 def policies_table(answers: Sequence[Answer]) -> list[Row]:
-    """All figures of one comparison."""
+    """Return all figures of one comparison."""
     rows: list[Row] = [
         (
             "policy",
@@ -116,7 +116,7 @@ def policies_table(answers: Sequence[Answer]) -> list[Row]:
 
 
 def settings_table(name: str, key: str) -> Callable[[Sequence[Answer]], list[Row]]:
-    """Settings down, policies across: average JCT, and its ratio to the first setting."""
+    """Return a table with settings down, policies across: average JCT, and its ratio to the first setting."""
 
     def rows(answers: Sequence[Answer]) -> list[Row]:
         policies = [one["policy"] for one in answers[0]["comparisons"]]
@@ -132,7 +132,7 @@ def settings_table(name: str, key: str) -> Callable[[Sequence[Answer]], list[Row
 
 
 def restarts_table(answers: Sequence[Answer]) -> list[Row]:
-    """One part for each trace."""
+    """Return one part for each trace."""
     rows: list[Row] = []
     for part in (answers[: len(RESTARTS)], answers[len(RESTARTS) :]):
         table = settings_table("ρ in s", "restart_seconds")(part)
@@ -142,7 +142,7 @@ def restarts_table(answers: Sequence[Answer]) -> list[Row]:
 
 
 def loads_table(answers: Sequence[Answer]) -> list[Row]:
-    """Policies down, loads across: ratio to the baseline, then to the bound, and p99."""
+    """Return a table with policies down, loads across: ratio to the baseline, then to the bound, and p99."""
     comparisons = answers[0]["comparisons"]
     loads = list(dict.fromkeys(one["load"] for one in comparisons))
     head = [f"{what}, load {load:g}" for what in ("average ratio", "average / bound", "p99 ratio") for load in loads]
@@ -155,7 +155,7 @@ def loads_table(answers: Sequence[Answer]) -> list[Row]:
 
 
 def sigmas_table(answers: Sequence[Answer]) -> list[Row]:
-    """Policies down, σ across: average JCT over that of the baseline of the first answer."""
+    """Return a table with policies down, σ across: average JCT over that of the baseline of the first answer."""
     base = next(one for one in answers[0]["comparisons"] if one["policy"] == answers[0]["baseline"])
     key = "speed_sigma" if any(answer["speed_sigma"] for answer in answers) else "estimate_sigma"
     rows: list[Row] = [("policy", *(f"σ = {answer[key]:g}" for answer in answers))]
@@ -166,7 +166,7 @@ def sigmas_table(answers: Sequence[Answer]) -> list[Row]:
 
 
 def elastic_table(answers: Sequence[Answer]) -> list[Row]:
-    """Gang first, then chunks a GPU; ratios to gang SRSF."""
+    """Return gangs first, then chunks a GPU; ratios to gang SRSF."""
     base = answers[0]["comparisons"][0]["average_jct_seconds"]
     rows: list[Row] = [("jobs", "policy", "average", "p99", "preemptions", "/ gang srsf", "/ bound")]
     names = ["gang", *(f"elastic, {n} chunk{'s' * (n > 1)} a GPU" for n in (1, 2, 4))]
@@ -179,7 +179,7 @@ def elastic_table(answers: Sequence[Answer]) -> list[Row]:
 
 
 def single_table(answers: Sequence[Answer]) -> list[Row]:
-    """Figures of one simulation."""
+    """Return the figures of one simulation."""
     one = answers[0]
     stops = whole(one["preemptions"])
     rows: list[Row] = [("policy", "jobs", "average", "p99", "preemptions")]
@@ -190,7 +190,7 @@ def single_table(answers: Sequence[Answer]) -> list[Row]:
 
 
 def tables() -> list[Table]:
-    """All of the page."""
+    """Return all tables of the page."""
     found = [
         Table("targets", ("benchmarks/simulator_targets.py",), None),
         Table("curve", ("benchmarks/simulator_curve.py --picture",), None),
@@ -242,7 +242,7 @@ def tables() -> list[Table]:
 
 
 def answer_of(table: Table, place: int, *, again: bool) -> Answer:
-    """What a command of a table prints, run only if it is not known."""
+    """Return the output of a table's command, which is run only if its answer is missing."""
     command = table.commands[place]
     directory = KEPT / table.name
     kept = directory / f"{place}.json"
@@ -255,7 +255,7 @@ def answer_of(table: Table, place: int, *, again: bool) -> Answer:
     began, load = time.perf_counter(), os.getloadavg()[0]
     done = subprocess.run(words(command, report), cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
     printed = done.stdout
-    if done.returncode and not (is_script(command) and printed.strip()):  # a script says with 1 that a bar is missed
+    if done.returncode and not (is_script(command) and printed.strip()):  # a script exits with 1 if a bar is missed
         sys.exit(f"{table.name}: {shown(command)} ended with {done.returncode}")
     answer: Answer = json.loads(printed) if table.rows else {"printed": printed}
     answer |= {"asked": command, "wall_seconds": time.perf_counter() - began, "load_before": load}
@@ -270,12 +270,12 @@ def is_script(command: str) -> bool:
 
 
 def shown(command: str) -> str:
-    """As one types it."""
+    """Return the command as users type it."""
     return f"{'python' if is_script(command) else 'tranche'} {command}"
 
 
 def words(command: str, report: Path | None) -> list[str]:
-    """The words of a process that answers on stdout."""
+    """Return the arguments of a process that answers on stdout."""
     arguments = shlex.split(command)
     if is_script(command):
         return [sys.executable, *arguments]
@@ -286,14 +286,14 @@ def words(command: str, report: Path | None) -> list[str]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A table, figures to the right."""
+    """Format a table, figures to the right."""
     head, *rest = rows
     lines = [head, [":--" if i == 0 else "--:" for i in range(len(head))], *rest]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def block(table: Table, answers: Sequence[Answer]) -> str:
-    """Commands, figures and when they were made."""
+    """Return commands, figures and their date."""
     commands = "\n".join(map(shown, table.commands))
     wall, load = sum(answer["wall_seconds"] for answer in answers), max(answer["load_before"] for answer in answers)
     when = max(answer["date"] for answer in answers)
@@ -302,7 +302,7 @@ def block(table: Table, answers: Sequence[Answer]) -> str:
 
 
 def figures(table: Table, answers: Sequence[Answer]) -> str:
-    """The table, or what a script printed."""
+    """Return the table, or the output of a script."""
     if table.rows is not None:
         return markdown(table.rows(answers))
     printed = str(answers[0]["printed"]).strip()
@@ -311,10 +311,10 @@ def figures(table: Table, answers: Sequence[Answer]) -> str:
 
 
 def replaced(page: str, name: str, text: str) -> str:
-    """The page with what stands between the markers of a table replaced.
+    """Return the page with a new text between the markers of a table.
 
     Raises:
-        ValueError: the page lacks the markers.
+        ValueError: The page lacks the markers.
     """
     opening, closing = f"<!-- table {name} -->", f"<!-- end {name} -->"
     before, found, rest = page.partition(opening)
@@ -325,7 +325,7 @@ def replaced(page: str, name: str, text: str) -> str:
 
 
 def draw_gain() -> None:
-    """Average JCT of `chunk` over that of others, by load, from the answers to the tables of the JSAC setting."""
+    """Draw the average JCT of `chunk` over that of others, by load, from the answers of the JSAC setting."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
@@ -354,7 +354,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[table.name for table in tables()])
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--dry", action="store_true", help="run, but leave the page as it is")
+    parser.add_argument("--dry", action="store_true", help="run, but do not change the page")
     options = parser.parse_args()
     chosen = [table for table in tables() if not options.only or table.name in options.only]
     for table in chosen:

@@ -1,4 +1,4 @@
-"""What a decision costs against the number of jobs that wait: the queue policies must not look at all of them.
+"""Cost of a decision by number of waiting jobs: the queue policies must not look at all of them.
 
 ``python benchmarks/simulator_curve.py`` fills a pool of 512 GPUs, lets so many jobs wait, and times the instants that
 follow (arrivals and ends, one of each a second or so), the planner's work and the engine's together. It prints CPU
@@ -29,7 +29,7 @@ WAITING = (1_000, 3_000, 10_000, 30_000, 100_000)
 POLICIES = ("srsf", "srtf", "fifo-skip", "las", "tiresias", "gittins", "drf")
 PICTURE = Path(__file__).resolve().parents[1] / "docs/pictures/simulator-curve.png"
 TENANTS = 15
-"""As many as Philly has virtual clusters."""
+"""Number of tenants, as many as Philly has virtual clusters."""
 
 
 class Costs(NamedTuple):
@@ -40,7 +40,7 @@ class Costs(NamedTuple):
 
 
 def crowd(waiting: int, further: int, seed: int) -> list[TraceRow]:
-    """So many jobs at once, then further ones, two a second: widths and durations spread as logs have them."""
+    """Return `waiting` jobs at once, then further ones, two a second: widths and durations spread as in logs."""
     draw = random.Random(seed)
     rows = []
     for number in range(waiting + further):
@@ -52,7 +52,7 @@ def crowd(waiting: int, further: int, seed: int) -> list[TraceRow]:
 
 
 def decisions(policy: str, waiting: int, count: int, seed: int) -> list[float]:
-    """CPU microseconds of so many instants while about so many jobs wait."""
+    """Return CPU microseconds of `count` instants while about `waiting` jobs wait."""
     cluster = pool(GPUS)
     simulation = Simulation(Planner(get_policy(policy)), keep_history=False, forget_finished=True)
     prepare(simulation, gang_jobs(crowd(waiting, count, seed), cluster.nodes), cluster.nodes, cluster.sites)
@@ -70,7 +70,7 @@ def decisions(policy: str, waiting: int, count: int, seed: int) -> list[float]:
 
 
 def draw(curves: dict[str, list[Costs]], waiting: list[int], path: Path) -> None:
-    """Medians and means, both axes logarithmic."""
+    """Draw medians and means, both axes logarithmic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -90,7 +90,7 @@ def draw(curves: dict[str, list[Costs]], waiting: list[int], path: Path) -> None
 
 
 def judged(curves: dict[str, list[Costs]]) -> bool:
-    """Print the largest growth of a mean against its bound; whether it keeps it."""
+    """Print the largest growth of a mean against its bound; return whether it keeps the bound."""
     growth = max(costs[-1].mean / costs[0].mean for costs in curves.values())
     fine, line = ranges.judge("growth of a mean decision, 1,000 to 100,000 waiting", growth)
     print(line)

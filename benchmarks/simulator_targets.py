@@ -1,4 +1,4 @@
-"""The simulator against the exact targets of data/traces/README.md: average JCT, CPU, memory and speed of each run.
+"""Simulator against the exact targets of data/traces/README.md: average JCT, CPU, memory and speed of each run.
 
 ``python benchmarks/simulator_targets.py`` runs six logs under four policies, each in a process of its own (about three
 minutes of CPU), and exits with 1 if a printed digit differs or a bound of ranges.toml is broken. Take some with
@@ -30,7 +30,7 @@ TARGETS = {
 
 
 def measure(trace: str, policy: str) -> dict[str, Any]:
-    """One run in this process: average JCT, CPU seconds (reading included, imports not), MiB and decisions."""
+    """Simulate once in this process: average JCT, CPU seconds (reading included, imports not), MiB and decisions."""
     from tranche.simulation.cluster_spec import pool
     from tranche.simulation.job_log import read_trace
     from tranche.simulation.scenario import Scenario, run

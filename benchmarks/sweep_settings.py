@@ -1,4 +1,4 @@
-"""What benchmarks/sweeps.py varies: each sweep changes one parameter of a setting and leaves the others.
+"""Sweeps of benchmarks/sweeps.py: each changes one parameter of a setting and keeps the others.
 
 The evaluation of JSAC'22 was not available, so no sweep repeats a figure of it. Parameters and values are ours [I];
 they follow the parameters of the published model.
@@ -14,14 +14,14 @@ from tranche.simulation.workload.jsac_options import USUAL, JsacOptions
 
 POLICIES = ("chunk", "chunk-faithful", "fifo", "drf", "srtf", "least-loaded", "round-robin", "random")
 PRINTED = "chunk-faithful:refresh=printed"
-"""Places chunks on stale keys, as the print of Alg. 2 does."""
+"""Policy that places chunks on stale keys, as the print of Alg. 2 does."""
 LOAD = 0.9
 JSAC_OPTIONS = frozenset(one.name for one in fields(JsacOptions))
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is simulated, but the policy and the seed."""
+    """Simulated setting without policy and seed."""
 
     preset: str = "jsac-cloud"
     options: JsacOptions = USUAL
@@ -31,13 +31,13 @@ class Setting:
     speed_factor: float = 1.0
 
     def changed(self, changes: Mapping[str, Any]) -> "Setting":
-        """The setting with other values of its own fields, or of its options."""
+        """Return the setting with other values of its own fields, or of its options."""
         own = {name: value for name, value in changes.items() if name not in JSAC_OPTIONS}
         others = {name: value for name, value in changes.items() if name in JSAC_OPTIONS}
         return replace(self, **own, options=replace(self.options, **others))
 
     def cell(self, log: Log, policy: str, seed: int) -> Cell:
-        """One simulation, which answers with the results of all jobs."""
+        """Return one simulation, which answers with the results of all jobs."""
         drawn = DrawnJobs(log, self.jobs, self.chunk_scale, options=self.options)
         recipe = Recipe(drawn, PresetCluster(self.preset, self.options), speed_factor=self.speed_factor)
         return Cell(recipe, policy, seed, self.load, bounded=True, kept=True)
@@ -45,7 +45,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A part of the picture, with a setting of its own."""
+    """Part of the picture, with a setting of its own."""
 
     title: str
     changes: Mapping[str, Any]
@@ -53,14 +53,14 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of the parameter."""
+    """Value of the parameter."""
 
     label: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     x: float | None = None
-    """None: it is a name, not a number."""
+    """Position on the axis; None: the value is a name, not a number."""
     options: str = ""
-    """Of the policy, such as ``:price=0.1``."""
+    """Options of the policy, such as ``:price=0.1``."""
 
 
 CLOUD, EDGE = (Panel(name, {"preset": name}) for name in ("jsac-cloud", "jsac-edge"))
@@ -68,7 +68,7 @@ CLOUD, EDGE = (Panel(name, {"preset": name}) for name in ("jsac-cloud", "jsac-ed
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One parameter and its values."""
+    """Parameter and its values."""
 
     name: str
     title: str
@@ -79,16 +79,16 @@ class Sweep:
     figures: tuple[str, ...] = ("average",)
     """Names of `FIGURES` in sweeps.py; the picture shows the first."""
     logarithmic: bool = False
-    """The axis of the parameter."""
+    """Whether the axis of the parameter is logarithmic."""
     against: str = ""
-    """A figure that takes the place of the parameter on the axis of the picture."""
+    """Figure that replaces the parameter on the axis of the picture."""
 
     def setting(self, base: Setting, panel: Panel, point: Point) -> Setting:
-        """The base with the changes of the panel and of the point."""
+        """Return the base with the changes of the panel and of the point."""
         return base.changed(panel.changes).changed(point.changes)
 
     def cells(self, base: Setting, log: Log, seeds: Sequence[int]) -> dict[tuple[str, str, str, int], Cell]:
-        """All simulations, by panel, point, policy and seed."""
+        """Return all simulations, by panel, point, policy and seed."""
         found = {}
         for panel in self.panels:
             for point in self.points:
@@ -100,16 +100,16 @@ class Sweep:
         return found
 
     def fewer_points(self) -> "Sweep":
-        """The first and the last value only."""
+        """Return the sweep with the first and the last value only."""
         return replace(self, points=(self.points[0], self.points[-1]))
 
     def within(self, most_jobs: int) -> "Sweep":
-        """The sweep without the points that need more jobs."""
+        """Return the sweep without the points that need more jobs."""
         return replace(self, points=tuple(one for one in self.points if one.changes.get("jobs", 0) <= most_jobs))
 
 
 def numbers(name: str, values: Sequence[float]) -> tuple[Point, ...]:
-    """Points that set one field."""
+    """Return points that set one field."""
     return tuple(Point(f"{value:g}", {name: value}, value) for value in values)
 
 
@@ -121,7 +121,7 @@ WITH_TIERS = ("average", "cloud chunks")
 
 
 def sweeps() -> list[Sweep]:
-    """All of them, in the order of the page."""
+    """Return all sweeps, in the order of the page."""
     by_epsilon = tuple(Point(f"{one:g}", {"speed_factor": 1 + one}, one) for one in EPSILONS)
     by_price = tuple(Point(f"{one:g}", {}, one, f":price={one:g}") for one in PRICES)
     clouds = (

@@ -3,7 +3,7 @@
 ``python benchmarks/sweeps.py`` simulates drawn jobs of the presets jsac-cloud and jsac-edge at load
 0.9, one parameter changed at a time, and prints each sweep as a section of Markdown: a table of the average job
 completion time (JCT), mean over the seeds, and what else belongs to it. ``--picture`` draws docs/pictures/sweep-*.png.
-Figures of simulations are kept in build/sweeps and not computed again, unless ``--again`` says so. ``--quick`` takes 12
+Figures of simulations are kept in build/sweeps and not computed again, except with ``--again``. ``--quick`` takes 12
 jobs, a tenth of the chunks, one seed and the ends of each sweep: to try the program, not a policy.
 """
 
@@ -43,11 +43,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
 KEPT = ROOT / "build/sweeps/figures.json"
 BASE = "base"
-"""The sweep of one point that the table of claims takes its ratios from."""
+"""Sweep of one point, the base of the ratios in the table of claims."""
 MARKERS = "osD^vPX*h"
-"""Of policies in pictures: colours repeat."""
+"""Markers of policies in pictures, because colours repeat."""
 SAVED_EVERY = 20
-"""Simulations."""
+"""Number of simulations between two writes of the file."""
 Figures = dict[str, float]
 Rows = list[Sequence[str]]
 Found = Mapping[tuple[str, str, str, int], Figures]
@@ -56,7 +56,7 @@ Found = Mapping[tuple[str, str, str, int], Figures]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a figure is shown."""
+    """Format of a figure."""
 
     heading: str
     factor: float = 1.0
@@ -74,10 +74,10 @@ FIGURES = {
 
 
 def figures_of(outcome: Outcome) -> Figures:
-    """What is kept of a simulation whose jobs' results came with it.
+    """Return the stored figures of a simulation that includes its jobs' results.
 
     Raises:
-        ValueError: some jobs never completed, so that no average over the rest may be given.
+        ValueError: Some jobs never completed, so that an average over the rest would mislead.
     """
     if outcome.unfinished:
         name, reason = outcome.reasons[0]
@@ -102,15 +102,15 @@ def figures_of(outcome: Outcome) -> Figures:
 
 
 def key_of(cell: Cell) -> str:
-    """Names a cell in the file of kept figures."""
+    """Return the name of a cell in the file of stored figures."""
     return blake2b(repr(cell).encode(), digest_size=16).hexdigest()
 
 
 def simulate(cells: Iterable[Cell], processes: int | None, *, again: bool) -> dict[Cell, Figures]:
-    """Figures of all cells; those that are kept are not simulated again.
+    """Return figures of all cells; stored ones are not simulated again.
 
     Raises:
-        SystemExit: a simulation failed, or some of its jobs never completed.
+        SystemExit: A simulation failed, or some of its jobs never completed.
     """
     wanted = list(dict.fromkeys(cells))
     known: dict[str, Figures] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
@@ -134,12 +134,12 @@ def simulate(cells: Iterable[Cell], processes: int | None, *, again: bool) -> di
 
 
 def mean_of(found: Found, panel: str, point: str, policy: str, figure: str) -> float:
-    """Over the seeds."""
+    """Return the mean over the seeds."""
     return fmean(one[figure] for (*place, _), one in found.items() if place == [panel, point, policy])
 
 
 def table_of(sweep: Sweep, found: Found, figure: str) -> Rows:
-    """Panels and values down, policies across."""
+    """Return a table with panels and values down, policies across."""
     kind = FIGURES[figure]
     rows: Rows = [("setting", sweep.axis, *sweep.policies)]
     for panel in sweep.panels:
@@ -151,11 +151,11 @@ def table_of(sweep: Sweep, found: Found, figure: str) -> Rows:
 
 
 def markdown(rows: Sequence[Sequence[str]], words: int = 2) -> str:
-    """A table, figures to the right.
+    """Format a table, figures to the right.
 
     Args:
-        rows: The heading first.
-        words: Columns that are no figures, from the left.
+        rows: Rows with the heading first.
+        words: Number of columns without figures, from the left.
     """
     head, *rest = rows
     dashes = [":--" if i < words else "--:" for i in range(len(head))]
@@ -163,7 +163,7 @@ def markdown(rows: Sequence[Sequence[str]], words: int = 2) -> str:
 
 
 def reductions(found: Found, panel: str, point: str, ours: str, other: str) -> tuple[float, float, float]:
-    """By how much the average JCT of one policy is below another's, in percent: mean of seeds, least, most."""
+    """Return by how many percent one policy's average JCT is below another's: mean of seeds, least, most."""
     seeds = sorted({seed for *_, seed in found})
     by_seed = [
         100 * (1 - found[panel, point, ours, seed]["average"] / found[panel, point, other, seed]["average"])
@@ -173,18 +173,18 @@ def reductions(found: Found, panel: str, point: str, ours: str, other: str) -> t
 
 
 def base_sweep() -> Sweep:
-    """One point, without a change."""
+    """Return a sweep of one point, without a change."""
     return replace(sweeps()[0], name=BASE, points=(replace(sweeps()[0].points[0], label=BASE, changes={}, x=None),))
 
 
 def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> Rows:
-    """What JSAC'22 claims, beside what was measured here.
+    """Return the claims of JSAC'22 beside the figures measured here.
 
     Args:
-        base: Of `base_sweep`.
-        optimum: Of `optimum_ratios`.
+        base: Figures of `base_sweep`.
+        optimum: Ratios of `optimum_ratios`.
         said: Jobs and seeds, in words.
-        command: That measures all of it.
+        command: Command that measures all of it.
     """
     rows: Rows = [("published claim", "our setting [I]", "measured", "command")]
     for kind, name in (("relaxed", "OPT_LP⁺"), ("exact", "2 · OPT")):
@@ -230,7 +230,7 @@ def logarithmic(axis: Any, ticks: Sequence[float] = ()) -> None:
 
 
 def draw_sweep(sweep: Sweep, found: Found) -> Draw:
-    """One axes a panel, one curve a policy."""
+    """Return a function that draws one axes a panel, one curve a policy."""
     figure_name = sweep.figures[0]
     kind = FIGURES[figure_name]
 
@@ -268,7 +268,7 @@ def draw_sweep(sweep: Sweep, found: Found) -> Draw:
 
 
 def place_of(sweep: Sweep, found: Found, panel: Panel, policy: str, number: int) -> float:
-    """Where a point stands on the axis of the picture."""
+    """Return the position of a point on the axis of the picture."""
     point = sweep.points[number]
     if sweep.against:
         return FIGURES[sweep.against].factor * mean_of(found, panel.title, point.label, policy, sweep.against)
@@ -277,7 +277,7 @@ def place_of(sweep: Sweep, found: Found, panel: Panel, policy: str, number: int)
 
 @cache
 def optimum_ratios(instances: int) -> dict[str, Any]:
-    """F of `chunk-faithful` over optima of small instances, by kind and ε."""
+    """Return F of `chunk-faithful` over optima of small instances, by kind and ε."""
     sys.path.insert(0, str(ROOT / "tests"))  # of flow_optima
     from competitive_ratio import ratios
 
@@ -285,7 +285,7 @@ def optimum_ratios(instances: int) -> dict[str, Any]:
 
 
 def optimum_table(found: Mapping[str, Any]) -> Rows:
-    """By ε."""
+    """Return the table by ε."""
     rows: Rows = [
         ("ε", "F/OPT_LP⁺: mean", "worst", "bound 1 + 1/ε", "F/OPT: mean", "worst", "bound 2 (1 + 1/ε)"),
     ]
@@ -299,7 +299,7 @@ def optimum_table(found: Mapping[str, Any]) -> Rows:
 
 
 def draw_optimum(found: Mapping[str, Any]) -> Draw:
-    """Mean and worst ratio against the bound."""
+    """Return a function that draws mean and worst ratio against the bound."""
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots(1, 2)
@@ -317,7 +317,7 @@ def draw_optimum(found: Mapping[str, Any]) -> Draw:
 
 
 class Stopwatch:
-    """A planner that notes the CPU time of the decisions at which jobs arrive."""
+    """Planner that records the CPU time of the decisions at which jobs arrive."""
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
@@ -327,7 +327,7 @@ class Stopwatch:
         return getattr(self.planner, name)
 
     def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
-        """As the planner's."""
+        """Handle events as the planner does."""
         arrived = sum(isinstance(event, JobSubmitted) for event in events)
         began = time.thread_time()
         instructions = self.planner.handle_all(events, now)
@@ -337,7 +337,7 @@ class Stopwatch:
 
 
 def arrival_seconds(scenario: Scenario) -> list[float]:
-    """CPU time that the planner takes for each arrival of a run."""
+    """Return the CPU time that the planner takes for each arrival of a run."""
     simulation = prepared(scenario)
     watch = Stopwatch(simulation.planner)
     simulation.planner = cast(Planner, watch)
@@ -346,7 +346,7 @@ def arrival_seconds(scenario: Scenario) -> list[float]:
 
 
 def scheduling_times(base: Setting, log: FileLog, counts: Sequence[int], seed: int) -> dict[tuple[str, int, str], Any]:
-    """Median and p99 of the milliseconds of an arrival, by preset, jobs and policy."""
+    """Return median and p99 of the milliseconds of an arrival, by preset, jobs and policy."""
     found = {}
     for panel in (CLOUD, EDGE):
         for count in counts:
@@ -359,7 +359,7 @@ def scheduling_times(base: Setting, log: FileLog, counts: Sequence[int], seed: i
 
 
 def scheduling_table(found: Mapping[tuple[str, int, str], Any]) -> Rows:
-    """Median and p99 in one cell."""
+    """Return a table with median and p99 in one cell."""
     rows: Rows = [("setting", "jobs", *POLICIES)]
     for panel, count in dict.fromkeys((panel, count) for panel, count, _ in found):
         cells = ("{:.1f} / {:.1f}".format(*found[panel, count, policy]) for policy in POLICIES)
@@ -368,7 +368,7 @@ def scheduling_table(found: Mapping[tuple[str, int, str], Any]) -> Rows:
 
 
 def draw_scheduling(found: Mapping[tuple[str, int, str], Any]) -> Draw:
-    """Median by number of jobs."""
+    """Return a function that draws the median by number of jobs."""
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots(1, 2, sharey=True)
@@ -389,7 +389,7 @@ def draw_scheduling(found: Mapping[tuple[str, int, str], Any]) -> Draw:
 
 
 def report_runs(base: Setting, log: FileLog, seed: int) -> list[ReportRun]:
-    """One run of each policy."""
+    """Return one run of each policy."""
     found = []
     for policy in POLICIES:
         cell = base.cell(log, policy, seed)
@@ -399,7 +399,7 @@ def report_runs(base: Setting, log: FileLog, seed: int) -> list[ReportRun]:
 
 
 def chunk_windows(result: SimulationResult) -> list[Occupation]:
-    """When and where each chunk was trained, as bars of a Gantt chart."""
+    """Return times and places of each chunk's training, as bars of a Gantt chart."""
     gpus = {job.key: job.gpus // len(job.chunk_completions) for job in result.jobs}
     return [
         Occupation(key, one.site, one.node or one.site, gpus[key], one.start, one.end, one.outcome)
@@ -411,11 +411,11 @@ def chunk_windows(result: SimulationResult) -> list[Occupation]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says."""
+    """Options of the command line."""
 
     base: Setting
     claimed: Setting
-    """Of the table of claims: the published number of chunks."""
+    """Setting of the table of claims: the published number of chunks."""
     log: FileLog
     seeds: range
     processes: int | None
@@ -425,20 +425,20 @@ class Asked:
     command: str
 
     def draw(self, name: str, caption: str, draw: Draw, height: float = 4.6, width: float = 9.5) -> Iterator[str]:
-        """Write the picture, if it is wanted, and show it."""
+        """Write the picture, if requested, and yield the lines that show it."""
         if self.picture:
             (PICTURES / f"sweep-{name}.png").write_bytes(render(draw, LIGHT, width, height))
             yield f"\n![{caption}](../pictures/sweep-{name}.png)\n"
 
 
 def words_of(setting: Setting, seeds: range) -> str:
-    """Jobs, chunks, load and seeds."""
+    """Return jobs, chunks, load and seeds in words."""
     scale = "" if setting.chunk_scale == 1 else f", D × {setting.chunk_scale:g}"
     return f"{setting.jobs} jobs{scale}, load {setting.load:g}, seeds 1 to {len(seeds)}"
 
 
 def sweep_section(sweep: Sweep, found: Found, asked: Asked) -> Iterator[str]:
-    """Heading, tables and picture."""
+    """Yield heading, tables and picture."""
     yield f"### {sweep.title}\n"
     for figure in sweep.figures:
         yield f"{FIGURES[figure].heading[0].upper()}{FIGURES[figure].heading[1:]}:\n"
@@ -447,7 +447,7 @@ def sweep_section(sweep: Sweep, found: Found, asked: Asked) -> Iterator[str]:
 
 
 def optimum_section(asked: Asked) -> Iterator[str]:
-    """Ratios to optima."""
+    """Yield the ratios to optima."""
     found = optimum_ratios(asked.instances)
     yield "### Ratio to the offline optimum\n"
     yield (
@@ -459,7 +459,7 @@ def optimum_section(asked: Asked) -> Iterator[str]:
 
 
 def scheduling_section(asked: Asked, counts: Sequence[int]) -> Iterator[str]:
-    """What an arrival costs."""
+    """Yield the cost of an arrival."""
     found = scheduling_times(asked.base, asked.log, counts, asked.seeds[0])
     yield "### Scheduling time of a job\n"
     yield "CPU milliseconds of the decision at an arrival, median / p99 over the jobs of one run:\n"
@@ -468,7 +468,7 @@ def scheduling_section(asked: Asked, counts: Sequence[int]) -> Iterator[str]:
 
 
 def runs_section(asked: Asked) -> Iterator[str]:
-    """Distribution of JCT, and chunk windows of a small run."""
+    """Yield the distribution of JCT, and chunk windows of a small run."""
     yield "### One run\n"
     for panel in (CLOUD, EDGE):
         found = report_runs(asked.base.changed(panel.changes), asked.log, asked.seeds[0])
@@ -485,7 +485,7 @@ def runs_section(asked: Asked) -> Iterator[str]:
 
 
 def claims_section(asked: Asked) -> Iterator[str]:
-    """The table of claims."""
+    """Yield the table of claims."""
     cells = base_sweep().cells(asked.claimed, asked.log, asked.seeds)
     figures = simulate(cells.values(), asked.processes, again=asked.again)
     base = {place: figures[cell] for place, cell in cells.items()}
@@ -501,7 +501,7 @@ def claims_section(asked: Asked) -> Iterator[str]:
 
 
 def sections(asked: Asked, chosen: Sequence[Sweep], counts: Sequence[int]) -> dict[str, Callable[[], Iterator[str]]]:
-    """What can be printed, by name."""
+    """Return the sections that can be printed, by name."""
 
     def swept(sweep: Sweep) -> Iterator[str]:
         cells = sweep.cells(asked.base, asked.log, asked.seeds)
@@ -521,16 +521,18 @@ def main() -> None:
     """Simulate, print and draw."""
     names = ["claims", *(sweep.name for sweep in sweeps()), "optimum", "scheduling", "runs"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help=f"of {', '.join(names)}")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=names, help=f"sections to print: {', '.join(names)}"
+    )
     parser.add_argument("--jobs", type=int, default=60)
-    parser.add_argument("--seeds", type=int, default=5, help="how many, from 1 on")
-    parser.add_argument("--chunk-scale", type=float, default=1.0, help="D of all jobs is multiplied by it")
-    parser.add_argument("--most-jobs", type=int, default=500, help="leave out points of more jobs")
-    parser.add_argument("--instances", type=int, default=300, help="of each kind, against the optimum")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds, counted from 1")
+    parser.add_argument("--chunk-scale", type=float, default=1.0, help="factor of D, the number of chunks, of all jobs")
+    parser.add_argument("--most-jobs", type=int, default=500, help="leave out points with more jobs")
+    parser.add_argument("--instances", type=int, default=300, help="instances of each kind, compared with the optimum")
     parser.add_argument("--arrivals", type=Path, default=log_path("elasticflow_cluster06"), help="a job log")
-    parser.add_argument("--processes", type=int, help="by default one a core")
+    parser.add_argument("--processes", type=int, help="number of processes (default: one a core)")
     parser.add_argument("--picture", action="store_true", help="write docs/pictures/sweep-*.png")
-    parser.add_argument("--again", action="store_true", help="do not take figures from build/sweeps")
+    parser.add_argument("--again", action="store_true", help="do not use the figures in build/sweeps")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if min(options.jobs, options.seeds, options.instances) < 1:

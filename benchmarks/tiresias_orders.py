@@ -20,7 +20,7 @@ TARGETS = {
 
 
 def average(trace: str, gpus: int, policy: str) -> float:
-    """Average JCT in seconds."""
+    """Return the average JCT in seconds."""
     cluster = pool(gpus)
     jobs = tuple(gang_jobs(log_rows(trace), cluster.nodes))
     return run(Scenario(jobs, cluster.nodes, cluster.sites, policy)).average_jct_seconds

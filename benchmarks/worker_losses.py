@@ -1,8 +1,8 @@
-"""What preempted workers and a killed parameter server cost a model: the numpy example, disturbed and undisturbed.
+"""Cost of preempted workers and a killed parameter server for a model: the numpy example, disturbed and undisturbed.
 
 ``python benchmarks/worker_losses.py`` trains scikit-learn's digits once undisturbed and once with three workers stopped
 (SIGTERM and SIGKILL in turn) and the server killed, for each seed: real processes, the production planner, the real
-report API. It prints the final losses, what was trained again, and what the planner believed; with ``--picture`` it
+report API. It prints the final losses, the repeated work, and the planner's estimates; with ``--picture`` it
 draws docs/pictures/worker-losses.png. It exits with 1 if a bound of ranges.toml is missed or a batch is not in the
 model exactly once.
 """
@@ -26,7 +26,7 @@ COLUMNS = {"seed": 4, "undisturbed": 13, "disturbed": 11, "apart": 8, "stopped":
 
 
 def trial(seed: int, disturbed: bool) -> Result:
-    """One run in a directory of its own."""
+    """Train once in a temporary directory."""
     made = Trial(seed, preemptions=3 * disturbed, server_kills=int(disturbed))
     with tempfile.TemporaryDirectory(prefix="tranche-losses-") as directory:
         result = run(made, Path(directory))
@@ -37,7 +37,7 @@ def trial(seed: int, disturbed: bool) -> Result:
 
 
 def draw(runs: dict[int, tuple[Result, Result]], path: Path) -> None:
-    """Loss against batches in the model, both axes logarithmic in what matters."""
+    """Draw the loss against batches in the model, both axes logarithmic where it matters."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,9 +1,9 @@
 """A real Kubernetes control plane on one machine, without containers, for tests, benchmarks and the demo.
 
 ``Cluster`` runs etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; ``ensure`` provides their
-binaries; ``tethered`` and ``spawn`` start other processes that die with this one; ``annotations`` says what a pod can
-ask of the simulated nodes; ``Scaling`` describes a site whose nodes come and go with its pods; ``FaultProxy`` breaks
-what a client asks of the API server; ``Change`` is one write.
+binaries; ``tethered`` and ``spawn`` start other processes that die with this one; ``annotations`` lists what a pod can
+request of the simulated nodes; ``Scaling`` describes a site whose nodes come and go with its pods; ``FaultProxy``
+injects faults into a client's requests to the API server; ``Change`` is one write.
 """
 
 from . import annotations

@@ -1,4 +1,4 @@
-"""``python -m tranche_testcluster build``: make the binaries. ``… up``: run a cluster until Ctrl-C.
+"""``python -m tranche_testcluster build``: build the binaries. ``… up``: run a cluster until Ctrl-C.
 
 ``… run COMMAND``: run a command with ``KUBECONFIG`` set to a cluster that lives as long as the command.
 """
@@ -44,23 +44,33 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     up = commands.add_parser("up", help="run a cluster until Ctrl-C")
     up.add_argument("--sites", type=int, default=2, help="site-0, site-1, … (default: %(default)s)")
-    up.add_argument("--nodes", type=int, default=2, help="of each site (default: %(default)s)")
-    up.add_argument("--gpus", type=int, default=4, help="of each node (default: %(default)s)")
+    up.add_argument("--nodes", type=int, default=2, help="nodes of each site (default: %(default)s)")
+    up.add_argument("--gpus", type=int, default=4, help="GPUs of each node (default: %(default)s)")
     up.add_argument(
-        "--cloud", metavar="SITE", help="another site, whose nodes come and go with the pods that ask for it"
+        "--cloud", metavar="SITE", help="further site, whose nodes come and go with the pods that request it"
     )
-    up.add_argument("--cloud-gpus", type=int, default=8, help="of each of its nodes (default: %(default)s)")
-    up.add_argument("--cloud-cpu", default="32", help="of each of its nodes (default: %(default)s)")
-    up.add_argument("--cloud-memory", default="128Gi", help="of each of its nodes (default: %(default)s)")
+    up.add_argument("--cloud-gpus", type=int, default=8, help="per node of that site (default: %(default)s)")
+    up.add_argument("--cloud-cpu", default="32", help="per node of that site (default: %(default)s)")
+    up.add_argument("--cloud-memory", default="128Gi", help="per node of that site (default: %(default)s)")
     up.add_argument(
-        "--cloud-start-seconds", type=float, default=5.0, help="until a node comes that a pod waits for (%(default)s)"
+        "--cloud-start-seconds",
+        type=float,
+        default=5.0,
+        help="seconds until a node for a waiting pod is ready (%(default)s)",
     )
     up.add_argument(
-        "--cloud-idle-seconds", type=float, default=10.0, help="until a node without pods goes (%(default)s)"
+        "--cloud-idle-seconds",
+        type=float,
+        default=10.0,
+        help="seconds until a node without pods is removed (%(default)s)",
     )
-    up.add_argument("--cloud-most-nodes", type=int, default=100, help="at the same time (default: %(default)s)")
+    up.add_argument(
+        "--cloud-most-nodes", type=int, default=100, help="maximum number of its nodes (default: %(default)s)"
+    )
     up.add_argument("--scheduler-config", type=Path, help="a KubeSchedulerConfiguration file")
-    up.add_argument("--keep", type=Path, metavar="FOLDER", help="for logs and data, which stay (default: temporary)")
+    up.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="folder for logs and data, which is kept (default: temporary)"
+    )
     return parser
 
 

@@ -1,7 +1,7 @@
-"""A stand-in for a cluster autoscaler, as a program: a site whose kwok nodes come and go with the pods that ask for it.
+"""Stand-in for a cluster autoscaler, as a program: a site whose kwok nodes come and go with the pods that request it.
 
-``python -m tranche_testcluster.autoscaler --site cloud ...`` looks at pods and nodes a few times a second and does what
-`scalings` decides. Every action is one line on standard output.
+``python -m tranche_testcluster.autoscaler --site cloud ...`` reads pods and nodes a few times a second and carries out
+the decisions of `scaling`. Every action is one line on standard output.
 """
 
 import argparse
@@ -26,25 +26,25 @@ _MERGE = "application/merge-patch+json"
 
 
 class Program:
-    """Looks, and does what the autoscaler decides."""
+    """Loop that reads the cluster and carries out the autoscaler's decisions."""
 
     def __init__(self, client: Client, scaling: Scaling, kubelet_port: int) -> None:
-        """Do nothing yet.
+        """Store the settings, without requests.
 
         Args:
-            client: Of the API server.
-            scaling: What to make.
-            kubelet_port: Where kwok answers for the nodes.
+            client: Client of the API server.
+            scaling: Nodes to create.
+            kubelet_port: Port on which kwok answers for the nodes.
         """
         self._client = client
         self._autoscaler = Autoscaler(scaling)
         self._port = kubelet_port
         self.looked = asyncio.Event()
-        """Set at the first look that the API server has answered."""
+        """Event that is set at the first answer of the API server."""
         self._silent = False
 
     async def run(self) -> None:
-        """Look until cancelled; an API server that does not answer is asked again."""
+        """Run until cancelled; failed requests to the API server are repeated."""
         while True:
             try:
                 await self._look()
@@ -78,10 +78,10 @@ class Program:
             _say(f"{', '.join(decisions.create)}: ready")
 
     def _create(self, names: Sequence[str]) -> None:
-        """Make nodes; they get the site's labels last, when they are ready for pods.
+        """Create nodes; they get the site's labels last, when they are ready for pods.
 
-        kube-scheduler looks at its waiting pods with every change of a node that they ask for, and each failure costs
-        them a pause.
+        kube-scheduler retries its waiting pods with every change of a node that matches them, and each failure delays
+        their next attempt.
         """
         scaling, labels = self._autoscaler.scaling, self._autoscaler.labels
         made = [site.node("", name, scaling.capacity, {MADE: scaling.site}, self._port) for name in names]
@@ -129,14 +129,16 @@ async def serve_health(program: Program, port: int) -> asyncio.Server:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run until killed."""
     parser = argparse.ArgumentParser(prog="python -m tranche_testcluster.autoscaler", description=__doc__)
-    parser.add_argument("--server-port", type=int, required=True, help="of the API server, on this machine")
-    parser.add_argument("--kubelet-port", type=int, required=True, help="of kwok")
+    parser.add_argument("--server-port", type=int, required=True, help="port of the API server on this machine")
+    parser.add_argument("--kubelet-port", type=int, required=True, help="port of kwok")
     parser.add_argument("--health-port", type=int, required=True)
     parser.add_argument("--certificate-authority", type=Path, required=True)
     parser.add_argument("--client-certificate", type=Path, required=True)
     parser.add_argument("--client-key", type=Path, required=True)
     parser.add_argument("--site", required=True)
-    parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", help="of each node")
+    parser.add_argument(
+        "--label", action="append", default=[], metavar="KEY=VALUE", help="label of each node; repeatable"
+    )
     parser.add_argument("--gpus", type=int, default=Scaling.gpus)
     parser.add_argument("--cpu", default=Scaling.cpu)
     parser.add_argument("--memory", default=Scaling.memory)

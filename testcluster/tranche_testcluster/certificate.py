@@ -1,4 +1,4 @@
-"""Keys and certificates of one cluster: an authority of its own, and what it signs."""
+"""Keys and certificates of one cluster: a certificate authority of its own, and the certificates that it signs."""
 
 import datetime
 import ipaddress
@@ -17,7 +17,7 @@ _CLOCK_SKEW = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its private key, both PEM."""
+    """Certificate and its private key, both PEM."""
 
     certificate: bytes
     key: bytes
@@ -42,7 +42,7 @@ def signing_keys() -> tuple[bytes, bytes]:
 
 
 class Authority:
-    """A certificate authority that lives as long as its cluster; its own key is never written."""
+    """Certificate authority that lives as long as its cluster; its own key is never written."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

@@ -1,4 +1,4 @@
-"""Processes that never outlive the process that started them, not even when it is killed with SIGKILL."""
+"""Processes that never outlive the process that started them, even if that process is killed with SIGKILL."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A small JSON client on kept-alive connections, usable from any thread."""
+"""JSON client on kept-alive connections, usable from any thread."""
 
 import contextlib
 import http.client
@@ -13,7 +13,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Client:
-    """Requests to one port of 127.0.0.1, with TLS if a context is given."""
+    """Client for one port of 127.0.0.1, with TLS if a context is given."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None, timeout: float = _TIMEOUT_SECONDS) -> None:
         """Connect lazily; ``timeout`` is in seconds, per request."""
@@ -29,7 +29,7 @@ class Client:
         sent once more on a new one.
 
         Raises:
-            OSError: the server cannot be reached or does not answer in time.
+            OSError: The server cannot be reached or does not answer in time.
         """
         if body is not None and not isinstance(body, str | bytes):
             body = json.dumps(body)
@@ -55,7 +55,7 @@ class Client:
                 return reply.status, json.loads(content) if is_json else content.decode(errors="replace")
 
     def ok(self, path: str) -> bool:
-        """Whether a GET is answered with 200."""
+        """Return whether a GET is answered with 200."""
         try:
             return self.request("GET", path)[0] == 200
         except OSError:

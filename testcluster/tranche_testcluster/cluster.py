@@ -1,4 +1,4 @@
-"""A Kubernetes control plane of plain processes, for tests, benchmarks and the demo."""
+"""Kubernetes control plane of plain processes, for tests, benchmarks and the demo."""
 
 import json
 import os
@@ -42,7 +42,7 @@ _CLASH = "address already in use"
 
 
 class Cluster:
-    """etcd, kube-apiserver, kube-controller-manager and kwok; kube-scheduler when it is asked for.
+    """Cluster of etcd, kube-apiserver, kube-controller-manager and kwok, and on request kube-scheduler.
 
     A context manager; several may run at once. Everything it starts dies with this process, however that ends.
     Its methods are for one thread, except ``request``, which is for any.
@@ -63,11 +63,11 @@ class Cluster:
         """Describe a cluster; entering the context starts it.
 
         Args:
-            keep_directory: for logs, keys and data; emptied at the start and left at the end (default: a temporary
+            keep_directory: Folder for logs, keys and data; emptied at the start and kept (default: a temporary
                 folder, removed at the end).
-            node_lease_seconds: a silent node counts as lost after 5/4 of it (Kubernetes looks every five seconds).
-            extra_flags: more command line flags by component, such as ``{"kube-apiserver": ["--v=4"]}``.
-            pod_logs: what pods print, by their keys (``default/cats-worker-0-1``); others have no log.
+            node_lease_seconds: A silent node counts as lost after 5/4 of it (Kubernetes checks every five seconds).
+            extra_flags: Further command line flags by component, such as ``{"kube-apiserver": ["--v=4"]}``.
+            pod_logs: Logs of pods by their keys (``default/cats-worker-0-1``); others have no log.
         """
         self._keep = keep_directory
         self._lease_seconds = node_lease_seconds
@@ -81,7 +81,7 @@ class Cluster:
         """Start everything but the scheduler and wait until pods can be created.
 
         Raises:
-            ClusterError: a component does not start (its log is quoted) or a binary is missing.
+            ClusterError: A component does not start (its log is quoted) or a binary is missing.
         """
         programs = binary_cache.ensure(*_PROGRAMS)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -101,7 +101,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Kill everything at once and remove the folder; harmless when done already."""
+        """Kill all processes at once and remove the folder; a second call has no effect."""
         for component in self._components.values():
             component.stop(signals.SIGKILL)
         self._components.clear()
@@ -121,15 +121,15 @@ class Cluster:
             The status and the answer, an object if it is JSON, else text.
 
         Raises:
-            OSError: the API server cannot be reached.
+            OSError: The API server cannot be reached.
         """
         return self._admin.request(method, path, body, content_type)
 
     def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
-        """Run kubectl as administrator and return what it prints, without its errors.
+        """Run kubectl as administrator and return its output, without its errors.
 
         Raises:
-            ClusterError: ``check``, and it failed; the text is what it said.
+            ClusterError: kubectl failed and ``check`` is set; the text is its error output.
         """
         command = [
             str(self._layout.binaries["kubectl"]),
@@ -155,16 +155,16 @@ class Cluster:
     ) -> list[str]:
         """Create the nodes ``name-0``, ``name-1``, … in the zone ``name`` and return their names when they are usable.
 
-        Pods that were left by removed nodes of these names go on.
+        Pods on removed nodes of these names continue.
 
         Args:
-            name: of the site, which is the value of the nodes' zone label.
-            nodes: how many.
+            name: Name of the site, which is the value of the nodes' zone label.
+            nodes: Number of nodes.
             gpus: ``nvidia.com/gpu`` of each node.
-            cpu: of each node.
-            memory: of each node.
-            extra_labels: for each node.
-            timeout: seconds to wait.
+            cpu: CPU of each node.
+            memory: Memory of each node.
+            extra_labels: Further labels of each node.
+            timeout: Maximum wait in seconds.
         """
         capacity = {"cpu": cpu, "memory": memory, "pods": "110"}
         if gpus:
@@ -180,11 +180,11 @@ class Cluster:
         site.remove(self._admin, name)
 
     def silence(self, node: str) -> None:
-        """Cut a node off: no heartbeats, and no pod on it starts or notices its deletion.
+        """Disconnect a node: no heartbeats, and no pod on it starts or notices its deletion.
 
-        It counts as lost (Ready=Unknown) after 5/4 of ``node_lease_seconds``. A run that would have ended by itself
-        still does: kwok has that on its list already. A kwok that ignores leases is replaced now; one that is started
-        again while a node is silent may start the pods that wait there.
+        It counts as lost (Ready=Unknown) after 5/4 of ``node_lease_seconds``. A pod that would have ended by itself
+        still does, because kwok has already scheduled that. A kwok that ignores leases is replaced now; one that is
+        restarted while a node is silent may start the pods that wait there.
         """
         site.silence(self._admin, node)
         self._require_leases(node)
@@ -194,28 +194,28 @@ class Cluster:
         self._hand_over(site.release(self._admin, node))
 
     def proxy(self, seed: int = 0) -> FaultProxy:
-        """A proxy in front of the API server, to be entered; its certificate is the API server's."""
+        """Return a proxy in front of the API server, to be entered; its certificate is the API server's."""
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         serving.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
         return FaultProxy(self.url, seed=seed, serving=serving, trusting=self._tls())
 
     def history(self, *resources: str) -> list[etcd_history.Change]:
-        """All changes of these resources so far; `histories` says what they are called and which flags it takes."""
+        """Return all changes of these resources so far; see `etcd_history` for their names and the required flags."""
         return etcd_history.read(self._ports["etcd"], resources)
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, seconds: int = 86_400, url: str | None = None
     ) -> Path:
-        """Write a kubeconfig with a token of a service account, valid so long, so that RBAC is enforced.
+        """Write a kubeconfig with a token of a service account, so that RBAC is enforced.
 
         Args:
-            namespace: Of the account.
-            name: Of the account.
-            seconds: How long the token is valid.
-            url: Of a proxy; default: the API server itself.
+            namespace: Namespace of the account.
+            name: Name of the account.
+            seconds: Validity of the token.
+            url: URL of a proxy; default: the API server itself.
 
         Raises:
-            ClusterError: there is no such account.
+            ClusterError: The account does not exist.
         """
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         status, answer = self.request("POST", path, {"spec": {"expirationSeconds": seconds}})
@@ -228,9 +228,9 @@ class Cluster:
         """Start a kube-scheduler, in place of a running one of the same component name, and wait until it is ready.
 
         Args:
-            config: a KubeSchedulerConfiguration as an object or YAML (default: Kubernetes' own). Without a
+            config: A KubeSchedulerConfiguration as an object or YAML (default: Kubernetes' own). Without a
                 ``clientConnection`` it gets one that does not throttle, without a ``leaderElection`` none.
-            name: of the component, for ``stop``, ``start``, ``pid`` and ``logs``.
+            name: Name of the component, for ``stop``, ``start``, ``pid`` and ``logs``.
         """
         given = yaml.safe_load(config) if isinstance(config, str) else dict(config or {})
         kubeconfig = self._layout.kubeconfig("kube-scheduler")
@@ -258,9 +258,9 @@ class Cluster:
         self.start(name)
 
     def start_autoscaler(self, scaling: Scaling) -> str:
-        """Start the stand-in for an autoscaler of a site, and wait until it looks at pods.
+        """Start the stand-in for an autoscaler of a site, and wait until it has read the pods.
 
-        In place of one that runs for this site.
+        An autoscaler that runs for this site is replaced.
 
         Returns:
             The name of the component, for ``stop``, ``start`` and ``logs``.
@@ -281,12 +281,12 @@ class Cluster:
     def start(self, name: str) -> None:
         """Start a component again, with its data, and wait until it is ready.
 
-        A kwok that met an API server in its death throes may have lost the write that was under way, and it never
-        repeats it. So with etcd or kube-apiserver a running kwok is started again too; nothing else is lost with it.
+        A kwok that met a stopping API server may have lost the write in progress, and it never
+        repeats it. So with etcd or kube-apiserver a running kwok is restarted too, which loses no other state.
         A kube-controller-manager that was refused meanwhile may notice lost nodes only minutes later.
         """
         component = self._component(name)
-        # kwok would wait for the leases of its predecessor to run out.
+        # Otherwise kwok would wait until the leases of its predecessor expire.
         nodes = site.release(self._admin) if name == "kwok" else []
         component.spawn()
         component.wait()
@@ -306,7 +306,7 @@ class Cluster:
         """Return what a component has logged, over all its starts."""
         return self._component(name).log.read_text(errors="replace")
 
-    # ---- inside
+    # ---- internal
 
     @property
     def _space(self) -> Workspace:
@@ -382,7 +382,7 @@ class Cluster:
                 self.start("kwok")
 
     def _require_leases(self, silenced: str) -> None:
-        """Start kwok again until it is one that respects leases; every second one does."""
+        """Restart kwok until it is one that respects leases; every second one does."""
         for _ in range(_KWOK_STARTS):
             if site.respects_leases(self._admin, silenced):
                 return

@@ -1,4 +1,4 @@
-"""The command lines of the control plane, each flag with its reason where it is not plain."""
+"""Command lines of the control plane, with the reason for each flag that is not obvious."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _SERVICE_ISSUER = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True)
 class Layout:
-    """What the command lines have in common."""
+    """Values that the command lines share."""
 
     directory: Path
     binaries: Mapping[str, Path]
@@ -21,11 +21,11 @@ class Layout:
     node_lease_seconds: int
 
     def kubeconfig(self, name: str) -> Path:
-        """Where the credentials of a component are."""
+        """Return the path of a component's credentials."""
         return self.directory / f"{name}.kubeconfig"
 
     def serving(self, port: str) -> list[str]:
-        """Serve HTTPS with the cluster's certificate."""
+        """Return flags to serve HTTPS with the cluster's certificate."""
         return [
             f"--bind-address={HOST}",
             f"--secure-port={self.ports[port]}",
@@ -34,12 +34,12 @@ class Layout:
         ]
 
     def identity(self, kubeconfig: Path) -> list[str]:
-        """Ask the API server who the callers are and what they may."""
+        """Return flags to let the API server authenticate and authorize callers."""
         return [f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"]
 
 
 def etcd(layout: Layout) -> list[str | Path]:
-    """One member; its data stays in the cluster's folder across restarts."""
+    """Return the command line of one etcd member; its data stays in the cluster's folder across restarts."""
     client, peer = (f"http://{HOST}:{layout.ports[name]}" for name in ("etcd", "etcd-peer"))
     return [
         layout.binaries["etcd"],
@@ -56,7 +56,7 @@ def etcd(layout: Layout) -> list[str | Path]:
 
 
 def apiserver(layout: Layout) -> list[str | Path]:
-    """RBAC and the default admission plugins, ServiceAccount among them."""
+    """Return the command line of kube-apiserver: RBAC and the default admission plugins, ServiceAccount among them."""
     return [
         layout.binaries["kube-apiserver"],
         f"--etcd-servers=http://{HOST}:{layout.ports['etcd']}",
@@ -79,7 +79,7 @@ def apiserver(layout: Layout) -> list[str | Path]:
 
 
 def controller_manager(layout: Layout) -> list[str | Path]:
-    """All controllers, each with its own service account, as RBAC wants it."""
+    """Return the command line of all controllers, each with its own service account, as RBAC requires."""
     kubeconfig = layout.kubeconfig("kube-controller-manager")
     return [
         layout.binaries["kube-controller-manager"],
@@ -100,12 +100,12 @@ def controller_manager(layout: Layout) -> list[str | Path]:
 
 
 def node_grace_seconds(node_lease_seconds: int) -> int:
-    """Seconds without a heartbeat after which a node counts as lost, in Kubernetes' own ratio of 50 to 40."""
+    """Return the seconds without a heartbeat after which a node counts as lost, in Kubernetes' ratio of 50 to 40."""
     return node_lease_seconds * 5 // 4
 
 
 def scheduler(layout: Layout, port: str, config: Path, kubeconfig: Path) -> list[str | Path]:
-    """A kube-scheduler with the given configuration file."""
+    """Return the command line of a kube-scheduler with the given configuration file."""
     return [
         layout.binaries["kube-scheduler"],
         f"--config={config}",
@@ -115,7 +115,7 @@ def scheduler(layout: Layout, port: str, config: Path, kubeconfig: Path) -> list
 
 
 def kwok(layout: Layout, configs: Sequence[Path]) -> list[str | Path]:
-    """The kubelet of every node. It has no stages of its own: they are in the configuration files."""
+    """Return the command line of kwok, the kubelet of every node. Its stages are in the configuration files."""
     return [
         layout.binaries["kwok"],
         f"--kubeconfig={layout.kubeconfig('kwok')}",
@@ -132,7 +132,7 @@ def kwok(layout: Layout, configs: Sequence[Path]) -> list[str | Path]:
 
 
 def autoscaler(layout: Layout, python: str, port: str, flags: Sequence[str]) -> list[str | Path]:
-    """The stand-in for an autoscaler of one site, as administrator; it listens on the port of that name for probes."""
+    """Return the command line of a site's autoscaler, as administrator; its port of that name answers probes."""
     return [
         python,
         "-m",

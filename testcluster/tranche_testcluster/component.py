@@ -1,4 +1,4 @@
-"""One process of a cluster: started, watched until it is ready, stopped, started again with the same command."""
+"""Process of a cluster: started, watched until it is ready, stopped, restarted with the same command."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ _QUOTED_LINES = 15
 
 
 class Component:
-    """A program of the control plane and its log, which later starts continue."""
+    """Program of the control plane and its log, which later starts continue."""
 
     def __init__(
         self,
@@ -30,22 +30,22 @@ class Component:
         ready: Callable[[], bool],
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Describe it; ``ready`` is asked until it says yes, ``env`` is added to the environment."""
+        """Describe the component; ``ready`` is polled until it returns true, ``env`` is added to the environment."""
         self.name, self.log = name, log
         self._command, self._ready, self._env = list(command), ready, dict(env or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process id of the program itself.
+        """Process id of the program itself.
 
         Raises:
-            ClusterError: it does not run.
+            ClusterError: It does not run.
         """
         if self._process is None or not self.running:
             raise ClusterError(f"{self.name} does not run")
@@ -55,7 +55,7 @@ class Component:
         """Start the process without waiting for it.
 
         Raises:
-            ClusterError: it runs already.
+            ClusterError: It runs already.
         """
         if self.running:
             raise ClusterError(f"{self.name} runs already")
@@ -65,7 +65,7 @@ class Component:
         """Wait until it is ready.
 
         Raises:
-            ClusterError: it ended, or is not ready in time; the text quotes its log.
+            ClusterError: It ended, or is not ready in time; the text quotes its log.
         """
         deadline = time.monotonic() + seconds
         while not self._ready():
@@ -77,7 +77,7 @@ class Component:
             time.sleep(0.02)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal and wait for the end, for ten seconds; then kill it."""
+        """Send a signal and wait ten seconds for the end; then kill the process."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -1,9 +1,9 @@
-"""What can go wrong, as exceptions whose text says what to do."""
+"""Exceptions whose text names the remedy."""
 
 
 class ClusterError(Exception):
-    """The test cluster cannot do what was asked; the text says why, with the last log lines where there are any."""
+    """Error of the test cluster; the text gives the reason, with the last log lines where there are any."""
 
 
 class BuildError(ClusterError):
-    """A binary is missing and could not be built or found."""
+    """Binary that is missing and could not be built or found."""

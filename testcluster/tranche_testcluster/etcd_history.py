@@ -1,6 +1,6 @@
-"""Every state that objects of a cluster have ever had, out of etcd: no watch can miss or repeat one.
+"""History of all states of a cluster's objects, read from etcd, where no watch can miss or repeat one.
 
-The API server must store JSON and keep everything: start the cluster with ``extra_flags={"kube-apiserver": FLAGS}``.
+The API server must store JSON and keep all revisions: start the cluster with ``extra_flags={"kube-apiserver": FLAGS}``.
 """
 
 import base64
@@ -13,7 +13,7 @@ from typing import Any
 from .workspace import HOST
 
 FLAGS = ("--storage-media-type=application/json", "--etcd-compaction-interval=0")
-"""For kube-apiserver."""
+"""Required flags of kube-apiserver."""
 _ROOT = "/registry/"
 _MARK = f"{_ROOT}tranche-testcluster/mark"
 _TIMEOUT_SECONDS = 30.0
@@ -21,30 +21,30 @@ _TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write."""
+    """Single write."""
 
     revision: int
-    """Of the whole cluster; rises."""
+    """Revision of the whole cluster, which increases."""
     resource: str
-    """As etcd names it: ``pods``, ``minions`` (nodes), ``services/specs``, ``tranche.dev/trainingjobs``."""
+    """Name of the resource in etcd: ``pods``, ``minions`` (nodes), ``services/specs``, ``tranche.dev/trainingjobs``."""
     key: str
     """``namespace/name``, or the name."""
     before: dict[str, Any] | None
-    """The object; None: it was not there."""
+    """Object before the write; None if it did not exist."""
     after: dict[str, Any] | None
-    """The object; None: it is gone."""
+    """Object after the write; None if it was deleted."""
 
 
 def read(port: int, resources: Sequence[str]) -> list[Change]:
-    """All changes of these resources so far, in their order.
+    """Return all changes of these resources so far, in their order.
 
     Args:
-        port: Of etcd.
-        resources: As in `Change.resource`.
+        port: Port of etcd.
+        resources: Names as in `Change.resource`.
 
     Raises:
         OSError: etcd does not answer.
-        ValueError: an object is not stored as JSON.
+        ValueError: An object is not stored as JSON.
     """
     known: dict[tuple[str, str], dict[str, Any]] = {}
     changes: list[Change] = []
@@ -61,7 +61,7 @@ def read(port: int, resources: Sequence[str]) -> list[Change]:
 
 
 def _writes(port: int) -> Iterator[tuple[int, str, bytes | None]]:
-    """Revision, path and value (None: deleted) of all writes up to now: up to a mark that is set first."""
+    """Yield revision, path and value (None: deleted) of all writes up to now: up to a mark that is written first."""
     _post(port, "kv/put", {"key": _text(_MARK), "value": _text("here")}).close()
     last = json.load(_post(port, "kv/range", {"key": _text(_MARK)}))["kvs"][0]["mod_revision"]
     create = {"key": _text(_ROOT), "range_end": _text(_ROOT[:-1] + chr(ord("/") + 1)), "start_revision": "1"}

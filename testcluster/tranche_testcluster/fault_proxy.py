@@ -1,8 +1,8 @@
-"""A proxy between one client and the API server that breaks what networks, load and other clients break.
+"""Proxy between one client and the API server that injects the faults of networks, load and other clients.
 
-It ends TLS, so it sees requests and answers; a client is led to it by the address in its kubeconfig
-(``Cluster.proxy``). What it does to whom is drawn from a seed, but the order of requests is the client's, so that two
-runs of one seed are alike and not equal.
+It ends TLS, so it sees requests and answers; the address in a client's kubeconfig leads to it
+(``Cluster.proxy``). The faults are drawn from a seed, but the order of requests is the client's, so that two
+runs of one seed are similar and not equal.
 """
 
 import asyncio
@@ -37,26 +37,26 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What a proxy does to its client's requests. Shares are between 0 and 1; as it is made: nothing."""
+    """Faults that a proxy injects into its client's requests. Shares are between 0 and 1; default: no faults."""
 
     refusals: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Share of writes that are answered with this status (409, 429, 500 or 503) and not passed on."""
     refuse_reads: bool = False
     """Whether lists, gets and starts of watches are refused as well."""
     broken: float = 0.0
-    """Share of requests whose connection breaks before the API server has heard of them."""
+    """Share of requests whose connection breaks before the API server receives them."""
     unanswered: float = 0.0
     """Share of writes that are carried out and whose connection breaks before the answer."""
     delay_seconds: tuple[float, float] = (0.0, 0.0)
-    """Least and most time by which a request is late; it goes on if its client dies meanwhile."""
+    """Minimum and maximum delay of a request; the request continues if its client dies meanwhile."""
     silent: bool = False
-    """Nothing comes through, and no connection breaks, until this is over."""
+    """Whether no data pass through and no connection breaks, until this is over."""
     held: str = ""
-    """Watches of paths that end so show nothing new until this is over: as a watch cache that lags behind."""
+    """Suffix of paths whose watches show nothing new until this is over, as with a watch cache that lags behind."""
 
 
 class FaultProxy:
-    """An HTTP server in a thread of its own, in front of another. A context manager; its methods are for any thread."""
+    """HTTP server in a thread of its own, in front of another one. A context manager; its methods are thread-safe."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class FaultProxy:
 
         Args:
             upstream: URL of the server behind it, without a path.
-            seed: Of the draws.
-            serving: With the certificate to show (default: plain HTTP).
-            trusting: With the authority to check ``upstream`` by.
+            seed: Seed of the draws.
+            serving: TLS context with the certificate to present (default: plain HTTP).
+            trusting: TLS context with the authority to verify ``upstream``.
         """
         self.url = ""
-        """Of the proxy itself, once it runs."""
+        """URL of the proxy itself, once it runs."""
         self.counts: Counter[str] = Counter()
-        """What has been done so far: ``refused 429``, ``broken``, ``unanswered``, ``late``, ``cut``."""
+        """Number of faults so far: ``refused 429``, ``broken``, ``unanswered``, ``late``, ``cut``."""
         self._upstream, self._serving, self._trusting = upstream, serving, trusting
         self._chance = random.Random(seed)  # noqa: S311
         self._faults = Faults()
@@ -102,7 +102,7 @@ class FaultProxy:
 
     @property
     def faults(self) -> Faults:
-        """What is done to requests from now on; setting it ends what was set before."""
+        """Faults of requests from now on; setting it ends the earlier faults."""
         return self._faults
 
     @faults.setter
@@ -112,7 +112,7 @@ class FaultProxy:
         self._loop.call_soon_threadsafe(change)
 
     def cut(self) -> int:
-        """Break the connections of all watches; returns how many."""
+        """Break the connections of all watches; return how many."""
 
         async def abort() -> int:
             for transport in (cut := list(self._watches)):
@@ -123,7 +123,7 @@ class FaultProxy:
         count: int = self._call(abort())
         return count
 
-    # ---- inside: in the thread
+    # ---- internal: in the thread
 
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -152,7 +152,7 @@ class FaultProxy:
         await asyncio.sleep(_STOP_SECONDS)  # TLS connections are closed in the background
 
     async def _enter(self, request: web.Request) -> web.StreamResponse:
-        """A watch ends with its client; any other request goes on without it."""
+        """Handle a request: a watch ends with its client; any other request continues without it."""
         if isinstance(request.transport, asyncio.Transport):
             self._clients.add(request.transport)
         body = await request.read()

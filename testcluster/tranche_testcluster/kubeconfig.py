@@ -1,4 +1,4 @@
-"""Files that tell a client where the API server is and who it is; complete in themselves, so they can be moved."""
+"""Writers of kubeconfig files, which are self-contained, so that they can be moved."""
 
 import base64
 import json

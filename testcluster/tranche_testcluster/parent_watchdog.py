@@ -1,4 +1,4 @@
-"""Run a command that dies with its parent: ``python -I -S watchdogs.py PARENT_PID COMMAND...``.
+"""Runner of a command that dies with its parent: ``python -I -S parent_watchdog.py PARENT_PID COMMAND...``.
 
 The process becomes the command itself (same pid, so signals and exit codes need no forwarding) and leaves a small
 watchdog behind that kills the command as soon as the parent is gone, however it went. PR_SET_PDEATHSIG would be

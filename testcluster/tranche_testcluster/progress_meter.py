@@ -12,10 +12,10 @@ _LINE_SECONDS = 15.0
 
 
 class Meter:
-    """Tells one reader how far one piece of work has come; a context manager."""
+    """Progress of one piece of work, shown on one stream; a context manager."""
 
     def __init__(self, stream: TextIO | None = None, line_seconds: float = _LINE_SECONDS) -> None:
-        """Write to ``stream`` (standard error by default), where it is no terminal a line every ``line_seconds``."""
+        """Write to ``stream`` (standard error by default); without a terminal, write a line every ``line_seconds``."""
         self._stream = stream or sys.stderr
         self._line_seconds = line_seconds
         self._start = self._last_line = time.monotonic()
@@ -68,7 +68,7 @@ class Meter:
             self._line()
 
     def advance(self, steps: int = 1) -> None:
-        """Count steps; with 0, only give a log its line when one is due."""
+        """Count steps; with 0, only write a log line when one is due."""
         self._count += steps
         if self._bar:
             self._bar.update(self._task, completed=self._count)

@@ -1,10 +1,10 @@
-"""When a site's nodes come and go: what a stand-in for a cluster autoscaler decides. Pure.
+"""Pure decisions of the stand-in for a cluster autoscaler: when a site's nodes come and go.
 
-A pod that kube-scheduler has called unschedulable and that requires the site's labels, by its node selector or required
+A pod that kube-scheduler has marked unschedulable and that requires the site's labels, by its node selector or required
 node affinity, gets a node after a set time; pods share nodes first fit. A node without pods for a set time is cordoned,
-looked at once more, and deleted.
+checked once more, and deleted.
 
-Not known here, unlike to a real autoscaler: taints, anti-affinity, volumes, daemons, and operators of affinity other
+Not supported, unlike in a real autoscaler: taints, anti-affinity, volumes, daemons, and operators of affinity other
 than In, NotIn, Exists and DoesNotExist.
 """
 
@@ -17,32 +17,32 @@ from typing import Any
 from . import site as sites
 
 MADE = "testcluster.tranche.dev/autoscaled"
-"""Label of the nodes that an autoscaler has made; its value is the site."""
+"""Label of the nodes that an autoscaler has created; its value is the site."""
 _SUFFIXES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 
 Amounts = dict[str, float]
-"""What a node offers or a pod asks for, by the name of the resource."""
+"""Amounts that a node offers or a pod requests, by the name of the resource."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is to be made, and when."""
+    """Nodes to create and delays."""
 
     site: str
-    """Value of the zone label; nodes are called after it."""
+    """Value of the zone label, and prefix of the nodes' names."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the nodes, besides the zone."""
+    """Labels of the nodes, besides the zone."""
     gpus: int = 8
-    """Of each node."""
+    """GPUs of each node."""
     cpu: str = "32"
     memory: str = "128Gi"
     start_seconds: float = 5.0
-    """From the moment when a pod is first seen to be unschedulable to its node."""
+    """Time from the moment when a pod is first seen to be unschedulable to its node."""
     idle_seconds: float = 10.0
-    """After so long without pods a node goes."""
+    """Time without pods after which a node is removed."""
     most_nodes: int = 100
-    """More are never made."""
+    """Maximum number of nodes."""
 
     def __post_init__(self) -> None:
         for name in ("start_seconds", "idle_seconds"):
@@ -56,13 +56,13 @@ class Scaling:
 
     @property
     def capacity(self) -> dict[str, str]:
-        """Of each node, as the API has it."""
+        """Return the capacity of each node, as in the API."""
         return {"cpu": self.cpu, "memory": self.memory, "pods": "110"} | (
             {sites.GPU: str(self.gpus)} if self.gpus else {}
         )
 
     def flags(self) -> list[str]:
-        """The same for the command line."""
+        """Return the settings as flags of the command line."""
         labels = [word for key, value in self.labels.items() for word in ("--label", f"{key}={value}")]
         return [
             *("--site", self.site, "--gpus", str(self.gpus), "--cpu", self.cpu, "--memory", self.memory),
@@ -73,7 +73,7 @@ class Scaling:
 
 @dataclass(slots=True)
 class Decisions:
-    """What one look leads to."""
+    """Decisions after one look at the cluster."""
 
     create: list[str] = field(default_factory=list)
     cordon: list[str] = field(default_factory=list)
@@ -88,26 +88,26 @@ class Autoscaler:
     def __init__(self, scaling: Scaling) -> None:
         self.scaling = scaling
         self.labels = {sites.ZONE: scaling.site, MADE: scaling.site, **scaling.labels}
-        """Of the nodes that it makes."""
+        """Labels of the nodes that it creates."""
         self._size = {name: parse_quantity(text) for name, text in scaling.capacity.items()}
         self._coming: dict[str, float] = {}
-        """Nodes that were ordered, and when they come."""
+        """Nodes that were ordered, and the times when they come."""
         self._idle_since: dict[str, float] = {}
         self._number = -1
-        """Of the last node."""
+        """Number of the last node."""
         self._refused: set[str] = set()
-        """Pods for which there was no node within the limit."""
+        """Pods without a node because of the limit."""
 
     def next_due(self) -> float:
-        """When the next node comes that was ordered; infinite if none was."""
+        """Return when the next ordered node comes; infinite without orders."""
         return min(self._coming.values(), default=math.inf)
 
     def look(self, pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], now: float) -> Decisions:
-        """Decide what is to be done.
+        """Decide what to create, cordon and delete.
 
         Args:
-            pods: All that are not over.
-            nodes: All of the site.
+            pods: All pods that have not ended.
+            nodes: All nodes of the site.
             now: Monotonic clock in seconds.
         """
         found = Decisions()
@@ -131,9 +131,9 @@ class Autoscaler:
         now: float,
         found: Decisions,
     ) -> set[str]:
-        """Order nodes for pods that fit neither what is there nor what comes; returns where the others should fit.
+        """Order nodes for pods that fit neither existing nor ordered ones; return where the others should fit.
 
-        kube-scheduler may need seconds to look at a pod again when its node has come.
+        kube-scheduler may need seconds to retry a pod when its node has come.
         """
         awaited: set[str] = set()
         rooms = {name: self._free(node, pods) for name, node in own.items() if not _is_cordoned(node)}
@@ -201,10 +201,10 @@ def _is_cordoned(node: Mapping[str, Any]) -> bool:
 
 
 def parse_quantity(text: str) -> float:
-    """A Kubernetes quantity as a number.
+    """Return a Kubernetes quantity as a number.
 
     Raises:
-        ValueError: it is none, or of a form that is not known here.
+        ValueError: The text is not a quantity, or has an unsupported form.
     """
     match = _QUANTITY.fullmatch(str(text))
     if match is None:
@@ -213,7 +213,7 @@ def parse_quantity(text: str) -> float:
 
 
 def requests_of(pod: Mapping[str, Any]) -> Amounts:
-    """What the pod's containers ask for together, and one place for the pod."""
+    """Return the sum of the requests of the pod's containers, and one place for the pod."""
     total: Amounts = {"pods": 1.0}
     for container in pod["spec"]["containers"]:
         for resource, text in (container.get("resources", {}).get("requests") or {}).items():
@@ -222,7 +222,7 @@ def requests_of(pod: Mapping[str, Any]) -> Amounts:
 
 
 def is_unschedulable(pod: Mapping[str, Any]) -> bool:
-    """Whether kube-scheduler has looked for a node for the pod and found none."""
+    """Return whether kube-scheduler has searched for a node for the pod and found none."""
     if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
         return False
     conditions = pod["status"].get("conditions") or []
@@ -233,9 +233,9 @@ def is_unschedulable(pod: Mapping[str, Any]) -> bool:
 
 
 def asks_for(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether the pod's required affinity or node selector names one of the labels and a node with them would do.
+    """Return whether the pod's required affinity or node selector names one of the labels and matches a node with them.
 
-    A pod without either could go anywhere, and is none of this site's business.
+    A pod without either could run anywhere, so that no site is responsible for it.
     """
     spec = pod["spec"]
     selector = spec.get("nodeSelector") or {}
@@ -252,7 +252,7 @@ def asks_for(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 def _matches(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or []
-    if term.get("matchFields") or not expressions:  # a node that is named is none that is yet to come
+    if term.get("matchFields") or not expressions:  # a named node is not one that is yet to come
         return False
     return all(_holds(one, labels) for one in expressions)
 

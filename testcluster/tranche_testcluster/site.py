@@ -53,13 +53,13 @@ def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str,
 
 
 def create(client: Client, nodes: Sequence[Mapping[str, Any]], seconds: float) -> None:
-    """Create nodes and wait until kwok runs them all, at most so many seconds.
+    """Create nodes and wait at most `seconds` until kwok runs them all.
 
     Admission taints every new node as not ready. kube-controller-manager would take that away, but needs minutes for
     thousands of nodes.
 
     Raises:
-        ClusterError: one is refused, or they are not ready in time.
+        ClusterError: A node is refused, or they are not ready in time.
     """
     _each(lambda one: _create(client, one), nodes)
     await_kwok(client, (one["metadata"]["name"] for one in nodes), seconds)
@@ -69,7 +69,7 @@ def label(client: Client, names: Sequence[str], labels: Mapping[str, str]) -> No
     """Set labels of nodes.
 
     Raises:
-        ClusterError: a node is gone, or a label is refused.
+        ClusterError: A node is gone, or a label is refused.
     """
     body = {"metadata": {"labels": dict(labels)}}
     _each(lambda name: _expect(client, "PATCH", f"/api/v1/nodes/{name}", body, 200), names)
@@ -87,7 +87,7 @@ def remove(client: Client, site: str) -> None:
 
 
 def silence(client: Client, name: str) -> None:
-    """Take the node's lease away from kwok, for good, so that its heartbeats end and its pods stand still.
+    """Take the node's lease from kwok permanently, so that its heartbeats end and its pods do not change.
 
     The lease is renewed with that: kube-controller-manager 1.37 remembers its version at the last renewal, and as long
     as the API server has a later one it takes its own cache for stale and marks no node at all
@@ -101,11 +101,11 @@ def silence(client: Client, name: str) -> None:
 
 
 def respects_leases(client: Client, silenced: str) -> bool:
-    """Whether kwok leaves pods alone on nodes whose lease it does not hold.
+    """Return whether kwok leaves pods alone on nodes whose lease it does not hold.
 
-    kwok 0.8.0 does so in every second of its lives only: it starts its controllers in the random order of a Go map
-    (controller.go, ``range c.conf.LocalStages``), and pods that come before nodes never hear of leases. Asked with a
-    pod on the silenced node, and then one on a node that kwok minds, if there is any: it starts the second only after
+    kwok 0.8.0 does so only after every second start: it starts its controllers in the random order of a Go map
+    (controller.go, ``range c.conf.LocalStages``), and pods that come before nodes bypass leases. The test uses a
+    pod on the silenced node, and then one on a node that kwok manages, if there is any: it starts the second only after
     it has seen both.
 
     Raises:
@@ -132,9 +132,9 @@ def respects_leases(client: Client, silenced: str) -> bool:
 
 
 def release(client: Client, name: str | None = None) -> list[str]:
-    """Drop the lease of a silenced node, or, without a name, those that an earlier kwok held; return the nodes.
+    """Remove the lease of a silenced node, or, without a name, those that an earlier kwok held; return the nodes.
 
-    kwok takes over a node without a lease when it next looks, within a quarter of the lease's time.
+    kwok takes over a node without a lease at its next check, within a quarter of the lease's time.
     """
     if name is not None:
         _expect(client, "DELETE", f"{_LEASES}/{name}", None, 200)
@@ -145,17 +145,17 @@ def release(client: Client, name: str | None = None) -> list[str]:
 
 
 def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
-    """Wait until kwok minds all these nodes, at most so many seconds.
+    """Wait at most `seconds` until kwok manages all these nodes.
 
     It does so when its own cache has seen the leases that it took. The cache sees them in their order, so the node of
-    the last one is asked. A node that has been deleted meanwhile, as an autoscaler may do, is not waited for.
+    the last one is tested. A node that has been deleted meanwhile, as an autoscaler may do, is not waited for.
 
     A lease whose owner is an earlier node of the same name does not count, and is deleted: kwok keeps the owner when it
     renews such a lease, and the garbage collector deletes the lease later. Until kwok takes it again, a quarter of the
     lease's time, it drops every event of a pod on that node, and no later event repeats what was dropped.
 
     Raises:
-        ClusterError: it does not.
+        ClusterError: kwok does not manage them in time.
     """
     wanted = set(names)
     deadline = time.monotonic() + seconds
@@ -199,7 +199,7 @@ def nudge(client: Client, names: Iterable[str]) -> None:
 
 
 def _answers(client: Client, name: str) -> bool:
-    """Ask kwok whether it minds a node, by an annotation that one of its stages answers."""
+    """Return whether kwok manages a node, by an annotation that one of its stages answers."""
     asked, path = str(time.time_ns()), f"/api/v1/nodes/{name}"
     if client.request("PATCH", path, {"metadata": {"annotations": {_ASKED: asked}}}, _MERGE)[0] == 404:
         return False

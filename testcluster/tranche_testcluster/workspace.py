@@ -1,7 +1,7 @@
-"""Folders and ports of running clusters, neither shared by two of them nor left behind for good.
+"""Folders and ports of running clusters: each belongs to one cluster, and none is left behind permanently.
 
-Both are held by file locks, which the kernel drops with the process: what a killed process leaves is known as such
-and removed when the next cluster starts.
+Both are held by file locks, which the kernel releases with the process: so the files of a killed process are
+recognised and removed when the next cluster starts.
 """
 
 import fcntl
@@ -22,13 +22,13 @@ _OWNER = "owner.lock"
 
 
 class Workspace:
-    """A folder and some ports that belong to this process until ``close``."""
+    """Folder and ports that belong to this process until ``close``."""
 
     def __init__(self, keep: Path | None = None) -> None:
-        """Make a temporary folder, or use ``keep``, which is emptied first and stays afterwards.
+        """Create a temporary folder, or use ``keep``, which is emptied first and kept afterwards.
 
         Raises:
-            ClusterError: ``keep`` holds something that no test cluster put there, or belongs to a running one.
+            ClusterError: ``keep`` contains foreign files, or belongs to a running cluster.
         """
         self._kept = keep is not None
         self._locks: list[TextIO] = []
@@ -64,7 +64,7 @@ class Workspace:
         raise ClusterError(f"no free port from {_FIRST_PORT} to {_FIRST_PORT + _PORTS - 1}")
 
     def close(self) -> None:
-        """Remove the folder, unless it is to be kept, and give the ports back."""
+        """Remove the folder, unless it is to be kept, and release the ports."""
         if not self._kept:
             shutil.rmtree(self.path, ignore_errors=True)
         for lock in self._locks:
@@ -77,14 +77,14 @@ def _base() -> Path:
     base.mkdir(mode=0o700, exist_ok=True)
     status = base.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise ClusterError(f"{base} belongs to somebody else; set TMPDIR to a folder of your own")
+        raise ClusterError(f"{base} belongs to another user; set TMPDIR to a folder of your own")
     for name in ("clusters", "ports"):
         (base / name).mkdir(exist_ok=True)
     return base
 
 
 def _open_locked(path: Path, *, wait: bool = False) -> TextIO:
-    """Return the opened and locked file; without ``wait``, BlockingIOError if somebody else holds it."""
+    """Return the opened and locked file; without ``wait``, raise BlockingIOError if another process holds it."""
     file = path.open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -95,7 +95,7 @@ def _open_locked(path: Path, *, wait: bool = False) -> TextIO:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Whether no living process holds the folder (asked under the sweep lock)."""
+    """Return whether no living process holds the folder (called under the sweep lock)."""
     try:
         _open_locked(folder / _OWNER).close()
     except OSError:  # held, or gone meanwhile

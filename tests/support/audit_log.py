@@ -1,4 +1,4 @@
-"""Who asked the API server for what, from its audit log."""
+"""Requests to the API server by client, from its audit log."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _POLICY = {
 
 
 class Right(NamedTuple):
-    """A verb on a resource; its subresource follows a slash, its group a dot."""
+    """Verb on a resource; its subresource follows a slash, its group a dot."""
 
     verb: str
     resource: str
@@ -25,7 +25,7 @@ class Right(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One request."""
+    """Single request."""
 
     account: str
     program: str  # kube-scheduler or tranche
@@ -36,18 +36,18 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """A folder for policy and log."""
+    """Folder for policy and log."""
 
     folder: Path
 
     def flags(self) -> list[str]:
-        """For kube-apiserver; the policy is written now."""
+        """Write the policy and return the flags for kube-apiserver."""
         policy = self.folder / "audit-policy.json"
         policy.write_text(json.dumps(_POLICY))
         return [f"--audit-policy-file={policy}", f"--audit-log-path={self._log}", "--audit-log-maxsize=1000"]
 
     def asked(self) -> Iterator[Asked]:
-        """All requests for resources so far by service accounts of tranche-system."""
+        """Yield all requests for resources so far by service accounts of tranche-system."""
         for line in self._log.read_text().splitlines():
             event = json.loads(line)
             target = event.get("objectRef")
@@ -66,7 +66,7 @@ class Audit:
 
 
 def granted(role: dict[str, Any]) -> set[Right]:
-    """Every verb on every resource that a Role or ClusterRole allows."""
+    """Return every verb on every resource that a Role or ClusterRole allows."""
     return {
         Right(verb, _resource({"resource": resource, "apiGroup": group}))
         for rule in role["rules"]

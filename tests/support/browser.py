@@ -1,4 +1,4 @@
-"""Headless Chromium, Debian's: what a visitor sees, and everything that the browser complains about."""
+"""Debian's headless Chromium: the page as a visitor sees it, and all complaints of the browser."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Reque
 
 CHROMIUM = shutil.which("chromium") or ""
 MISSING = "there is no chromium (Debian: make browser)"
-"""Why a browser test is left out; never in CI."""
+"""Reason why a browser test is skipped; never in CI."""
 PHONE = {"width": 375, "height": 740}
 DESK = {"width": 1280, "height": 900}
 
 
 def require_chromium() -> None:
-    """Leave the test out where there is no browser; in CI that is a failure."""
+    """Skip the test without a browser; fail in CI."""
     if not CHROMIUM:
         if os.environ.get("CI"):
             pytest.fail(MISSING)
@@ -26,13 +26,13 @@ def require_chromium() -> None:
 
 @dataclass
 class Window:
-    """One page, and what went wrong on it."""
+    """Page, with the errors on it."""
 
     page: Page
     hosts: set[str] = field(default_factory=set)
-    """That it has asked for anything."""
+    """Hosts that it has sent requests to."""
     complaints: list[str] = field(default_factory=list)
-    """Of the console, violations of the content policy included."""
+    """Messages of the console, violations of the content policy included."""
     expected: tuple[str, ...] = ()
     """Parts of complaints that the test provokes."""
 
@@ -50,7 +50,7 @@ class Window:
 
 @contextmanager
 def chromium(playwright: Playwright) -> Iterator[Browser]:
-    """As root the sandbox cannot be had; nothing but our own page is opened."""
+    """Start Chromium; as root the sandbox is not available, and only our own page is opened."""
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*options, "--disable-dev-shm-usage"])
     try:
@@ -61,7 +61,7 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 @contextmanager
 def started() -> Iterator[Browser]:
-    """A browser of its own."""
+    """Start a browser."""
     with sync_playwright() as playwright, chromium(playwright) as browser:
         yield browser
 
@@ -70,7 +70,7 @@ def started() -> Iterator[Browser]:
 def opened(
     browser: Browser, url: str, size: dict[str, int] = DESK, dark: bool = False, token: str = ""
 ) -> Iterator[Window]:
-    """A page at an address, already logged in if there is a token."""
+    """Open a page at an address, logged in if there is a token."""
     scheme = "dark" if dark else "light"
     context: BrowserContext = browser.new_context(
         viewport=size,  # type: ignore[arg-type]

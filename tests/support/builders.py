@@ -19,7 +19,7 @@ def worker(gpus: int = 1, cpu: int = 1000, **changes: Any) -> PodShape:
 
 
 def job(name: str, submitted: float = 0.0, *, chunks: int = 1, seconds: float = 100.0, **changes: Any) -> Job:
-    """A chunked job whose chunks take `seconds` each, in 100 mini-batches."""
+    """Return a chunked job whose chunks take `seconds` each, in 100 mini-batches."""
     fields: dict[str, Any] = {
         "key": f"default/{name}",
         "uid": f"uid-{name}",
@@ -34,12 +34,12 @@ def job(name: str, submitted: float = 0.0, *, chunks: int = 1, seconds: float = 
 
 
 def gang(name: str, submitted: float = 0.0, members: int = 2, **changes: Any) -> Job:
-    """A job whose members, of one GPU each, train together."""
+    """Return a job whose members, of one GPU each, train together."""
     return job(name, submitted, **{"chunks": members, "is_gang": True, **changes})
 
 
 def planner(policy: str, nodes: list[Node], sites: list[Site] | None = None, **settings: Any) -> Planner:
-    """A planner that knows the cluster and checks its invariants."""
+    """Return a planner that knows the cluster and checks its invariants."""
     made = Planner(get_policy(policy), PlannerSettings(**{"validate": True, **settings}))
     for site in sites or [Site(name) for name in sorted({n.site for n in nodes})]:
         made.handle(SiteChanged(site), 0.0)

@@ -1,4 +1,4 @@
-"""What every panel of every dashboard should show of a run, from the TrainingJobs and pods of that run alone."""
+"""Expected content of every panel of every dashboard for a run, from the TrainingJobs and pods of that run alone."""
 
 import re
 from bisect import bisect_right
@@ -24,11 +24,11 @@ SENTENCES = {
     "Held": r"^held",
     "Avoided": r"is avoided",
 }
-"""Of the reasons that a run meets; an explanation that none matches is counted under itself, so that the test fails."""
+"""Patterns of the reasons that a run meets; unmatched explanations count under themselves, so that the test fails."""
 
 
 def moment(text: str) -> float:
-    """Seconds of the clock."""
+    """Return seconds of the clock."""
     return datetime.fromisoformat(text).astimezone(UTC).timestamp()
 
 
@@ -37,7 +37,7 @@ def labels(**known: str) -> Labels:
 
 
 class Facts:
-    """A run, asked."""
+    """Facts about a run."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -45,7 +45,7 @@ class Facts:
         self.succeeded = [job for job in self.last.values() if self.status(job).get("phase") == "Succeeded"]
         self.changes = sorted(at for versions in [*run.jobs.values(), *run.pods.values()] for at, _ in versions)
 
-    # ---- jobs that are over
+    # ---- completed jobs
 
     @staticmethod
     def status(job: Mapping[str, Any]) -> Status:
@@ -55,18 +55,18 @@ class Facts:
         return {job["metadata"]["namespace"] for job in self.last.values()}
 
     def completion(self, job: Mapping[str, Any]) -> float:
-        """Seconds from creation to success."""
+        """Return seconds from creation to success."""
         return moment(job["status"]["completionTime"]) - moment(job["metadata"]["creationTimestamp"])
 
     def first_planned(self, job: Mapping[str, Any]) -> float:
-        """Seconds from creation to the completion that the first plan with an estimate gave."""
+        """Return seconds from creation to the completion in the first plan with an estimate."""
         key = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
         plans = (self.status(version).get("plan", {}) for _, version in self.run.jobs[key])
         first = next(plan["estimatedCompletion"] for plan in plans if plan.get("estimatedCompletion"))
         return max(0.0, moment(first) - moment(job["metadata"]["creationTimestamp"]))
 
     def queueing(self, namespace: str) -> list[float]:
-        """Seconds from creation to the first pod of every job that has started."""
+        """Return seconds from creation to the first pod of every job that has started."""
         return [
             moment(job["status"]["startTime"]) - moment(job["metadata"]["creationTimestamp"])
             for job in self.last.values()
@@ -80,10 +80,10 @@ class Facts:
         return found
 
     def total(self, field: str) -> float:
-        """Of status.progress, over all jobs."""
+        """Return the sum of a field of status.progress over all jobs."""
         return float(sum(self.status(job).get("progress", {}).get(field, 0) for job in self.last.values()))
 
-    # ---- what was at a moment
+    # ---- state at a moment
 
     def jobs_at(self, at: float) -> list[dict[str, Any]]:
         return list(_at(self.run.jobs.values(), at))
@@ -92,7 +92,7 @@ class Facts:
         return list(_at(self.run.pods.values(), at))
 
     def between(self, start: float, end: float) -> Iterator[float]:
-        """Moments between which nothing changed: the start, and just after each change."""
+        """Yield moments between which nothing changed: the start, and just after each change."""
         yield start
         yield from self.changes[bisect_right(self.changes, start) : bisect_right(self.changes, end)]
 
@@ -142,7 +142,7 @@ class Facts:
     # ---- copies and pods
 
     def copies(self) -> Counter[tuple[str, str]]:
-        """Chunks that staging pods were given, by link."""
+        """Return the number of chunks given to staging pods, by link."""
         given: dict[tuple[str, int], tuple[str, str, int]] = {}
         for key, versions in self.run.jobs.items():
             for _, job in versions:
@@ -156,19 +156,19 @@ class Facts:
         return found
 
     def copied(self, size: float = 1.0) -> Values:
-        """The same times a size; the link that is declared and not used has none."""
+        """Return the copies times a size; a declared and unused link has none."""
         links = [("edge-a", "edge-b"), ("edge-b", "edge-a")]
         return {labels(source=s, target=t): self.copies()[s, t] * size for s, t in links}
 
     def copied_to(self, size: float) -> Values:
-        """The same by site."""
+        """Return the same by site."""
         arrived = Counter[str]()
         for (_, target), chunks in self.copies().items():
             arrived[target] += chunks
         return {labels(site=site, tier="Edge"): arrived[site] * size for site in GPUS}
 
     def used_by_site(self, field: str) -> Values:
-        """Of status.progress.sites, over all jobs."""
+        """Return the sum of a field of status.progress.sites over all jobs."""
         found = Counter[str]()
         for job in self.last.values():
             for site in self.status(job).get("progress", {}).get("sites", ()):
@@ -176,7 +176,7 @@ class Facts:
         return {labels(site=site, tier="Edge"): float(amount) for site, amount in found.items()}
 
     def stopped(self) -> list[float]:
-        """Seconds that the workers had run which were stopped before their end; both times in whole seconds."""
+        """Return the seconds that workers had run which were stopped before their end; both times in whole seconds."""
         found = []
         for versions in self.run.pods.values():
             states = [s["state"] for _, pod in versions for s in pod.get("status", {}).get("containerStatuses", ())]
@@ -186,7 +186,7 @@ class Facts:
         return found
 
     def starts(self) -> list[float]:
-        """Seconds from the first plan that holds a window to its worker's start, of every worker that started."""
+        """Return seconds from the first plan with a window to its worker's start, of every worker that started."""
         found = []
         for pod, started in self._started():
             names = pod["metadata"]["labels"]
@@ -200,7 +200,7 @@ class Facts:
         return found
 
     def _started(self) -> Iterator[tuple[dict[str, Any], float]]:
-        """Workers, and when the watch first said that they run."""
+        """Yield workers, and when the watch first showed them running."""
         for versions in self.run.pods.values():
             for at, pod in versions:
                 states = [s["state"] for s in pod.get("status", {}).get("containerStatuses", ())]
@@ -212,7 +212,7 @@ class Facts:
 
 
 def quantile(share: float, values: Iterable[float]) -> float:
-    """As Prometheus reads it from our buckets."""
+    """Return the quantile as Prometheus computes it from our buckets."""
     known = list(values)
     counts = [sum(value <= bound for value in known) for bound in COMPLETION_BUCKETS]
     rank = share * len(known)
@@ -233,7 +233,7 @@ def _at(all_versions: Iterable[Versions], at: float) -> Iterator[dict[str, Any]]
 
 
 def _is_gone(thing: Mapping[str, Any]) -> bool:
-    """Deleted: the last that a watch tells of an object whose finalizers are off."""
+    """Return whether an object is deleted: its last version in a watch has no finalizers."""
     return bool(thing["metadata"].get("deletionTimestamp")) and not thing["metadata"].get("finalizers")
 
 
@@ -252,7 +252,7 @@ def _gpus(spec: Mapping[str, Any]) -> int:
 
 
 def _count(chunks: str) -> int:
-    """Of ``0-3,7``."""
+    """Return the number of chunks in ``0-3,7``."""
     ranges = ([int(n) for n in part.split("-")] for part in chunks.split(",") if part)
     return sum(ends[-1] - ends[0] + 1 for ends in ranges)
 

@@ -1,4 +1,4 @@
-"""A minute of tranche on a real control plane that Prometheus scrapes, and all that the API server told meanwhile."""
+"""Minute of tranche on a real control plane that Prometheus scrapes, with all events of the API server."""
 
 import contextlib
 import tempfile
@@ -25,42 +25,42 @@ CHUNK_BYTES = 2**20
 LINK_BITS = 8_000_000
 TOO_LARGE = "impossible"
 SHOWN_SECONDS = 2.5
-"""For two more scrapes when all is over."""
+"""Time for two more scrapes at the end."""
 
 Scraped = dict[str, dict[Labels, float]]
-"""What a process says itself, by name of the series and labels."""
+"""Metrics of a process, by name of the series and labels."""
 Versions = list[tuple[float, dict[str, Any]]]
-"""An object as it was from each moment on."""
+"""Versions of an object, each with the moment of its beginning."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What has happened."""
+    """Record of a run."""
 
     prometheus: Prometheus
     jobs: Mapping[str, Versions]
-    """By ``namespace/name``; all that were there."""
+    """Versions of all jobs, by ``namespace/name``."""
     pods: Mapping[str, Versions]
-    """By UID; all that were there."""
+    """Versions of all pods, by UID."""
     began: float
-    """When no job was there yet, in seconds of the clock; so are all other times."""
+    """Time before the first job, in seconds of the clock, as all other times."""
     ended: float
-    """When every job was over but the one that is too large, and Prometheus had seen it."""
+    """Time when every job but the too large one had ended, and Prometheus had seen it."""
     before: Mapping[str, Scraped]
     after: Mapping[str, Scraped]
-    """What both processes said of themselves then, by process."""
+    """Metrics of both processes then, by process."""
     memory: Mapping[str, int]
-    """Bytes that the kernel says they hold."""
+    """Memory of each process in bytes, from the kernel."""
 
     @property
     def span(self) -> int:
-        """Seconds that hold the whole of it."""
+        """Return seconds that cover the whole run."""
         return int(self.ended - self.began) + 1
 
 
 @contextlib.contextmanager
 def run(program: Path) -> Iterator[Run]:
-    """Let it happen, and keep Prometheus until the block is done."""
+    """Run the workload, and keep Prometheus until the block is done."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster())
@@ -92,7 +92,7 @@ def run(program: Path) -> Iterator[Run]:
 
 
 def scrape(port: int) -> Scraped:
-    """What the process on this port says of itself."""
+    """Return the metrics of the process on this port."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
         text = reply.read().decode()
     found: Scraped = {}
@@ -115,7 +115,7 @@ def _prepare(cluster: Cluster) -> None:
 
 
 def _warm_up(whole: Whole) -> None:
-    """A job of each namespace, so that their series are there: on a loaded machine a few scrapes may fail."""
+    """Run a job of each namespace, so that their series exist: on a loaded machine a few scrapes may fail."""
     for namespace in ("default", "vision"):
         whole.submit("warm", seconds=0.2, namespace=namespace)
     whole.until("warm", lambda: _over(whole) == 2)
@@ -126,7 +126,7 @@ def _warm_up(whole: Whole) -> None:
 
 
 def _work(whole: Whole) -> None:
-    """Jobs that wait, copy data, are preempted, and one that nothing can hold."""
+    """Submit jobs that wait, copy data, are preempted, and one that fits nowhere."""
     container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     annotations = {"kwok.tranche.dev/run-seconds": "3"}
     staging = {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}}
@@ -149,7 +149,7 @@ def _over(whole: Whole) -> int:
 
 
 def _refused(url: str) -> None:
-    """A request that the extender cannot understand."""
+    """Send a request that the extender rejects."""
     with contextlib.suppress(urllib.error.HTTPError):
         urllib.request.urlopen(urllib.request.Request(f"{url}/filter", b"nonsense"), timeout=5)
 

@@ -1,4 +1,4 @@
-"""The pages of README and docs, as what they hold: blocks, commands, words in code, links, headings."""
+"""Contents of README and docs: blocks, commands, words in code, links, headings."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHELL = "sh"
 """Language of blocks that are commands and nothing else."""
 CONSOLE = "console"
-"""Language of blocks with commands behind ``$`` and what they print."""
+"""Language of blocks with commands behind ``$`` and their output."""
 _PARSER = MarkdownIt("commonmark").enable("table")
 
 
@@ -26,22 +26,22 @@ def pages() -> list[Path]:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code."""
+    """Block of code."""
 
     page: Path
     line: int
-    """Of the page, from 1."""
+    """Line of the page, from 1."""
     language: str
     text: str
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for messages."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
     def commands(self) -> list[str]:
-        """The command lines, continued ones as one line; a here-document belongs to its command."""
+        """Return the command lines, continued ones as one line; a here-document belongs to its command."""
         text = self.text
         if self.language == CONSOLE:
             text = "\n".join(line[2:] for line in text.splitlines() if line.startswith("$ "))
@@ -60,7 +60,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """All blocks of code of a page; indented ones are commands if they look like it."""
+    """Return all blocks of code of a page; indented ones count as commands if they look like commands."""
     found = []
     for token in _PARSER.parse(page.read_text(encoding="utf-8")):
         if token.type == "fence":
@@ -77,12 +77,12 @@ def _inline(page: Path) -> Iterator[Token]:
 
 
 def words_in_code(page: Path) -> list[str]:
-    """What stands between backquotes in sentences and tables."""
+    """Return the words between backquotes in sentences and tables."""
     return [" ".join(token.content.split()) for token in _inline(page) if token.type == "code_inline"]
 
 
 def targets(page: Path) -> list[str]:
-    """Where links and pictures lead."""
+    """Return the targets of links and pictures."""
     found = [token.attrs.get("href") or token.attrs.get("src") for token in _inline(page)]
     return [str(target) for target in found if target]
 
@@ -111,7 +111,7 @@ def _headings(page: Path) -> dict[str, int]:
 
 
 def words(command: str) -> list[list[str]]:
-    """The simple commands of a line, without redirections, comments and variables set before them."""
+    """Return the simple commands of a line, without redirections, comments and variables set before them."""
     lexer = shlex.shlex(command.partition("\n")[0], posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = "#"

@@ -1,4 +1,4 @@
-"""A shell in which README and docs are typed: kubectl, helm, the programs of this checkout, one cluster."""
+"""Shell that runs the commands of README and docs: kubectl, helm, the programs of this checkout, one cluster."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ PROGRAMS = {"tranche": "tranche.cli.main", "kubectl-tranche": "tranche.cli.kubec
 
 
 class Shell:
-    """Runs command lines in the top folder of a checkout, against a cluster; it remembers what is exported.
+    """Shell in the top folder of a checkout, with a cluster; it keeps exported variables.
 
     On its PATH are kubectl and helm; our own programs are in .venv/bin, as after ``make setup``.
     """
@@ -45,13 +45,13 @@ class Shell:
         self.variables.touch()
 
     def run(self, command: str) -> str:
-        """What it prints; fail with what it says if it fails."""
+        """Return the output; fail with the error output if the command fails."""
         answer = self.answer(command)
         assert answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
         return answer.stdout
 
     def run_until(self, text: str, command: str) -> None:
-        """Run what does not end by itself, and end it when it has said this; fail if it ends before."""
+        """Run a command that does not end by itself, and end it when it has printed the text; fail if it ends early."""
         with subprocess.Popen(
             ["/bin/sh", "-c", f"exec {command}"],
             cwd=self.work, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -64,7 +64,7 @@ class Shell:
         assert text in said, f"{command}\n{said}"
 
     def answer(self, command: str) -> "subprocess.CompletedProcess[str]":
-        """What comes of it, whatever that is."""
+        """Return the completed process, whatever its exit code."""
         script = f". {self.variables}\nset -a\n{command}\ncode=$?\nexport -p > {self.variables}\nexit $code"
         return subprocess.run(
             ["/bin/sh", "-c", script],

@@ -17,7 +17,7 @@ def build(pages: Path, target: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def main(arguments: list[str]) -> int:
-    """Build, and say where, or what is wrong."""
+    """Build, and print the path or the errors."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m support.doc_site FOLDER\n")
         return 2

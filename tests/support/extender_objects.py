@@ -17,7 +17,7 @@ PRIORITY = -9
 
 
 class Store(Generic[T]):
-    """What a reflector shows to its readers."""
+    """Stand-in for a reflector."""
 
     def __init__(self) -> None:
         self.store: dict[str, T] = {}
@@ -39,7 +39,7 @@ class Store(Generic[T]):
 
 
 class Stores:
-    """The four watches, and short ways to fill them."""
+    """Stores of the four watches, with short methods to fill them."""
 
     def __init__(self, nodes: Sequence[str] = (), gpus: int = 8, gpu_resource: str = GPU) -> None:
         self.pods: Store[Pod] = Store()
@@ -74,13 +74,13 @@ class Stores:
 
 
 def asks(gpus: int, cpu: str = "1") -> dict[str, Any]:
-    """A pod's specification."""
+    """Return a pod's specification."""
     requests = {"cpu": cpu, **({GPU: str(gpus)} if gpus else {})}
     return {"containers": [{"name": "main", "resources": {"requests": requests}}]}
 
 
 def window(index: int, attempt: int, node: str | None, *fallbacks: str, **more: Any) -> dict[str, Any]:
-    """An entry of status.plan.workers."""
+    """Return an entry of status.plan.workers."""
     return {
         "index": index,
         "attempt": attempt,
@@ -106,7 +106,7 @@ def job(
     spec: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> TrainingJob:
-    """A job with a plan of these windows and parameter servers."""
+    """Return a job with a plan of these windows and parameter servers."""
     plan = {
         "term": stamp[0],
         "revision": stamp[1],
@@ -140,7 +140,7 @@ def worker(
     status: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> Pod:
-    """A pod of a job."""
+    """Return a pod of a job."""
     labels = {
         "tranche.dev/job": name,
         "tranche.dev/role": role,
@@ -159,6 +159,6 @@ def worker(
 
 
 def stranger(name: str, node: str = "", *, gpus: int = 1, priority: int | None = 0, **metadata: Any) -> Pod:
-    """A pod that is not ours."""
+    """Return a pod that tranche does not manage."""
     spec = {**asks(gpus), "nodeName": node, "priority": priority}
     return msgspec.convert({"metadata": {"name": name, "namespace": "ns", **metadata}, "spec": spec}, Pod)

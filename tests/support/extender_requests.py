@@ -1,4 +1,4 @@
-"""What may be sent to the extender and to the report API, as OpenAPI: names that mean something, and any others."""
+"""OpenAPI documents of the extender and of the report API, with names that occur in the tests, and any others."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ Schema = dict[str, Any]
 
 
 def document(described: Schema) -> Schema:
-    """All routes: those that FastAPI describes, and those that read their bodies themselves."""
+    """Return all routes: those that FastAPI describes, and those that parse their bodies themselves."""
     verbs = {"filter": _NAMES, "prioritize": _NAMES, "preempt": _CANDIDATES, "bind": _BINDING}
     own = {f"/{verb}": {"post": _takes(body)} for verb, body in verbs.items()}
     return {"openapi": "3.1.0", "info": described["info"], "paths": {**described["paths"], **own}}
 
 
 def with_token(described: Schema) -> Schema:
-    """The page's routes, asked for by somebody."""
+    """Return the page's routes with an authenticated caller."""
     token = _parameter("Tranche-Token", "header", {"enum": ["ns/someone"]})
     for path in described["paths"].values():
         for operation in path.values():
@@ -22,8 +22,8 @@ def with_token(described: Schema) -> Schema:
 
 
 def report_document() -> Schema:
-    """The report API, which describes nothing of itself."""
-    known = {"namespace": ["ns"], "name": ["cats", "gang"]}  # others are drawn as what does not fit
+    """Return the report API's document, which the API itself does not provide."""
+    known = {"namespace": ["ns"], "name": ["cats", "gang"]}  # other names are drawn as invalid ones
     names = [_parameter(name, "path", {"enum": values}) for name, values in known.items()]
     token = _parameter("Authorization", "header", {"enum": ["Bearer ns/cats-ps-0-7/u7", "Bearer a/b/c", "Bearer"]})
     route = {"post": {**_takes(_REPORT), "parameters": [*names, token]}}

@@ -1,4 +1,4 @@
-"""A small API server of one collection, over real HTTP, that can be told to misbehave."""
+"""Fake API server of one collection, over real HTTP, with configurable faults."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ class FakeApi:
         self._changed = asyncio.Event()
         self._transports: set[asyncio.Transport] = set()
 
-    # ---- what the cluster does
+    # ---- actions of the cluster
 
     def put(self, name: str, uid: str = "", **spec: Any) -> None:
         self.version += 1
@@ -50,7 +50,7 @@ class FakeApi:
         self._record("", {"line": line})
 
     def forget(self) -> None:
-        """Compaction: watches and continued lists from before now are refused."""
+        """Compact: refuse watches and continued lists from before now."""
         self.oldest = self.version + 1
         self.version += 1
 
@@ -130,7 +130,7 @@ Scenario = Callable[[FakeApi, str], Awaitable[None]]
 
 
 def run(folder: Path, scenario: Scenario) -> None:
-    """Run a scenario against a fake API server; it gets the server and a kubeconfig's path."""
+    """Run a scenario against a fake API server; it receives the server and the path of a kubeconfig."""
 
     async def whole() -> None:
         api = FakeApi()

@@ -1,6 +1,6 @@
 """Optima of the weighted flow F = Σ (1/D_j)(C_jd − r_j) on small instances, to compare `chunk-faithful` with.
 
-A job of D_j chunks arrives at r_j; a chunk takes p_ji seconds on worker i at speed 1, and nothing has to be brought.
+A job of D_j chunks arrives at r_j; a chunk takes p_ji seconds on worker i at speed 1, and no data have to be copied.
 
 OPT is the least F if each chunk stays on one worker. OPT_LP⁺ relaxes it: y_jdi(t) is the part of worker i that chunk d
 of job j has at t ≥ r_j, with Σ_{j,d} y ≤ 1 per worker and Σ_i ∫ y/p_ji dt ≥ 1 per chunk, and
@@ -26,14 +26,14 @@ from tranche.policies import get_policy
 from tranche.simulation import SimulationResult, simulate
 
 SLOT_SECONDS = 0.25
-"""Of the linear program."""
+"""Length of a slot of the linear program."""
 
 
 def augmented(jobs: list[Job], nodes: list[Node], epsilon: float, policy: str = "chunk-faithful") -> SimulationResult:
     """Run the jobs under a policy on workers of speed 1 + ε.
 
     Raises:
-        ValueError: a job did not complete.
+        ValueError: A job did not complete.
     """
     faster = [replace(one, speed=one.speed * (1 + epsilon)) for one in nodes]
     result = simulate(jobs, faster, (), get_policy(policy))
@@ -43,22 +43,22 @@ def augmented(jobs: list[Job], nodes: list[Node], epsilon: float, policy: str = 
 
 
 def weighted_flow_seconds(result: SimulationResult) -> float:
-    """F of a run, in seconds."""
+    """Return F of a run, in seconds."""
     return sum(
         (end - one.submitted) / len(one.chunk_completions) for one in result.jobs for end in one.chunk_completions
     )
 
 
 def relaxed_flow_seconds(jobs: list[Job], nodes: list[Node], *, processing: bool = True) -> tuple[float, float]:
-    """Bounds of OPT_LP⁺ from below and above, in seconds, from slots of `SLOT_SECONDS`.
+    """Return bounds of OPT_LP⁺ from below and above, in seconds, from slots of `SLOT_SECONDS`.
 
     Charging a slot by its start is too little; charging it by its middle is exact for a y that is constant in each
     slot. Chunks of one job are alike, and so are workers of one speed, so each kind has one variable a slot.
 
     Args:
-        jobs: With whole seconds of submission.
-        nodes: Of one worker each.
-        processing: With the term "+ 1"; else the fractional flow alone.
+        jobs: Jobs with whole seconds of submission.
+        nodes: Nodes of one worker each.
+        processing: Whether to include the term "+ 1"; else the fractional flow alone.
     """
     kinds = Counter(host.speed for host in nodes)
     work = sum(one.chunks * one.batches_per_chunk_total * one.step_seconds for one in jobs)
@@ -91,16 +91,16 @@ def relaxed_flow_seconds(jobs: list[Job], nodes: list[Node], *, processing: bool
 
 
 def slot_of(seconds: float) -> int:
-    """The slot that begins then, or contains that moment."""
+    """Return the slot that begins then, or contains that moment."""
     return int(seconds / SLOT_SECONDS)
 
 
 def least_flow_seconds(jobs: list[Job], nodes: list[Node]) -> float:
-    """OPT: all ways to give each chunk a worker, and on each worker all orders in unit steps.
+    """Return OPT from all ways to give each chunk a worker, and on each worker all orders in unit steps.
 
     Args:
-        jobs: With whole seconds of submission and, on each worker, of chunks.
-        nodes: Of one worker each.
+        jobs: Jobs with whole seconds of submission and, on each worker, of chunks.
+        nodes: Nodes of one worker each.
     """
     chunks = [
         (round(one.submitted), one.batches_per_chunk_total * one.step_seconds, 1 / one.chunks)
@@ -123,7 +123,7 @@ def least_flow_seconds(jobs: list[Job], nodes: list[Node]) -> float:
 
 @cache
 def _least_on_one(chunks: tuple[tuple[int, int, float], ...]) -> float:
-    """The least Σ weight × (completion − release) on one worker with preemption, of (release, seconds, weight).
+    """Return the least Σ weight × (completion − release) on one worker with preemption, of (release, seconds, weight).
 
     With whole numbers there is an optimum that changes chunks at whole seconds only and is never idle without need.
     """
@@ -145,7 +145,7 @@ def _least_on_one(chunks: tuple[tuple[int, int, float], ...]) -> float:
 
 
 def drawn_relaxed(draw: random.Random) -> tuple[list[Job], list[Node]]:
-    """An instance for the linear program: up to three jobs and ten workers."""
+    """Draw an instance for the linear program: up to three jobs and ten workers."""
     jobs = [
         job(
             f"j{i}",
@@ -160,7 +160,7 @@ def drawn_relaxed(draw: random.Random) -> tuple[list[Job], list[Node]]:
 
 
 def drawn_exact(draw: random.Random) -> tuple[list[Job], list[Node]]:
-    """An instance for the exhaustive search: two to five chunks, one or two workers, whole seconds on each."""
+    """Draw an instance for the exhaustive search: two to five chunks, one or two workers, whole seconds on each."""
     unequal = draw.random() < 0.5
     jobs: list[Job] = []
     left = draw.randint(2, 5)

@@ -18,10 +18,10 @@ FRAMEWORKS = ("torch", "tensorflow")
 
 
 def python_of(name: str) -> Path:
-    """The interpreter that can import a framework.
+    """Return the interpreter that can import a framework.
 
     Raises:
-        FileNotFoundError: it is not installed in the locked versions.
+        FileNotFoundError: The locked versions are not installed.
     """
     folder = _folder(name)
     if not _stamp(folder).exists():
@@ -30,7 +30,7 @@ def python_of(name: str) -> Path:
 
 
 def install(name: str) -> None:
-    """Install a framework, unless it is there in the locked versions."""
+    """Install a framework, unless the locked versions are installed."""
     folder = _folder(name)
     if _stamp(folder).exists():
         return

@@ -1,4 +1,4 @@
-"""tranche as a whole, with short names for what tests do to it."""
+"""Cluster with tranche, with short methods for tests."""
 
 import json
 import time
@@ -15,7 +15,7 @@ API = "/apis/tranche.dev/v1alpha1"
 
 
 class Whole:
-    """A cluster with tranche on it, and short names for what tests do."""
+    """Cluster with tranche on it, with short methods for tests."""
 
     def __init__(self, cluster: Cluster, stack: Stack) -> None:
         self.cluster = cluster
@@ -67,7 +67,7 @@ class Whole:
         assert status == 201, answer
 
     def job(self, name: str) -> dict[str, Any]:
-        """The job as it is; empty if it is gone."""
+        """Return the current job; empty if it is gone."""
         status, answer = self.cluster.request("GET", f"{API}/namespaces/default/trainingjobs/{name}")
         return answer if status == 200 else {}
 
@@ -79,7 +79,7 @@ class Whole:
         return list(self.cluster.request("GET", path)[1]["items"])
 
     def read(self, path: str, replica: str = "scheduler") -> Any:
-        """What the read API tells one who may read all jobs."""
+        """Return the read API's answer for a user who may read all jobs."""
         if not self._token:
             create_visitor(self.cluster)
             self._token = visitor_token(self.cluster)

@@ -1,4 +1,4 @@
-"""Objects that a user or an administrator may send to the API server, from sound to senseless."""
+"""Objects that a user or an administrator may send to the API server, from valid to nonsensical."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +22,14 @@ _SCOPES = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "Prio
 
 
 def spec_schema(plural: str) -> Schema:
-    """Schema of `spec` in one of our definitions."""
+    """Return the schema of `spec` in one of our definitions."""
     definition = yaml.load((ROOT / f"manifests/crds/{plural}.yaml").read_text(), Loader=yaml.CSafeLoader)
     schema: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return schema
 
 
 class Jobs:
-    """Specifications of TrainingJobs: half of them wild, half such that most of their pods can be made."""
+    """Source of TrainingJob specifications: half are unrestricted, half such that most of their pods can be created."""
 
     def __init__(self) -> None:
         self._wild = spec_schema("trainingjobs")
@@ -49,7 +49,7 @@ class Jobs:
 
 
 def site(random: Random, schema: Schema) -> dict[str, Any]:
-    """Specification of a Site, mostly one that selects nodes that there are."""
+    """Return the specification of a Site, which mostly selects existing nodes."""
     spec: dict[str, Any] = instance(random, schema)
     if random.random() < 0.7:
         spec["nodeSelector"] = _labels(random)
@@ -57,7 +57,7 @@ def site(random: Random, schema: Schema) -> dict[str, Any]:
 
 
 def node(random: Random, name: str) -> dict[str, Any]:
-    """A node as a strange kubelet would leave it."""
+    """Return a node as a faulty kubelet would leave it."""
     allocatable = {resource: quantity(random) for resource in some(random, _RESOURCES, 6)}
     condition = {"type": "Ready", "status": random.choice(("True", "True", "False", "Unknown"))}
     taint = {"key": text(random), "effect": random.choice(("NoSchedule", "NoExecute", "PreferNoSchedule"))}
@@ -69,7 +69,7 @@ def node(random: Random, name: str) -> dict[str, Any]:
 
 
 def quota(random: Random, name: str) -> dict[str, Any]:
-    """A ResourceQuota with limits and scopes of all kinds."""
+    """Return a ResourceQuota with limits and scopes of all kinds."""
     spec: dict[str, Any] = {"hard": {resource: quantity(random) for resource in some(random, _QUOTAS, 4)}}
     if random.random() < 0.3:
         spec["scopes"] = some(random, _SCOPES, 2)
@@ -89,7 +89,7 @@ def _labels(random: Random) -> dict[str, str]:
 
 
 def _narrowed(schema: Schema) -> Schema:
-    """The same with the fields of a pod that planner and operator look at."""
+    """Return the schema with only those pod fields that planner and operator read."""
     properties = dict(schema.get("properties", {}))
     if "initContainers" in properties:
         properties = {name: properties[name] for name in _POD if name in properties}
@@ -102,7 +102,7 @@ def _narrowed(schema: Schema) -> Schema:
 
 
 def _consistent(random: Random, spec: dict[str, Any]) -> dict[str, Any]:
-    """Mostly keep to the rules about several fields, else hardly any object would pass."""
+    """Mostly keep to the rules about several fields; otherwise hardly any object would be accepted."""
     if random.random() < 0.1:
         return spec
     workers = spec["workers"]

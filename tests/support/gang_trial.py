@@ -1,9 +1,9 @@
 """The gangs of worker/examples under the production planner: real processes on one machine, some of them stopped.
 
-The planner opens the windows of a gang, closes them for a more urgent job and opens them again; what the operator would
-write into the members' environment is made by the operator's own functions, with ports of this machine in place of
+The planner opens the windows of a gang, closes them for a more urgent job and opens them again; the members'
+environment is made by the operator's own functions, with ports of this machine in place of
 the pods' host names; member 0 reports to the real report API, whose TokenReview alone is a stand-in. Kubernetes' part,
-starting and ending processes, is played here.
+starting and ending processes, is simulated here.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ POLL_SECONDS, LONGEST_SECONDS = 0.02, 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A program of worker/examples, as a gang."""
+    """Program of worker/examples, as a gang."""
 
     framework: str
     members: int
@@ -63,7 +63,7 @@ class Example:
     checkpoint_batches: int
 
     def command(self, data: Path, index: int, seed: int) -> list[str]:
-        """What a member runs."""
+        """Return the command of a member."""
         python = python_of(self.framework)
         options = [str(data), f"--batches={self.batches}", f"--checkpoint-batches={self.checkpoint_batches}"]
         options.append(f"--seed={seed}")
@@ -74,7 +74,7 @@ class Example:
         return [str(python), "-m", "tensorflow_ps.server"]
 
     def variables(self, job: TrainingJob, given: dict[str, str], index: int, ports: list[int]) -> dict[str, str]:
-        """The operator's variables, with addresses of this machine."""
+        """Return the operator's variables, with addresses of this machine."""
         if self.framework == "torch":
             leader = environment.address(job, "worker", 0)
             local = {name: value.replace(leader, "127.0.0.1") for name, value in given.items()}
@@ -84,7 +84,7 @@ class Example:
 
 
 def tensorflow_config(index: int, ports: list[int]) -> str:
-    """TF_CONFIG of a member: the chief, workers, and one parameter server, in this order."""
+    """Return TF_CONFIG of a member: the chief, workers, and one parameter server, in this order."""
     addresses = [f"127.0.0.1:{port}" for port in ports]
     cluster = {"chief": addresses[:1], "worker": addresses[1:-1], "ps": addresses[-1:]}
     tasks = [{"type": role, "index": number} for role, held in cluster.items() for number in range(len(held))]
@@ -97,38 +97,38 @@ TENSORFLOW = Example("tensorflow", members=4, batches=9360, checkpoint_batches=7
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run."""
+    """Settings of one run."""
 
     example: Example
     seed: int
     preemptions: int = 0
-    """By a more urgent job."""
+    """Number of preemptions by a more urgent job."""
     kills: int = 0
-    """Of one member, by SIGKILL."""
+    """Number of members to kill by SIGKILL."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of it."""
+    """Result of a run."""
 
     loss: float
-    """Of the last checkpoint's model on all data."""
+    """Loss of the last checkpoint's model on all data."""
     counts: list[int]
-    """How often each batch is in that model."""
+    """Number of times that each batch is in that model."""
     moments: list[tuple[str, int]]
-    """What was done, after how many batches as far as was reported."""
+    """Disturbances, each with the reported number of batches at its time."""
     resumed: list[float]
     """Batches that each start of the gang but the first found, by its first report."""
     seen: list[float]
-    """Batches that had been applied by the last report before each of them."""
+    """Batches applied by the last report before each of these starts."""
     stopping: list[float]
     """Seconds from SIGTERM to the end of a member."""
     reported: int
-    """Reports that were counted."""
+    """Number of reports that were counted."""
     refused: int
-    """Reports that the API did not accept, but for those that came too soon after another."""
+    """Number of reports that the API did not accept, except those too soon after another."""
     preemptions: int
-    """By the planner's ledger."""
+    """Number of preemptions in the planner's ledger."""
     seconds: float
 
 
@@ -138,7 +138,7 @@ class _Member:
     popen: "subprocess.Popen[bytes]"
     folder: Path
     stopped: int = 0
-    """The signal that it was sent."""
+    """Signal that it was sent."""
     stopped_at: float = 0.0
 
 
@@ -146,15 +146,15 @@ def run(trial: Trial, directory: Path) -> Result:
     """Train to the end.
 
     Raises:
-        FileNotFoundError: the framework is not installed.
-        TimeoutError: if the job is not done in time.
+        FileNotFoundError: The framework is not installed.
+        TimeoutError: The job is not done in time.
     """
     python_of(trial.example.framework)
     return asyncio.run(_Run(trial, directory).play())
 
 
 def resource(key: str, members: int, tier: str = "tranche-normal", progress: Any = None) -> TrainingJob:
-    """A gang as its user would write it."""
+    """Return a gang as its user would write it."""
     namespace, name = key.split("/")
     requests = {"nvidia.com/gpu": "1", "cpu": "1"}
     template = {
@@ -180,7 +180,7 @@ class _Run:
     stopping: list[float] = field(default_factory=list)
     moments: list[tuple[str, int]] = field(default_factory=list)
     urgent: Window | None = None
-    """Of the urgent job, until the gang has made way."""
+    """Window of the urgent job, until the gang has made way."""
     first: bool = True
     """Whether this start of the gang has not reported yet."""
     broken: bool = False
@@ -295,7 +295,7 @@ class _Run:
         return member.stopped == signal.SIGTERM and self.now() - member.stopped_at > GRACE_SECONDS
 
     def _ended(self, member: _Member) -> None:
-        """Tell the planner what the API server would show of the pod."""
+        """Send the planner the result that the API server would show of the pod."""
         self.members.remove(member)
         attempt, code = member.entry.attempt, member.popen.returncode
         if code and not member.stopped and not self.broken:
@@ -308,7 +308,7 @@ class _Run:
         outcome: Outcome = "Succeeded" if code == 0 else ends.get(member.stopped, "Failed")
         self._tell(WorkerEnded(KEY, attempt, outcome, self.now(), told, code))
 
-    # ---- what happens to the gang
+    # ---- disturbances
 
     def _count_reports(self) -> None:
         events = self.inbox.drain()
@@ -323,7 +323,7 @@ class _Run:
             self._tell(*events)
 
     def _disturb(self) -> None:
-        """Do what is due, if the gang trains."""
+        """Carry out a due disturbance, if the gang trains."""
         whole = len(self.members) == self.trial.example.members and not any(one.stopped for one in self.members)
         if self.first or not whole or not self.due or self.applied < self.due[0][0] * self.trial.example.batches:
             return
@@ -336,13 +336,13 @@ class _Run:
             self._tell(JobSubmitted(to_job(resource(URGENT, 1, "tranche-high"))))
 
     def _serve_urgent(self) -> None:
-        """The urgent job runs as soon as its place is free, and is done at once."""
+        """Run the urgent job as soon as its place is free, and complete it at once."""
         if self.urgent is not None and not self.members:
             attempt, self.urgent = self.urgent.attempt, None
             self._tell(WorkerStarted(URGENT, attempt, self.now()))
             self._tell(WorkerEnded(URGENT, attempt, "Succeeded", self.now()))
 
-    # ---- what is seen
+    # ---- observations
 
     def _logs(self) -> str:
         logs = sorted(self.directory.glob("member-*/log"))
@@ -377,7 +377,7 @@ class _Run:
 
 
 def _kill(popen: "subprocess.Popen[bytes]") -> None:
-    """SIGKILL to a process and all that it has started, as when a container is killed."""
+    """Send SIGKILL to a process and all its descendants, as when a container is killed."""
     if popen.poll() is None:
         for pid in [*_descendants(popen.pid), popen.pid]:
             with suppress(ProcessLookupError):

@@ -1,6 +1,6 @@
 """hadolint and cyclonedx-py (requirements/image.txt), Sphinx (docs.txt): environments of their own beside the binaries.
 
-``python -m image_tools sbom FILE`` writes the bill of materials of both images (``make sbom``).
+``python -m support.image_tools sbom FILE`` writes the bill of materials of both images (``make sbom``).
 """
 
 import fcntl
@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tool(name: str, group: str = "image") -> Path:
-    """A program of the environment of a group of requirements, which is made when it is asked for first.
+    """Return a program of the environment of a group of requirements, which is created at its first use.
 
     Raises:
-        CalledProcessError: pip cannot install what is locked.
+        CalledProcessError: pip cannot install the locked versions.
     """
     locked = ROOT / "requirements" / f"{group}.txt"
     versions = locked.read_bytes() + sys.version.encode()
@@ -39,7 +39,7 @@ def tool(name: str, group: str = "image") -> Path:
 
 
 def write_sbom(target: Path) -> None:
-    """Write what the images install beside our own wheel, as CycloneDX 1.6; the same input gives the same bytes.
+    """Write the images' packages besides our own wheel, as CycloneDX 1.6; the same input gives the same bytes.
 
     Raises:
         CalledProcessError: cyclonedx-py fails.
@@ -48,7 +48,7 @@ def write_sbom(target: Path) -> None:
     command = [str(tool("cyclonedx-py")), "requirements", "--pyproject", "pyproject.toml", "--output-reproducible"]
     options = ["--sv", "1.6", "--of", "JSON", "-o", str(target.resolve()), "requirements/runtime.txt"]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    # It warns that a list of pins says nothing of who needs whom, which is so.
+    # The tool warns that a list of pins has no dependency graph, which is expected.
     environment["PYTHONWARNINGS"] = "ignore::UserWarning"
     subprocess.run([*command, *options], cwd=ROOT, env=environment, check=True)
 

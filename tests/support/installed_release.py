@@ -1,4 +1,4 @@
-"""The programs of an installed release, run as its Deployments say.
+"""Programs of an installed release, run as its Deployments specify.
 
 kwok's nodes run no containers. So the containers' commands, arguments and configuration are read back from the API
 server and started here, each with a token of its pod's service account; only addresses and paths are adapted.
@@ -32,15 +32,15 @@ HOST = "127.0.0.1"
 
 @dataclass
 class Release:
-    """The processes of the release in a namespace; a context manager."""
+    """Processes of the release in a namespace; a context manager."""
 
     cluster: Cluster
     namespace: str = "tranche-system"
     sources: Path | None = None
-    """Checkout that the programs are taken from; default: this one."""
+    """Checkout with the programs; default: this one."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
-    """By container and flag, as in ``scheduler--report-port``."""
+    """Ports by container and flag, as in ``scheduler--report-port``."""
 
     def __enter__(self) -> Self:
         try:
@@ -57,28 +57,28 @@ class Release:
 
     @property
     def url(self) -> str:
-        """Of extender and API."""
+        """URL of extender and API."""
         return f"http://{HOST}:{self.ports['scheduler--port']}"
 
     @property
     def report_url(self) -> str:
-        """Of the report API."""
+        """URL of the report API."""
         return f"http://{HOST}:{self.ports['scheduler--report-port']}"
 
     @property
     def page_url(self) -> str:
-        """Of the web page."""
+        """URL of the web page."""
         return f"http://{HOST}:{self.ports['scheduler--page-port']}"
 
     def log(self, name: str) -> str:
-        """What a container has said."""
+        """Return the log of a container."""
         return self._file(name, "log").read_text(errors="replace")
 
     def start(self) -> None:
         """Start the containers of all Deployments as they are now, and wait until their probes pass."""
         deployments = self._read("apis/apps/v1", "deployments")["items"]
         templates = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in deployments}
-        for name in sorted(templates, reverse=True):  # the scheduler first: the operator is told its report port
+        for name in sorted(templates, reverse=True):  # the scheduler first: the operator needs its report port
             for container in templates[name]["containers"]:
                 self._start(container, templates[name])
         for name in templates:
@@ -98,7 +98,7 @@ class Release:
         self.processes.clear()
 
     def address(self, url: str) -> str:
-        """Where a URL of one of the release's Services leads on this machine."""
+        """Return the address on this machine for a URL of one of the release's Services."""
         for service in self._read("api/v1", "services")["items"]:
             name = service["metadata"]["name"]
             for port in service["spec"]["ports"]:
@@ -108,7 +108,7 @@ class Release:
         raise AssertionError(f"no Service of the release answers at {url}")
 
     def _target(self, service: Mapping[str, Any], target: str) -> int:
-        """The port here of the container whose pod the Service selects and whose port has that name."""
+        """Return the port here of the container whose pod the Service selects and whose port has that name."""
         for deployment in self._read("apis/apps/v1", "deployments")["items"]:
             template = deployment["spec"]["template"]
             if service["spec"]["selector"].items() <= template["metadata"]["labels"].items():
@@ -137,7 +137,7 @@ class Release:
         return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
 
     def _adapted(self, name: str, word: str) -> str:
-        """An argument with addresses of this machine in place of the pod's and the Services'."""
+        """Return an argument with addresses of this machine in place of the pod's and the Services'."""
         flag, _, value = word.partition("=")
         if flag in PORT_FLAGS:
             return f"{flag}={self._port(name, flag, int(value))}"
@@ -185,7 +185,7 @@ class Release:
         numbers = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
             probe = container[kind].get("httpGet")
-            if probe is None:  # the previous chart asks from inside
+            if probe is None:  # the previous chart probes from inside
                 url = f"{self.url}/readyz"
             else:
                 port = self.ports[f"{name}:{numbers[probe['port']]}"]
@@ -215,7 +215,7 @@ class Release:
 
 
 class Installed(Whole):
-    """A cluster with an installed release on it, and no stack beside."""
+    """Cluster with an installed release on it, without a local stack."""
 
     def __init__(self, cluster: Cluster, release: Release) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""JSON schemas for kubeconform, made of what an API server says of its kinds, ours among them.
+"""JSON schemas for kubeconform, generated from the API server's OpenAPI, with our kinds.
 
 kubeconform's usual schemas come from the network; these are of exactly the release that the tests run.
 """
@@ -13,7 +13,7 @@ from tranche_testcluster import Cluster
 
 _REF = "#/definitions/"
 PATTERN = "{{ .ResourceKind }}{{ .KindSuffix }}.json"
-"""Of the file names, for ``-schema-location``."""
+"""Pattern of the file names, for ``-schema-location``."""
 
 
 def write(cluster: Cluster, folder: Path) -> int:
@@ -79,7 +79,7 @@ _MONITORING = {
 
 
 def write_monitoring(folder: Path) -> None:
-    """The fields of the Prometheus operator's kinds that the chart uses, as its API reference describes them."""
+    """Write the fields of the Prometheus operator's kinds that the chart uses, as its API reference describes them."""
     for kind, spec in _MONITORING.items():
         metadata = _closed(["name", "namespace"], name={"type": "string"}, namespace={"type": "string"}, labels=_TEXTS)
         head = {"apiVersion": {"const": "monitoring.coreos.com/v1"}, "kind": {"const": kind}}

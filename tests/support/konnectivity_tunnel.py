@@ -1,7 +1,7 @@
-"""The API server's way into the cluster's network, as a konnectivity server gives it: HTTP CONNECT on a Unix socket.
+"""Access of the API server to the cluster's network, like a konnectivity server: HTTP CONNECT on a Unix socket.
 
 The API server proxies to no loopback address, so a Service has another one here; whatever it connects to ends at one
-port of this machine. `--egress-selector-config-file` tells the API server of it.
+port of this machine. `--egress-selector-config-file` configures the API server for it.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Self
 
 
 class Tunnel:
-    """Takes connections while it is entered; `port` is the one on loopback at which all of them end."""
+    """Tunnel that accepts connections while it is entered; all of them end at `port` on loopback."""
 
     def __init__(self, folder: Path) -> None:
         self.port = 0
         self.asked: list[str] = []
-        """Addresses that the API server wanted."""
+        """Addresses that the API server requested."""
         socket_file = folder / "egress"
         connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket_file)}}}
         selection = {"name": "cluster", "connection": connection}

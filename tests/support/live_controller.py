@@ -18,7 +18,7 @@ NOW = 1_800_000_000.0
 
 
 def resource(name: str, duration: str | None = "1h", **more: Any) -> TrainingJob:
-    """A job; what is not of its specification is of its status."""
+    """Return a job; keyword arguments outside its specification belong to its status."""
     spec = {field: more.pop(field) for field in ("data", "parameterServers") if field in more}
     requests = {"nvidia.com/gpu": "1", "cpu": "1"}
     template = {"spec": {"containers": [{"name": "t", "resources": {"requests": requests}}]}}
@@ -75,7 +75,7 @@ def written(controller: Controller, name: str, namespace: str = "default") -> di
 
 
 def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
-    """What a watch says."""
+    """Send the controller an event of a watch."""
     store = controller.watches.by_kind(kind).store
     old = store.pop(key, None)
     if new is not None:

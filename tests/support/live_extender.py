@@ -21,7 +21,7 @@ PROFILE = "tranche-extender-test"
 
 
 class LiveExtender:
-    """A context manager; ready inside."""
+    """Extender in a context manager, ready inside."""
 
     def __init__(self, kubeconfig: str, *, bind: bool = False) -> None:
         self._bind = bind
@@ -46,7 +46,7 @@ class LiveExtender:
         assert self._fault is None
 
     def scheduler_config(self, ignorable: bool = False) -> dict[str, Any]:
-        """A KubeSchedulerConfiguration that asks this extender, and fails pods when it does not answer."""
+        """Return a KubeSchedulerConfiguration that uses this extender, and fails pods when it does not answer."""
         extender = {
             "urlPrefix": f"http://127.0.0.1:{self.port}",
             "filterVerb": "filter",
@@ -61,12 +61,12 @@ class LiveExtender:
         return {"profiles": [{"schedulerName": PROFILE}], "extenders": [extender]}
 
     def calls(self, verb: str) -> int:
-        """How often a verb has been answered."""
+        """Return how often a verb has been answered."""
         labels = {"verb": verb}
         return int(self.metrics.registry.get_sample_value("tranche_extender_request_seconds_count", labels) or 0)
 
     def plan_seen(self, namespace: str, name: str) -> str:
-        """Term and revision of a job's plan as the extender knows it."""
+        """Return term and revision of a job's plan as the extender knows it."""
         job = self._view.jobs.get(f"{namespace}/{name}")
         plan = job.status.plan if job is not None else None
         return f"{plan.term}.{plan.revision}" if plan is not None else ""

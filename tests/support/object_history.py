@@ -1,4 +1,4 @@
-"""Everything that the API server tells of some objects while a test runs, in order."""
+"""History of some objects while a test runs: all events of their watches, in order."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ GATE = "tranche.dev/gang"
 
 
 def check_gates(events: list[dict[str, Any]], members: int) -> None:
-    """What a watch has told of a gang's pods: all are gated, and none is bound, until all exist."""
+    """Check a gang's pods in a watch: all are gated, and none is bound, until all exist."""
     seen: set[str] = set()
     bound = 0
     for pod in events:
@@ -29,12 +29,12 @@ def check_gates(events: list[dict[str, Any]], members: int) -> None:
 
 
 class History:
-    """A context manager that watches collections from when it is entered."""
+    """Context manager that watches collections from when it is entered."""
 
     def __init__(self, kubeconfig: str, *paths: str) -> None:
         self.events: dict[str, list[dict[str, Any]]] = {path: [] for path in paths}
-        """Objects as they were after each change, by path, with the moment when we were told (``heard``), also by
-        the clock (``clock``), which goes on while a machine is halted."""
+        """Objects as they were after each change, by path, with the moment when the event arrived (``heard``), also by
+        the clock (``clock``), which continues while a machine is halted."""
         self._kubeconfig = kubeconfig
         self._watching = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="history")

@@ -1,4 +1,4 @@
-"""For the operator's tests: the real process with its service account's rights, and plans that are written by hand."""
+"""Helpers for the operator's tests: the real process with its service account's rights, and plans written by hand."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ TEMPLATE = {"spec": {"terminationGracePeriodSeconds": 7, "containers": [{"name":
 
 @dataclass
 class Process:
-    """``tranche-operator``."""
+    """Process of ``tranche-operator``."""
 
     command: list[str]
     log: Path
@@ -32,12 +32,12 @@ class Process:
         self.process = spawn(self.command, log=self.log)
 
     def kill(self) -> None:
-        """As a crash."""
+        """Kill the process, as in a crash."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def terminate(self) -> tuple[int, float]:
-        """As Kubernetes does: exit code and seconds."""
+        """Terminate the process as Kubernetes does; return exit code and seconds."""
         begin = time.monotonic()
         self.process.terminate()
         code = self.process.wait(10)
@@ -49,7 +49,7 @@ class Process:
 
 @dataclass
 class Lab:
-    """A namespace with jobs."""
+    """Namespace with jobs."""
 
     cluster: Cluster
     namespace: str
@@ -124,7 +124,7 @@ class Lab:
         eventually(look)
 
     def bind(self, name: str, node: str = f"{SITE}-0") -> None:
-        """What kube-scheduler does; then wait until the pod runs."""
+        """Bind a pod as kube-scheduler does; then wait until the pod runs."""
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         self.ask("POST", self.core("pods", name, "binding"), body)
@@ -136,14 +136,14 @@ class Lab:
 
 
 def window(index: int, attempt: int, state: str = "Open", **changes: Any) -> dict[str, Any]:
-    """An entry of status.plan.workers."""
+    """Return an entry of status.plan.workers."""
     node = {"site": SITE, "node": f"{SITE}-0", "fallbacks": [f"{SITE}-1"]}
     whole = {"index": index, "attempt": attempt, "chunks": [index], "state": state, **node, **changes}
     return {field: value for field, value in whole.items() if value is not None}
 
 
 def server(index: int, attempt: int) -> dict[str, Any]:
-    """An entry of status.plan.parameterServers."""
+    """Return an entry of status.plan.parameterServers."""
     return {"index": index, "attempt": attempt, "site": SITE, "node": f"{SITE}-1", "fallbacks": []}
 
 

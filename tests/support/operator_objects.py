@@ -22,21 +22,21 @@ ACCEPTED = {
 
 
 def window(index: int, attempt: int, state: str = "Open", **changes: Any) -> dict[str, Any]:
-    """An entry of status.plan.workers."""
+    """Return an entry of status.plan.workers."""
     chunks = changes.pop("chunks", [index])
     node = {"site": "edge-a", "node": "edge-a-0", "fallbacks": ["edge-a-1"]}
     return {"index": index, "attempt": attempt, "chunks": chunks, "state": state, **node, **changes}
 
 
 def server(index: int, attempt: int, **changes: Any) -> dict[str, Any]:
-    """An entry of status.plan.parameterServers."""
+    """Return an entry of status.plan.parameterServers."""
     return {"index": index, "attempt": attempt, "site": "cloud", "node": "cloud-0", "fallbacks": [], **changes}
 
 
 def plan(
     *windows: dict[str, Any], servers: Sequence[dict[str, Any]] = (), generation: int = 1, **changes: Any
 ) -> dict[str, Any]:
-    """A status.plan."""
+    """Return a status.plan."""
     entries = {"workers": list(windows), "parameterServers": list(servers)}
     return {"term": 1, "revision": 7, "observedGeneration": generation, **entries, **changes}
 
@@ -56,7 +56,7 @@ def training_job(
     status: dict[str, Any] | None = None,
     checked: bool = True,
 ) -> TrainingJob:
-    """A TrainingJob whose template the API server has accepted (unless not `checked`)."""
+    """Return a TrainingJob whose template the API server has accepted (unless not `checked`)."""
     metadata: dict[str, Any] = {"name": name, "namespace": "lab", "uid": uid, "generation": generation}
     if deleting:
         metadata["deletionTimestamp"] = "2026-11-21T11:59:00Z"
@@ -86,7 +86,7 @@ def pod(
     gated: bool = False,
     revision: int = 7,
 ) -> PodView:
-    """A pod of job ``cats``."""
+    """Return a pod of job ``cats``."""
     name = names.pod_name("cats", role, index, attempt)
     return PodView(
         name=name,
@@ -105,5 +105,5 @@ def pod(
 
 
 def observed(job: TrainingJob | None, *pods: PodView, **more: Any) -> Observed:
-    """What reconcile sees of job ``cats``."""
+    """Return the state of job ``cats`` that reconcile sees."""
     return Observed("lab/cats", job, pods, **more)

@@ -1,4 +1,4 @@
-"""The page's application over stores that a test fills, and an API server that knows a few people."""
+"""Application of the page over stores that a test fills, and an API server with a few users."""
 
 import json
 from typing import Any
@@ -17,11 +17,11 @@ PEOPLE: dict[str, set[str]] = {
     "bob": {"list trainingjobs other", "get trainingjobs other"},
     "outsider": set(),
 }
-"""Their tokens read like their names; what they may do ends with the namespace, if it is only there."""
+"""Users, whose tokens equal their names, and their rights; a right with a namespace holds only there."""
 
 
 class Api:
-    """Reviews and events; `down` and `asked` are the test's."""
+    """Fake API server for reviews and events; the test sets `down` and reads `asked`."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -51,7 +51,7 @@ class Api:
 
 
 class Visited:
-    """The application, its stores, and a virtual clock."""
+    """Application, its stores, and a virtual clock."""
 
     def __init__(self, *nodes: str, planning: Planning | None = None) -> None:
         self.stores = Stores(nodes)

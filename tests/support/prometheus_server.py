@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes processes of this machine while a test runs."""
+"""Prometheus that scrapes processes of this machine while a test runs."""
 
 import json
 import subprocess
@@ -21,14 +21,14 @@ SCRAPE_SECONDS = 1
 
 
 class Prometheus:
-    """Scrapes every second from when it is entered."""
+    """Prometheus that scrapes every second from when it is entered."""
 
     def __init__(self, program: Path, folder: Path, targets: Mapping[str, str]) -> None:
-        """Nothing runs yet.
+        """Store the settings, without starting it.
 
         Args:
-            program: The binary.
-            folder: An empty one for its data.
+            program: Path of the binary.
+            folder: Empty folder for its data.
             targets: Host and port by name of the scrape job.
         """
         self._program = program
@@ -63,12 +63,12 @@ class Prometheus:
         self._process.wait(10)
 
     def instant(self, expression: str, at: float) -> dict[Labels, float]:
-        """Values at a moment, by labels."""
+        """Return values at a moment, by labels."""
         found = self._ask("query", query=expression, time=f"{at:.3f}")
         return {_labels(one): float(one["value"][1]) for one in found}
 
     def over(self, expression: str, start: float, end: float, step: float) -> dict[Labels, list[tuple[float, float]]]:
-        """Moments and values of a period, by labels."""
+        """Return moments and values of a period, by labels."""
         found = self._ask("query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}")
         return {_labels(one): [(float(at), float(value)) for at, value in one["values"]] for one in found}
 

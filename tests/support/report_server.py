@@ -1,4 +1,4 @@
-"""The real report API on this machine; its TokenReview alone is a stand-in."""
+"""Real report API on this machine; only its TokenReview is a stand-in."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,7 +17,7 @@ from tranche.worker_api.app import create_report_app
 
 
 class Reviews:
-    """Stands in for the API server: a token says which pod it is bound to."""
+    """Stand-in for the API server: a token names the pod that it is bound to."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
         namespace, name, uid = body["spec"]["token"].split("/")

@@ -1,4 +1,4 @@
-"""Results of simulations, made by hand."""
+"""Results of simulations, written by hand."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def occupation(
 
 
 def full_result() -> SimulationResult:
-    """Three jobs of two sizes on two nodes, one preempted, one on a lost node, and one that never fits."""
+    """Return three jobs of two sizes on two nodes, one preempted, one on a lost node, and one that never fits."""
     return SimulationResult(
         jobs=(
             job_result("default/small", 5.0, 15.0, tenant="a"),

@@ -1,4 +1,4 @@
-"""What kube-state-metrics makes of a custom resource by its CustomResourceState configuration, as far as ours needs it.
+"""Metrics that kube-state-metrics makes of a custom resource by its CustomResourceState configuration, as we use it.
 
 The real one cannot be built here: the Go module proxy does not serve its module. The rules are those of its
 documentation: a gauge reads a field of the object at its path, RFC 3339 times become seconds, absent fields no series.
@@ -12,7 +12,7 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def series_of(config: Mapping[str, Any], thing: Mapping[str, Any]) -> Series:
-    """All series of one object, by name and labels."""
+    """Return all series of one object, by name and labels."""
     found: Series = {}
     for resource in config["spec"]["resources"]:
         labels = {name: str(_at(thing, path)) for name, path in resource["labelsFromPath"].items()}

@@ -1,8 +1,8 @@
-"""Random objects that a CustomResourceDefinition's structural schema lets through, drawn from the schema itself.
+"""Random objects that a CustomResourceDefinition's structural schema accepts, drawn from the schema itself.
 
 CEL rules are met only as far as they say that a text matches a pattern; what breaks another one the API server refuses.
-Optional fields are few, and fewer the deeper they lie: a pod template has some thousand. Nothing is made smaller when
-something fails, as hypothesis would: a look at what the API server has done takes seconds, and each object has a seed.
+Optional fields are few, and fewer the deeper they are: a pod template has some thousand. A failing object is not
+shrunk, as hypothesis would do: each check of the API server takes seconds, and each object has a seed.
 """
 
 import os
@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Schema = Mapping[str, Any]
 SEED = int(os.environ.get("SEED", "1"))
-"""Of everything that is drawn."""
+"""Seed of all draws."""
 FUZZ = int(os.environ.get("FUZZ", "1"))
-"""How many times as many objects are drawn as in `make test`."""
+"""Factor of the number of objects in `make test`."""
 
 _MATCHES = re.compile(r"matches\('\^(.*?)\$'\)")
 _TEXTS = (
@@ -44,37 +44,37 @@ _COUNTS = (-(2**63), -1, 0, 1, 2, 3, 4, 30, 2**31 - 1, 2**31, 2**63 - 1)
 _NUMBERS = (0.0, 1e-300, 0.5, 1.0, 3.7, 1e6, 1e300)
 _ZERO = re.compile(r"[0.]+[a-z]+$")
 _SPECIAL = 0.15
-"""Share of texts that are no sound name, and of numbers at a bound."""
+"""Share of texts that are invalid names, and of numbers at a bound."""
 _OPTIONAL = 5
-"""Optional fields of an object at the top at most; one less at each level below."""
+"""Maximum number of optional fields of an object at the top; one less at each level below."""
 
 
 def drawn(number: int, draw: Callable[[Random], T], salt: str) -> Iterator[tuple[str, T]]:
-    """So many values with the seed of each; printed, they are drawn again by the same seed."""
+    """Yield `number` values with the seed of each; a printed seed draws the same value again."""
     for count in range(number * FUZZ):
         seed = f"{SEED}/{salt}/{count}"
         yield seed, draw(Random(seed))
 
 
 def some(random: Random, values: Sequence[T], most: int) -> list[T]:
-    """A few of them, perhaps none."""
+    """Return a few of the values, perhaps none."""
     return random.sample(values, random.randint(0, min(most, len(values))))
 
 
 def text(random: Random) -> str:
-    """Mostly a sound name."""
+    """Return a text that is mostly a valid name."""
     if random.random() > _SPECIAL:
         return random.choice(_NAMES)
     return random.choice(_TEXTS) if random.random() < 0.8 else "".join(random.choices(string.printable, k=8))
 
 
 def quantity(random: Random) -> str | int:
-    """As Kubernetes reads them."""
+    """Return a quantity as Kubernetes reads it."""
     return random.choice(_QUANTITIES)
 
 
 def instance(random: Random, schema: Schema, level: int = 0) -> Any:
-    """A value of the schema."""
+    """Return a value of the schema."""
     if "enum" in schema:
         return random.choice(schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):

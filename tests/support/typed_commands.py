@@ -1,7 +1,7 @@
 """Which test types which command of README and docs, and why no test types the others.
 
 A command is a line of a block, or code in a sentence that begins with one of `TOOLS`. On the pages of `TYPED` a test
-takes all of them from the page as it is; what is left out has its reason in `NOT_HERE`, or is a mere `MENTION`.
+takes all of them from the page as it is; an omitted command has its reason in `NOT_HERE`, or is only a `MENTION`.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 from support.doc_pages import ROOT, blocks, pages, words, words_in_code
 
 TOOLS = ("kubectl", "helm", "kind", "curl", "docker", "pip")
-"""What somebody would type who reads one of these in a sentence."""
+"""Programs whose commands in a sentence a reader would type."""
 
 TUTORIAL = "tests/integration/docs/test_tutorial.py"
 INSTALLING = "tests/integration/docs/test_installing.py"
@@ -40,7 +40,7 @@ TYPED = {
 }
 """By page below the top folder."""
 SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche (policies|replay)")
-"""On some pages of `TYPED`: typed without a cluster, with a log of a few jobs."""
+"""Commands on some pages of `TYPED` that are typed without a cluster, with a log of a few jobs."""
 
 NOT_HERE = {
     r"make (demo|test|kind-demo)( .*)?": "the whole demo, all tests, and Docker: each has tests of its own",
@@ -50,33 +50,33 @@ NOT_HERE = {
     r"kubectl patch pod POD .*": "takes the finalizer off a pod of a tranche that is gone for good",
     r"python benchmarks/.*|tranche (compare|simulate) .*data/traces/.*": "minutes to hours, on logs of other people",
 }
-"""Commands of blocks that cannot run in a test, as patterns; tests/unit/docs holds that they exist."""
+"""Commands of blocks that cannot run in a test, as patterns; tests/unit/docs checks that they exist."""
 
 MENTIONS = {
     "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
     "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif",
 }  # fmt: skip
-"""Commands in sentences that stand for what they do."""
+"""Commands in sentences that stand for their function."""
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A command of a page."""
+    """Command of a page."""
 
     page: str
-    """Below the top folder."""
+    """Path below the top folder."""
     text: str
     inline: bool = False
-    """It stands in a sentence."""
+    """Whether it is part of a sentence."""
 
     @property
     def why_not(self) -> str:
-        """The reason why no test types it; empty: one does."""
+        """Reason why no test types it; empty: a test does."""
         return next((why for pattern, why in NOT_HERE.items() if re.fullmatch(pattern, self.text)), "")
 
     @property
     def typed_by(self) -> str:
-        """The test that types it; empty: none."""
+        """Test that types it; empty: none."""
         if self.why_not:
             return ""
         test = TYPED.get(self.page, "")
@@ -84,7 +84,7 @@ class Typed:
 
 
 def commands(page: Path) -> Iterator[Typed]:
-    """All commands of a page: those of its blocks, then those of its sentences that no block has."""
+    """Yield all commands of a page: those of its blocks, then those of its sentences that no block has."""
     name = str(page.relative_to(ROOT))
     found = [line for block in blocks(page) for line in block.commands]
     yield from (Typed(name, line) for line in found)
@@ -94,15 +94,15 @@ def commands(page: Path) -> Iterator[Typed]:
 
 
 def every_command() -> list[Typed]:
-    """Of README, CHANGELOG and docs."""
+    """Return all commands of README, CHANGELOG and docs."""
     return [one for page in pages() for one in commands(page)]
 
 
 def typed_by(test: str, page: str) -> list[str]:
-    """The commands of a page that a test types, in order."""
+    """Return the commands of a page that a test types, in order."""
     return [one.text for one in commands(ROOT / page) if one.typed_by == test]
 
 
 def simulations() -> list[list[str]]:
-    """The simple commands that need no cluster."""
+    """Return the simple commands that need no cluster."""
     return [part for one in every_command() if one.typed_by == SIMULATIONS for part in words(one.text)]

@@ -1,4 +1,4 @@
-"""An event loop in virtual time."""
+"""Event loop in virtual time."""
 
 import asyncio
 import selectors
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop that does not wait for its timers: when nothing else is to be done, its clock jumps to the next."""
+    """Event loop that does not wait for its timers: when it is idle, its clock jumps to the next one."""
 
     def __init__(self) -> None:
         self.now = 0.0

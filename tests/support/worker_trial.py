@@ -1,8 +1,8 @@
 """The numpy example under the production planner: real processes on one machine, some of them stopped on the way.
 
-The planner opens windows and places the server; what the operator would write into their environment is made by the
+The planner opens windows and places the server; their environment is made by the
 operator's own functions; the server reports to the real report API, whose TokenReview alone is a stand-in. Kubernetes'
-part, starting and ending processes, is played here.
+part, starting and ending processes, is simulated here.
 """
 
 import asyncio
@@ -64,43 +64,43 @@ Role = Literal["worker", "ps"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run."""
+    """Settings of one run."""
 
     seed: int
     epochs: int = 30
     chunks: int = 6
     workers: int = 3
     preemptions: int = 0
-    """Workers stopped, by SIGTERM and SIGKILL in turn."""
+    """Number of workers to stop, by SIGTERM and SIGKILL in turn."""
     server_kills: int = 0
     checkpoint_batches: int = 50
 
     @property
     def batches(self) -> int:
-        """Of all chunks."""
+        """Number of batches of all chunks."""
         return self.chunks * self.epochs * BATCHES_PER_EPOCH
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of it."""
+    """Result of a run."""
 
     loss: float
-    """Of the final parameters on all data."""
+    """Loss of the final parameters on all data."""
     curve: list[tuple[int, float]]
-    """Batches in the model, and its loss, as time went on."""
+    """Batches in the model, and its loss, over time."""
     applied: Counter[tuple[int, int]]
-    """How often each (chunk, batch) is in the final model."""
+    """Number of times that each (chunk, batch) is in the final model."""
     repeated: int
-    """Batches that were applied again, because the server lost them."""
+    """Number of batches that were applied again, because the server lost them."""
     unsaved: list[int]
     """Batches since the last checkpoint at each loss of the server."""
     progress: JobProgress
     """The planner's ledger."""
     reported: list[float]
-    """Batches by the planner's estimate whenever a report had come."""
+    """Batches by the planner's estimate after each report."""
     stopped: list[tuple[Role, int]]
-    """Processes that were stopped on the way, by which signal."""
+    """Processes that were stopped during the run, with the signals."""
     endings: Counter[int]
     """Exit codes of workers; negative: the signal."""
     seconds: float
@@ -113,20 +113,20 @@ class _Process:
     popen: "subprocess.Popen[bytes]"
     folder: Path
     stopped: int = 0
-    """The signal that it was sent."""
+    """Signal that it was sent."""
 
 
 def run(trial: Trial, directory: Path) -> Result:
     """Train to the end.
 
     Raises:
-        TimeoutError: if the job is not done in time.
+        TimeoutError: The job is not done in time.
     """
     return asyncio.run(_Run(trial, directory).play())
 
 
 def resource(trial: Trial, progress: dict[str, Any] | None = None, plan: dict[str, Any] | None = None) -> TrainingJob:
-    """The job as its user would write it."""
+    """Return the job as its user would write it."""
 
     def template(**requests: str) -> dict[str, Any]:
         return {"spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}}
@@ -174,7 +174,7 @@ class _Run:
         return time.monotonic() - self.began
 
     def _disturbances(self) -> list[tuple[float, Role, int]]:
-        """After how many applied batches whom to stop by which signal, in order."""
+        """Return the disturbances in order: number of applied batches, role, signal."""
         stops: list[tuple[Role, int, int, int]] = [
             *(
                 ("worker", n, self.trial.preemptions, (signal.SIGTERM, signal.SIGKILL)[n % 2])
@@ -293,7 +293,7 @@ class _Run:
         process.popen.send_signal(number)
 
     def _disturb(self) -> None:
-        """Stop whom it is time to stop, once the last one is gone: a worker that has trained, or the server."""
+        """Stop a worker that has trained, or the server, when it is due and the last stopped process has ended."""
         lines = self._lines()
         if not self.due or len(lines) < self.due[0][0] or any(process.stopped for process in self.processes):
             return
@@ -306,7 +306,7 @@ class _Run:
             self._stop(self.draw.choice(victims), number)
 
     def _ended(self, process: _Process) -> None:
-        """Tell the planner what the API server would show of the pod."""
+        """Send the planner the result that the API server would show of the pod."""
         self.processes.remove(process)
         attempt, code = process.entry.attempt, process.popen.returncode
         if not process.stopped and code:
@@ -315,7 +315,7 @@ class _Run:
         if process.role == "ps":
             self._tell(ParameterServerLost(KEY, 0, attempt))
             return
-        if code == 0 and (process.role, process.stopped) in self.stopped:  # it was done already: stop another one
+        if code == 0 and (process.role, process.stopped) in self.stopped:  # it was complete already: stop another one
             self.stopped.remove((process.role, process.stopped))
             self.due.insert(0, (0.0, process.role, process.stopped))
         self.endings[code] += 1
@@ -324,7 +324,7 @@ class _Run:
         outcome: Outcome = "Succeeded" if code == 0 else "Preempted" if process.stopped == signal.SIGTERM else "Lost"
         self._tell(WorkerEnded(KEY, attempt, outcome, self.now(), told, code))
 
-    # ---- what is seen
+    # ---- observations
 
     def _sample(self) -> None:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/state", timeout=2) as answer:
@@ -355,7 +355,7 @@ class _Run:
 
 
 def lineage(lines: Iterable[list[str]]) -> tuple[Counter[tuple[int, int]], int, list[int]]:
-    """From a server's diary: what is in the final model; what was applied again; what each restore threw away."""
+    """Read a server's diary: batches in the final model, batches applied again, batches that each restore discarded."""
     kept: list[tuple[int, int]] = []
     pending: list[tuple[int, int]] = []
     lost: Counter[tuple[int, int]] = Counter()

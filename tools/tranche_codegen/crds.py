@@ -19,7 +19,7 @@ from tranche_codegen.structural_schema import Schema, structural_schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CATEGORY = "tranche"
-"""``kubectl get tranche`` shows the jobs and the sites."""
+"""Category, so that ``kubectl get tranche`` shows the jobs and the sites."""
 
 
 def column(name: str, path: str, kind: str = "string", priority: int = 0, description: str = "") -> dict[str, Any]:

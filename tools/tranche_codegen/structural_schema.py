@@ -66,7 +66,7 @@ def _flatten(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def _bounds(schema: Schema) -> Schema:
-    """JSON Schema's exclusive bounds are numbers, OpenAPI 3.0's are flags beside the bound."""
+    """Convert exclusive bounds: numbers in JSON Schema, flags beside the bound in OpenAPI 3.0."""
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if exclusive in schema:
             schema[bound] = schema[exclusive]

@@ -1,4 +1,4 @@
-"""Pictures over all runs: distribution of completion times, completion time by job size."""
+"""Plots over all runs: distribution of completion times, completion time by job size."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,15 +13,15 @@ from tranche.simulation_report.report_run import ReportRun
 MOST_CURVES = 12
 MOST_SERIES = 6
 POINTS = 2000
-"""Of one curve: more cannot be seen."""
+"""Maximum number of points of one curve; more cannot be distinguished."""
 MOST_SIZES = 8
-"""Job sizes that are shown each; above, they are put into classes of powers of two."""
+"""Maximum number of job sizes to show separately; more are grouped into classes of powers of two."""
 
 Floats = NDArray[np.float64]
 
 
 def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
-    """Share of jobs completed within a time, one curve a run, on a logarithmic axis."""
+    """Return a function that draws the share of jobs completed within a time, one curve a run; log time axis."""
     shown = runs[:MOST_CURVES]
 
     def draw(figure: Figure, theme: Theme) -> None:
@@ -53,7 +53,7 @@ def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
 
 
 def draw_sizes(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
-    """Median completion time (dot) and the middle 80 % of jobs (line) by the GPUs of a job, one colour a run."""
+    """Return a function that draws the median completion time (dot) and the middle 80 % of jobs (line) by job size."""
     shown = runs[:MOST_SERIES]
 
     def draw(figure: Figure, theme: Theme) -> None:
@@ -84,7 +84,7 @@ def draw_sizes(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
 
 
 def size_classes(gpus: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranges of GPU counts, both ends included: each by itself if few, else classes that end at powers of two."""
+    """Return ranges of GPU counts, both ends included: single counts if few, else classes that end at powers of two."""
     counts = sorted(set(gpus))
     if len(counts) <= MOST_SIZES:
         return [(count, count) for count in counts]
@@ -93,7 +93,7 @@ def size_classes(gpus: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def jct_of(run: ReportRun) -> Floats:
-    """Completion times of a run in seconds, ascending, lifted to a millisecond for logarithmic axes."""
+    """Return completion times of a run in seconds, ascending, at least a millisecond for logarithmic axes."""
     return _lifted([job.jct_seconds for job in run.result.jobs])
 
 

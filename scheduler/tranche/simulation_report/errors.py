@@ -1,5 +1,5 @@
-"""What can go wrong while a report is written."""
+"""Errors of writing a report."""
 
 
 class ReportError(RuntimeError):
-    """A report cannot be written; the text is one line that says why and what to do."""
+    """Error of a report that cannot be written; the text is one line with the reason and the remedy."""

@@ -1,4 +1,4 @@
-"""Which pictures a report has; the only module that a writer imports matplotlib through."""
+"""Selection of a report's pictures; the only module through which a writer imports matplotlib."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,15 +14,15 @@ from tranche.simulation_report.report_run import ReportRun
 
 MOST_GANTTS = 6
 WIDTH = 8.0
-"""Inches."""
+"""Width of a picture, in inches."""
 
 
 def pictures(runs: Sequence[ReportRun], slugs: Sequence[str]) -> Iterator[Picture]:
-    """Draw what the runs have data for: nothing without completed jobs, no Gantt chart without occupations.
+    """Draw the pictures that the runs have data for: none without completed jobs, no Gantt chart without occupations.
 
     Args:
-        runs: In the order of legends.
-        slugs: For the file names, one a run.
+        runs: Runs in the order of legends.
+        slugs: Names for the files, one a run.
     """
     done = [run for run in runs if run.result.jobs]
     if done:

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats of numbers for readers."""
 
 from math import isfinite
 
@@ -22,7 +22,7 @@ TICKS_SECONDS: tuple[tuple[float, str], ...] = (
 
 
 def format_duration(seconds: float) -> str:
-    """A duration with the unit that suits it.
+    """Format a duration with a suitable unit.
 
     >>> format_duration(90.0), format_duration(5.25), format_duration(266400.0)
     ('1.5 min', '5.25 s', '3.08 d')
@@ -36,7 +36,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_gpu_time(seconds: float) -> str:
-    """GPU time in GPU-hours, or in GPU-seconds below one GPU-hour.
+    """Format GPU time in GPU-hours, or in GPU-seconds below one GPU-hour.
 
     >>> format_gpu_time(5400.0), format_gpu_time(215.0)
     ('1.5 GPU h', '215 GPU s')
@@ -45,7 +45,7 @@ def format_gpu_time(seconds: float) -> str:
 
 
 def format_bytes(amount: float) -> str:
-    """An amount of data with the decimal unit that suits it.
+    """Format an amount of data with a suitable decimal unit.
 
     >>> format_bytes(33554432.0), format_bytes(4.5e12), format_bytes(0.0)
     ('33.6 MB', '4.5 TB', '0 B')
@@ -57,7 +57,7 @@ def format_bytes(amount: float) -> str:
 
 
 def significant(value: float) -> str:
-    """Three significant digits, without an exponent and without dropping whole digits."""
+    """Format three significant digits, without an exponent and without dropping whole digits."""
     if not isfinite(value):
         return "–"
     if abs(value) >= 100:
@@ -66,7 +66,7 @@ def significant(value: float) -> str:
 
 
 def time_unit(span_seconds: float) -> tuple[float, str]:
-    """Length in seconds and name of the unit for an axis of that span."""
+    """Return length in seconds and name of the unit for an axis of that span."""
     for size, unit in ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes")):
         if span_seconds >= 3 * size:
             return size, unit

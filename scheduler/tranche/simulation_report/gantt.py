@@ -1,4 +1,4 @@
-"""The picture of one run's worker pods on the GPUs: a Gantt chart."""
+"""Gantt chart of one run's worker pods on the GPUs."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from tranche.simulation_report.plot_style import Theme, heading, text_on
 
 
 def draw_gantt(label: str, chart: Chart) -> Callable[[Figure, Theme], None]:
-    """Worker pods as bars, one lane a GPU, one colour a job (colours repeat)."""
+    """Return a function that draws worker pods as bars, one lane a GPU, one colour a job (colours repeat)."""
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots()
@@ -43,12 +43,12 @@ def draw_gantt(label: str, chart: Chart) -> Callable[[Figure, Theme], None]:
 
 
 def chart_height(chart: Chart) -> float:
-    """Height of the picture in inches."""
+    """Return the height of the picture in inches."""
     return 1.9 + 0.13 * sum(width for _, _, width in chart.nodes)
 
 
 def _colours(chart: Chart, theme: Theme) -> dict[str, str]:
-    """One a job, in the order in which they first start, so that neighbours in time differ."""
+    """Return one colour a job, in the order in which they first start, so that neighbours in time differ."""
     jobs = dict.fromkeys(o.job for o in sorted((b.occupation for b in chart.bars), key=lambda o: (o.opened, o.job)))
     return {job: theme.series[number % len(theme.series)] for number, job in enumerate(jobs)}
 
@@ -92,7 +92,7 @@ def _marks(axes: Axes, chart: Chart, theme: Theme, unit: float, origin: float) -
 
 
 def _names(axes: Axes, chart: Chart, colours: dict[str, str], unit: float, origin: float) -> None:
-    """Jobs' names on the bars that have room for them."""
+    """Write jobs' names on the bars that have room for them."""
     for bar in chart.bars:
         name = bar.occupation.job.rpartition("/")[2]
         begin, end = max(bar.occupation.opened, chart.begin), min(bar.occupation.ended, chart.end)

@@ -1,4 +1,4 @@
-"""Where the bars of a Gantt chart go: worker pods on the GPUs of their nodes, without matplotlib."""
+"""Layout of a Gantt chart: worker pods on the GPUs of their nodes, without matplotlib."""
 
 import re
 from collections import defaultdict
@@ -10,37 +10,37 @@ from tranche.simulation.engine.result import Occupation, Sample
 
 MOST_LANES = 48
 MOST_BARS = 500
-"""Above, only a stretch of time is shown."""
+"""Maximum number of bars; a chart with more shows only a period."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One worker pod on neighbouring GPUs; a pod whose GPUs lie apart has several."""
+    """Worker pod on adjacent GPUs; a pod whose GPUs are not adjacent has several bars."""
 
     lane: int
-    """The first of them, from the top of the chart."""
+    """First of its lanes, from the top of the chart."""
     lanes: int
     occupation: Occupation
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a Gantt chart shows."""
+    """Contents of a Gantt chart."""
 
     bars: tuple[Bar, ...]
     nodes: tuple[tuple[str, int, int], ...]
-    """Name, first lane and number of lanes, from the top."""
+    """Name, first lane and number of lanes of each node, from the top."""
     begin: float
     end: float
-    """Seconds; bars may reach beyond both."""
+    """End of the chart in seconds; bars may extend beyond begin and end."""
     scope: str
-    """What is left out, in words; empty if nothing is."""
+    """Description of the omitted parts; empty if the chart is complete."""
 
 
 def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -> Chart:
-    """Choose nodes, GPUs and a stretch of time that can be seen on one picture, and place the bars.
+    """Select nodes, GPUs and a period that fit one picture, and place the bars.
 
-    The busiest nodes are kept, up to `MOST_LANES` GPUs together; of many pods, the stretch around the moment with the
+    The busiest nodes are kept, up to `MOST_LANES` GPUs together; of many pods, the period around the moment with the
     most waiting jobs (the middle without samples) that holds about `MOST_BARS`.
 
     Args:
@@ -81,7 +81,7 @@ def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -
 
 
 def _place(occupations: Sequence[Occupation]) -> list[Bar]:
-    """Give every pod of one node the lowest GPUs that are free; pods in order of opening."""
+    """Assign the lowest free GPUs to every pod of one node; pods are in order of opening."""
     free: list[int] = []
     running: list[tuple[float, int, list[int]]] = []
     made = 0
@@ -113,7 +113,7 @@ def _runs(lanes: list[int], occupation: Occupation) -> list[Bar]:
 
 
 def _busiest(by_node: Mapping[str, Sequence[Occupation]], widths: Mapping[str, int]) -> list[str]:
-    """Names in natural order ("node-2" before "node-10")."""
+    """Return names in natural order ("node-2" before "node-10")."""
     busy = {node: sum(o.gpus * (o.ended - o.opened) for o in items) for node, items in by_node.items()}
     kept: list[str] = []
     room = MOST_LANES

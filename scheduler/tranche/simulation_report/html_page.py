@@ -1,4 +1,4 @@
-"""One self-contained HTML page: table, pictures and notes in a single file without any outside content."""
+"""Self-contained HTML page: table, pictures and notes in a single file without external content."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tranche.simulation_report.site_table import SITE_HEADINGS, SITE_KEY, site_c
 from tranche.simulation_report.table import columns_of, shown_cells
 
 MOST_REASONS = 50
-"""Unfinished jobs of a run that the page names; the CSV has all of them."""
+"""Maximum number of unfinished jobs of a run on the page; the CSV has all of them."""
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --muted: #59636e; --line: #dfe3e8; --soft: #f5f7f9; }
@@ -44,27 +44,27 @@ _CHUNKS_KEY = (
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture in both appearances."""
+    """Picture for light and dark mode."""
 
     name: str
-    """Of its file."""
+    """Name of its file."""
     caption: str
     light: bytes
-    """PNG."""
+    """Contents as PNG."""
     dark: bytes
 
 
 def page(
     title: str, runs: Sequence[ReportRun], notes: Sequence[str], pictures: Sequence[Picture], files: Sequence[str]
 ) -> str:
-    """The page as text; every label, note and name is escaped.
+    """Return the page as text; every label, note and name is escaped.
 
     Args:
-        title: Of the page.
-        runs: In the order of the table.
+        title: Title of the page.
+        runs: Runs in the order of the table.
         notes: One paragraph each, for example the command line that repeats the figures.
-        pictures: They are embedded.
-        files: Names of the other files in the same folder; they are linked by relative addresses.
+        pictures: Pictures to embed.
+        files: Names of the other files in the same folder, which the page links by relative addresses.
     """
     parts = [
         "<!doctype html>",

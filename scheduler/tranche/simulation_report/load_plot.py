@@ -1,4 +1,4 @@
-"""The picture of the cluster's load over time: GPUs in use and jobs that wait, one row a run."""
+"""Plot of the cluster's load over time: GPUs in use and jobs that wait, one row a run."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,13 +14,13 @@ from tranche.simulation_report.report_run import ReportRun
 
 MOST_ROWS = 6
 BINS = 300
-"""Along the time axis; each shows the mean of what happened in it."""
+"""Number of bins along the time axis; each shows the mean of its period."""
 
 Floats = NDArray[np.float64]
 
 
 def draw_load(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
-    """GPUs in use (left) and waiting jobs (right) over time, means of equal stretches of time, one row a run."""
+    """Return a function that draws GPUs in use (left) and waiting jobs (right) over time, one row a run."""
     shown = runs[:MOST_ROWS]
 
     def draw(figure: Figure, theme: Theme) -> None:
@@ -55,14 +55,14 @@ def draw_load(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
 
 
 def load_curves(samples: Sequence[Sample], end: float) -> tuple[Floats, Floats, Floats]:
-    """Mean GPUs in use and mean waiting jobs in equal stretches of time.
+    """Return mean GPUs in use and mean waiting jobs in equal periods of time.
 
     Args:
-        samples: In order of time, at least one; each holds until the next, the last one until `end`.
-        end: Seconds; a moment after the last sample is taken if it is not later.
+        samples: At least one sample, in order of time; each holds until the next, the last one until `end`.
+        end: End in seconds; if it is not later than the last sample, a moment after that is used.
 
     Returns:
-        The edges of the stretches in seconds (one more than stretches), and the two means of each stretch.
+        The edges of the periods in seconds (one more than periods), and the two means of each period.
     """
     at = np.array([sample.at for sample in samples], dtype=np.float64)
     at = np.append(at, max(end, float(at[-1]) + 1e-3))
@@ -76,5 +76,5 @@ def load_curves(samples: Sequence[Sample], end: float) -> tuple[Floats, Floats, 
 
 
 def ends_at(result: SimulationResult) -> float:
-    """When the last job completed or the last sample was taken, in seconds."""
+    """Return when the last job completed or the last sample was taken, in seconds."""
     return max([result.samples[-1].at, *(job.completed for job in result.jobs[-1:])])

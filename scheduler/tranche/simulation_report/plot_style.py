@@ -1,4 +1,4 @@
-"""How pictures look: two themes, colours that colour-blind readers can tell apart, axes of durations, PNG bytes."""
+"""Style of pictures: two themes, colours that colour-blind readers can distinguish, axes of durations, PNG bytes."""
 
 import io
 import warnings
@@ -20,7 +20,7 @@ DPI = 110
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours of one appearance; the series are those of Okabe and Ito, lightened for the dark one."""
+    """Colours of one mode; the series are those of Okabe and Ito, lightened for the dark mode."""
 
     paper: str
     ink: str
@@ -53,13 +53,13 @@ Draw = Callable[[Figure, Theme], None]
 
 
 def render(draw: Draw, theme: Theme, width: float, height: float) -> bytes:
-    """Have a picture drawn and return it as PNG, the same bytes for the same data.
+    """Draw a picture and return it as PNG, the same bytes for the same data.
 
     Args:
-        draw: Gets an empty figure with a layout engine that keeps texts apart.
-        theme: Colours.
-        width: Inches.
-        height: Inches.
+        draw: Function that draws on an empty figure with a layout engine that keeps texts apart.
+        theme: Colours of the picture.
+        width: Width in inches.
+        height: Height in inches.
     """
     settings: Any = {
         "font.size": 11,
@@ -91,14 +91,14 @@ def render(draw: Draw, theme: Theme, width: float, height: float) -> bytes:
 
 
 def lines(theme: Theme) -> Iterator[dict[str, Any]]:
-    """Colour and dashes of one series after the other; the pairs repeat after three rounds of colours."""
+    """Yield colour and dashes of one series after the other; the pairs repeat after three rounds of colours."""
     for number in count():
         turn, place = divmod(number, len(theme.series))
         yield {"color": theme.series[place], "linestyle": DASHES[(turn + place) % len(DASHES)]}
 
 
 def text_on(colour: str) -> str:
-    """Black or white, whichever is read more easily on a ground of that colour (``#rrggbb``; WCAG's contrast)."""
+    """Return black or white, whichever has more contrast (WCAG) on a background of that colour (``#rrggbb``)."""
     channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -106,16 +106,16 @@ def text_on(colour: str) -> str:
 
 
 def heading(figure: Figure, text: str) -> None:
-    """The title of a picture, at its upper left."""
+    """Add the title of a picture, at its upper left."""
     figure.suptitle(text, x=0.01, ha="left", fontsize=13, fontweight="bold")
 
 
 LEGEND_CHARACTERS = 96
-"""That stand side by side under a picture, with 8 more for the line of each entry."""
+"""Number of characters side by side under a picture, with 8 more for the line of each entry."""
 
 
 def legend_below(figure: Figure, axes: Axes, entries: int, columns: int = 3) -> None:
-    """A legend under the picture, where it covers no data; none for a single entry."""
+    """Add a legend under the picture, where it covers no data; none for a single entry."""
     handles, labels = axes.get_legend_handles_labels()
     fitting = LEGEND_CHARACTERS // (max(map(len, labels), default=0) + 8)
     if entries > 1:

@@ -1,4 +1,4 @@
-"""What a report is about."""
+"""Input of a report."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from tranche.simulation.engine.result import SimulationResult
 
 @dataclass(frozen=True, slots=True)
 class ReportRun:
-    """One simulated run under the name that tables and legends give it."""
+    """Simulated run with its name in tables and legends."""
 
     label: str
     result: SimulationResult
     summary: Summary
     bound_seconds: float | None = None
-    """Lower bound on the average JCT of the same jobs and cluster, in seconds, if one was worked out."""
+    """Lower bound on the average JCT of the same jobs and cluster, in seconds, if it was computed."""
 
     @property
     def over_bound(self) -> float | None:

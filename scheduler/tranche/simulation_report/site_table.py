@@ -1,4 +1,4 @@
-"""What runs used at each site, as tables for the terminal, as cells of the page, and as CSV."""
+"""Use of each site by runs, as tables for the terminal, as cells of the page, and as CSV."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
@@ -27,11 +27,11 @@ SITE_KEY = (
 )
 
 MOST_COMPARED = 24
-"""Sites that a table of several runs shows."""
+"""Maximum number of sites in a table of several runs."""
 
 
 def site_cells(sites: Sequence[SiteUse]) -> Iterator[tuple[str, ...]]:
-    """Cells under `SITE_HEADINGS`, one tuple a site."""
+    """Yield the cells under `SITE_HEADINGS`, one tuple a site."""
     hours, chunks = sum(one.gpu_seconds for one in sites) / 3600, sum(one.chunks for one in sites)
     for one in sites:
         held = one.gpu_seconds / 3600
@@ -49,7 +49,7 @@ def site_cells(sites: Sequence[SiteUse]) -> Iterator[tuple[str, ...]]:
 
 
 def format_sites(sites: Sequence[SiteUse]) -> Table:
-    """One row a site."""
+    """Return a table with one row a site."""
     table = Table(title="Use of sites", title_justify="left", box=None, header_style="bold")
     for number, heading in enumerate(SITE_HEADINGS):
         table.add_column(heading, justify="left" if number < 2 else "right")
@@ -59,14 +59,14 @@ def format_sites(sites: Sequence[SiteUse]) -> Table:
 
 
 def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MOST_COMPARED) -> Table:
-    """Several runs side by side: a row for each site, a column for each run, and the sums below.
+    """Return a table of several runs: a row for each site, a column for each run, and the sums below.
 
-    A cell has the GPU time that workers held at the site and the bytes of the uploads to it that were begun. Bytes that
-    are not known (NaN) are left out.
+    A cell has the GPU time that workers held at the site and the bytes of the uploads to it that were started. Bytes
+    that are unknown (NaN) are omitted.
 
     Args:
         runs: Label and use of the sites of each run; a run that did not use a site need not list it.
-        most: Sites that are shown, those with the most GPU time in any run; the sums count all.
+        most: Maximum number of sites, those with the most GPU time in any run; the sums count all.
     """
     title = "Use of sites: GPU time held, bytes copied there"
     table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
@@ -89,14 +89,14 @@ def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MOST_
 
 
 def site_rows(sites: Sequence[SiteUse]) -> Iterator[Sequence[object]]:
-    """Header and one row a site, in seconds and bytes, at full precision."""
+    """Yield the header and one row a site, in seconds and bytes, at full precision."""
     yield [one.name for one in fields(SiteUse)]
     for site in sites:
         yield astuple(site)
 
 
 def _by_site(uses: Sequence[SiteUse]) -> dict[str, list[SiteUse]]:
-    """Of a site whose tier changed there are several."""
+    """Return the uses by site; a site whose tier changed has several."""
     found: dict[str, list[SiteUse]] = {}
     for use in uses:
         found.setdefault(use.site, []).append(use)

@@ -1,4 +1,4 @@
-"""Runs as a table for the terminal, as JSON and as CSV."""
+"""Tables of runs for the terminal, as JSON and as CSV."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """Keys of a summary that tables show, with their headings."""
 IF_ANY = frozenset({"cloud_gpu_seconds", "copied_bytes", "in_vain_bytes"})
-"""Columns that tables leave out if all runs have 0 there: without a cloud, or without data that move."""
+"""Columns that tables omit if all runs have 0 there: without a cloud, or without data that move."""
 
 JOB_COLUMNS = (
     "job",
@@ -75,7 +75,7 @@ CHUNK_COLUMNS = (
 
 
 def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
-    """The runs as a table for the terminal: durations with units, one row a run; labels are shown as they are."""
+    """Return the runs as a table for the terminal: durations with units, one row a run; labels are shown unchanged."""
     table = Table(title="Job completion time (JCT) and cost", title_justify="left", box=None, header_style="bold")
     table.add_column("", justify="left")
     lacking = any(summary.unfinished for _, summary in rows)
@@ -91,17 +91,17 @@ def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
 
 
 def columns_of(figures: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    """Keys and headings that a table of these figures shows, a mapping a row."""
+    """Return keys and headings that a table of these figures shows, a mapping a row."""
     return [(key, heading) for key, heading in COLUMNS if key not in IF_ANY or any(row[key] > 0 for row in figures)]
 
 
 def shown_cells(figures: Mapping[str, float], columns: Sequence[tuple[str, str]]) -> list[str]:
-    """One row of such a table."""
+    """Return one row of such a table."""
     return [shown(key, figures[key]) for key, _ in columns]
 
 
 def shown(key: str, value: float) -> str:
-    """One figure of a summary in the unit of its kind."""
+    """Format one figure of a summary in the unit of its kind."""
     if key == "lost_gpu_seconds":
         return f"{significant(value / 3600)} GPU h"
     if key.endswith("gpu_seconds"):
@@ -116,14 +116,14 @@ def shown(key: str, value: float) -> str:
 
 
 def format_json(summary: Summary, extra: Mapping[str, object] | None = None) -> str:
-    """One run as a JSON object: the keys of the summary at the top level, in seconds; what is undefined is null.
+    """Format one run as a JSON object: the summary's keys at the top level, in seconds; null for undefined figures.
 
     Args:
-        summary: The figures.
+        summary: Figures of the run.
         extra: Further keys, after those of the summary.
 
     Raises:
-        ValueError: an extra key is one of the summary's.
+        ValueError: An extra key is one of the summary's.
     """
     values = summary.as_dict()
     if taken := values.keys() & (extra or {}).keys():
@@ -132,7 +132,7 @@ def format_json(summary: Summary, extra: Mapping[str, object] | None = None) -> 
 
 
 def finite(value: object) -> object:
-    """The value with null in place of every number that JSON cannot write (NaN, infinity)."""
+    """Return the value with null in place of every number that JSON cannot represent (NaN, infinity)."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -143,7 +143,7 @@ def finite(value: object) -> object:
 
 
 def format_csv(rows: Sequence[tuple[str, Summary]]) -> str:
-    """The runs as CSV with all keys of the summary, full precision; undefined figures are empty."""
+    """Format the runs as CSV with all keys of the summary, full precision; undefined figures are empty."""
     lines: list[Iterable[object]] = []
     for label, summary in rows:
         values = summary.as_dict()
@@ -154,7 +154,7 @@ def format_csv(rows: Sequence[tuple[str, Summary]]) -> str:
 
 
 def job_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
-    """Header and one row a job, completed ones in order of completion, then those that never did with the reason."""
+    """Yield header and one row a job: completed ones in order of completion, then the others with the reason."""
     yield JOB_COLUMNS
     for job in result.jobs:
         yield (
@@ -183,7 +183,7 @@ def job_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
 
 
 def chunk_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
-    """Header and one row a window in which a chunk trained; a chunk that never did has one row without times.
+    """Yield header and one row a window in which a chunk trained; a chunk that never trained has one row without times.
 
     The planned times and Q are those at dispatch, empty under policies that bind no chunk at arrival. Several slots
     have spaces between them.
@@ -205,14 +205,14 @@ def _slots(slots: Sequence[int]) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV text with plain line ends."""
+    """Format rows as CSV text with plain line ends."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
 
 
 def runs_json(title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> str:
-    """All runs of a report as JSON: ``{"title", "notes", "runs": [{"run", …summary, "bound_seconds"}, …]}``."""
+    """Format all runs of a report as JSON: ``{"title", "notes", "runs": [{"run", …summary, "bound_seconds"}, …]}``."""
     listed = [{"run": run.label, **run.summary.as_dict(), "bound_seconds": run.bound_seconds} for run in runs]
     return json.dumps(finite({"title": title, "notes": list(notes), "runs": listed}), indent=2, ensure_ascii=False)
 

@@ -1,4 +1,4 @@
-"""A report as files in a folder."""
+"""Writer of a report's files."""
 
 import re
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ _OWN = (".html", ".json", ".csv", ".png")
 def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> list[Path]:
     """Write per-job results, summaries, pictures and one page that shows all.
 
-    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``; of what the runs have data
+    ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``; if the runs have the data
     for ``sites-<run>.csv``, ``chunks-<run>.csv`` and PNG pictures: ``jct-cdf.png``, ``jct-by-size.png``, ``load.png``,
     ``gantt-<run>.png``. The same input gives the same bytes. Files of these names are replaced, others in the folder
     are left alone.
 
     Args:
-        directory: Made if it does not exist, with its parents.
-        title: Of the page.
-        runs: In the order of tables and legends, at least one.
-        notes: For the page, one paragraph each; the command line that repeats the figures belongs here.
+        directory: Folder, created with its parents if it does not exist.
+        title: Title of the page.
+        runs: Runs in the order of tables and legends, at least one.
+        notes: Paragraphs for the page, such as the command line that repeats the figures.
 
     Returns:
-        The files, the page first.
+        Paths of the files, the page first.
 
     Raises:
-        ReportError: there are no runs, matplotlib is not installed, or the folder cannot be written.
+        ReportError: There are no runs, matplotlib is not installed, or the folder cannot be written.
     """
     if not runs:
         raise ReportError("there is no run to report on")
@@ -68,10 +68,10 @@ def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: 
 
 
 def check_report(directory: Path) -> None:
-    """Make the folder and find out whether a report can be written to it; to be asked before long runs.
+    """Create the folder and check that a report can be written to it; call this before long runs.
 
     Raises:
-        ReportError: matplotlib is not installed (then no folder is made), or the folder cannot be made or written.
+        ReportError: Matplotlib is not installed (then no folder is created), or the folder is not writable.
     """
     if find_spec("matplotlib") is None:
         raise ReportError('pictures need matplotlib: pip install "tranche[report]"')
@@ -93,7 +93,7 @@ def _cannot(directory: Path, error: OSError) -> ReportError:
 
 
 def slugs_of(labels: Sequence[str]) -> list[str]:
-    """Names that every file system takes, one a label, all different."""
+    """Return distinct names that every file system accepts, one a label."""
     slugs: list[str] = []
     for label in labels:
         base = re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.")[:60] or "run"
@@ -106,7 +106,7 @@ def slugs_of(labels: Sequence[str]) -> list[str]:
 
 def _draw(runs: Sequence[ReportRun], slugs: Sequence[str]) -> list[Picture]:
     from tranche.simulation_report.figures import (
-        pictures,  # not before it is needed: matplotlib is slow to import, and optional
+        pictures,  # imported only when needed: matplotlib is slow to import, and optional
     )
 
     return list(pictures(runs, slugs))

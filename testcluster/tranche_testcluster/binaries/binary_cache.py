@@ -1,7 +1,7 @@
-"""The programs of the test cluster: built once from pinned Go modules, or taken from a folder of ready ones.
+"""Programs of the test cluster: built once from pinned Go modules, or taken from a folder of prebuilt ones.
 
-Two variables of the environment matter. ``TRANCHE_ASSETS`` names a folder of ready binaries, in the layout of
-envtest's ``KUBEBUILDER_ASSETS``. ``TRANCHE_CACHE`` is where built ones are kept (default ``~/.cache/tranche``).
+Two environment variables matter. ``TRANCHE_ASSETS`` names a folder of prebuilt binaries, in the layout of
+envtest's ``KUBEBUILDER_ASSETS``. ``TRANCHE_CACHE`` is the folder of built ones (default ``~/.cache/tranche``).
 """
 
 import contextlib
@@ -36,19 +36,19 @@ NAMES = tuple(name for module in _MODULES for name in module.binaries)
 
 
 def cache_folder() -> Path:
-    """Return the folder that outlives every run: ``TRANCHE_CACHE``, else ``tranche`` in the user's cache."""
+    """Return the folder that is kept between runs: ``TRANCHE_CACHE``, else ``tranche`` in the user's cache."""
     if chosen := os.environ.get("TRANCHE_CACHE"):
         return Path(chosen).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tranche"
 
 
 def ensure(*names: str, progress: Meter | None = None) -> dict[str, Path]:
-    """Return where each of the named binaries is (all of ``NAMES`` without arguments), building what is missing.
+    """Return the path of each of the named binaries (all of ``NAMES`` without arguments), building missing ones.
 
     A first build takes minutes, which ``progress`` shows (on standard error by default).
 
     Raises:
-        BuildError: a name is unknown, ``TRANCHE_ASSETS`` lacks one, or Go failed.
+        BuildError: A name is unknown, ``TRANCHE_ASSETS`` lacks one, or Go failed.
     """
     names = names or NAMES
     if unknown := [name for name in names if name not in NAMES]:

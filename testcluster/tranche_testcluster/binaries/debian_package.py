@@ -20,7 +20,7 @@ _SECONDS = 300.0
 
 
 def find() -> dict[str, Path] | None:
-    """Where the programs are, if they are anywhere."""
+    """Return the paths of the programs, or None if they are missing."""
     folders = [os.environ.get("TRANCHE_ASSETS", ""), str(_folder()), os.environ.get("PATH", "")]
     found = {name: shutil.which(name, path=os.pathsep.join(filter(None, folders))) for name in NAMES}
     paths = {name: Path(path) for name, path in found.items() if path is not None}
@@ -28,10 +28,10 @@ def find() -> dict[str, Path] | None:
 
 
 def ensure() -> dict[str, Path]:
-    """Where the programs are, downloading the package if need be.
+    """Return the paths of the programs; download the package if they are missing.
 
     Raises:
-        BuildError: apt or dpkg is not there, or failed.
+        BuildError: apt or dpkg is missing, or failed.
     """
     if found := find():
         return found
@@ -52,7 +52,7 @@ def ensure() -> dict[str, Path]:
 
 
 def _download(folder: Path) -> None:
-    """Get the package, if need be after the list of packages."""
+    """Download the package, after an update of the list of packages if necessary."""
     command = ["apt-get", "-q", "download", PACKAGE]
     try:
         _run(command, folder)
@@ -73,7 +73,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def main() -> int:
-    """Make them present, and say where they are."""
+    """Download the programs if they are missing, and print their paths."""
     try:
         for name, path in ensure().items():
             sys.stdout.write(f"{name:<24} {path}\n")

@@ -1,4 +1,4 @@
-"""Compiling the tools of one Go module, with progress that can be seen."""
+"""Compilation of the tools of one Go module, with visible progress."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ MODULES = Path(__file__).parent / "modules"
 
 @dataclass(frozen=True)
 class GoModule:
-    """A folder of ``modules/`` and what its ``tool`` directives give."""
+    """Folder of ``modules/`` and the programs of its ``tool`` directives."""
 
     folder: str
     version_of: str  # the required module whose version is that of the binaries
@@ -32,7 +32,7 @@ class GoModule:
 
     @property
     def files(self) -> tuple[Path, Path]:
-        """go.mod and go.sum."""
+        """Paths of go.mod and go.sum."""
         return MODULES / self.folder / "go.mod", MODULES / self.folder / "go.sum"
 
     @property
@@ -59,7 +59,7 @@ def build(module: GoModule, go: Path, staging: Path, meter: Meter) -> Path:
     """Compile all tools of a module inside the empty folder ``staging`` and return the folder that holds them.
 
     Raises:
-        BuildError: go failed; its last lines are quoted.
+        BuildError: Go failed; its last lines are quoted.
     """
     for file in module.files:
         shutil.copy(file, staging)

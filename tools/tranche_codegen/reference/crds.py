@@ -10,7 +10,7 @@ from tranche_codegen.reference.markdown_table import cell, table
 
 Schema = Mapping[str, Any]
 EMBEDDED = {"template": "pod template", "volume": "volume source"}
-"""Fields that hold what Kubernetes itself defines: not listed again."""
+"""Fields whose content Kubernetes defines, so that it is not listed again."""
 _HEAD = """\
 # {kind}
 
@@ -22,7 +22,7 @@ left out unless it is required.
 
 
 def definition_page(file: Path) -> str:
-    """The text of the page of one definition."""
+    """Return the text of the page of one definition."""
     spec = yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]
     (version,) = spec["versions"]
     root = version["schema"]["openAPIV3Schema"]

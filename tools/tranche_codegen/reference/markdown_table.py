@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; what would end a cell is escaped."""
+    """Format a table; characters that would end a cell are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(_escaped, line))} |\n" for line in lines)
 
@@ -15,5 +15,5 @@ def _escaped(text: str) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as YAML would be written on one line."""
+    """Format a value as YAML on one line."""
     return f"`{json.dumps(value, ensure_ascii=False)}`"

@@ -21,7 +21,7 @@ ours. Options are written after the name: `chunk:aging=0:copies=2`. How to choos
 
 
 def policies_page() -> str:
-    """The text of docs/reference/policies.md."""
+    """Return the text of docs/reference/policies.md."""
     names = sorted(POLICIES)
     rows = (
         (
@@ -59,7 +59,7 @@ def _options(policy: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _field_texts(kind: type) -> Iterator[tuple[str, str]]:
-    """The string below each field."""
+    """Yield the name and the docstring of each field."""
     (body,) = [one for one in ast.parse(inspect.getsource(kind)).body if isinstance(one, ast.ClassDef)]
     for field, below in zip(body.body, body.body[1:], strict=False):
         match field, below:

@@ -72,7 +72,7 @@ _EXAMPLES = """\
 
 
 def presets_page() -> str:
-    """The text of docs/reference/presets.md."""
+    """Return the text of docs/reference/presets.md."""
     low, high = presets.JSAC_WORKERS
     words = {
         "edges": jsac.JSAC_EDGES,
@@ -105,7 +105,7 @@ def presets_page() -> str:
 
 
 def _parameters() -> list[tuple[str, str, str]]:
-    """One row each: what, its value, its mark."""
+    """Return one row per parameter: name, value, mark."""
     jobs, edge, cloud = jsac, jsac.EDGE_HOURS, jsac.CLOUD_HOURS
     seconds, gradient, bandwidth = jobs.COMPUTE_SECONDS, jobs.GRADIENT_BYTES, jobs.BANDWIDTH
     low, high = presets.JSAC_WORKERS
@@ -156,12 +156,12 @@ def _parameters() -> list[tuple[str, str, str]]:
 
 
 def _options() -> list[tuple[str, str]]:
-    """The options as the command line explains them."""
+    """Return the options with the help texts of the command line."""
     names = {field.name for field in fields(JsacOptions)} | {"delay_scale", "chunk_scale", "jobs", "arrivals"}
 
     @workload_options
     def command() -> None:
-        """Nothing."""
+        """Do nothing."""
 
     given = reversed(command.__click_params__)  # type: ignore[attr-defined]
     return [(f"`{one.opts[0]}`", str(one.help)) for one in given if one.name in names]

@@ -1,4 +1,4 @@
-"""Reference of the chart's values: what the comments in values.yaml say, and what its schema allows."""
+"""Reference of the chart's values, from the comments in values.yaml and from its schema."""
 
 import json
 import re
@@ -19,10 +19,10 @@ listed is refused by name. Where to begin: [installing.md](../how-to/installing.
 
 
 def values_page(chart: Path) -> str:
-    """The text of docs/reference/values.md.
+    """Return the text of docs/reference/values.md.
 
     Raises:
-        KeyError: if a value has no comment, or is not in the schema.
+        KeyError: A value has no comment, or is not in the schema.
     """
     text = (chart / "values.yaml").read_text(encoding="utf-8")
     schema = json.loads((chart / "values.schema.json").read_text(encoding="utf-8"))
@@ -34,7 +34,7 @@ def values_page(chart: Path) -> str:
 
 
 def comments(text: str) -> Iterator[tuple[str, str]]:
-    """Path and meaning of every value that has a comment ``# --``."""
+    """Yield path and meaning of every value that has a comment ``# --``."""
     above: list[tuple[int, str]] = []
     said = ""
     for line in text.splitlines():
