@@ -17,7 +17,8 @@ _HEAD = """\
 Generated from the code by `make generate`; do not edit. The planner keeps a phase for every window, and works out the
 phase of a job from what it knows of it. The tables of transitions are in `WINDOW_TRANSITIONS` and `JOB_TRANSITIONS`
 ([architecture.md](../explanation/architecture.md#the-planner)). With `PlannerSettings.validate` the planner checks each
-transition of a window when it takes place, and the phase of each job after every decision; several events may count in one.
+transition of a window when it takes place, and the phase of each job after every decision. A decision can cover several
+events.
 """
 
 _WINDOWS = """\
