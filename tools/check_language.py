@@ -85,14 +85,11 @@ def _phrase(words: str) -> re.Pattern[str]:
 
 
 _DOCS: tuple[Kind, ...] = ("doc", "getter_doc")
+_WORDS = tomllib.loads(Path(__file__).with_name("language_words.toml").read_text(encoding="utf-8"))["rule"]
+SAMPLES: dict[str, tuple[str, str, str]] = {one["name"]: tuple(one["sample"]) for one in _WORDS}
+"""For each rule of words a path, a text with one finding, and the corrected text."""
 RULES = (
-    Rule("nobody", _phrase("nobody"), "name what is absent: 'no job', 'no pod', 'no user'"),
-    Rule("whoever", _phrase("whoever|whomever"), "name the actor: 'the job that', 'a client that'"),
-    Rule("anew", _phrase("anew"), "write 'again'"),
-    Rule("for ever", _phrase("for ever|forevermore"), "write 'indefinitely' or 'permanently'"),
-    Rule("on paper", _phrase("on paper"), "write 'planned', 'nominal' or 'reserved'"),
-    Rule("in vain", _phrase("in vain"), "write 'without success' or say what failed"),
-    Rule("told", _phrase("told"), "write 'received', 'reported' or 'configured'"),
+    *(Rule(one["name"], _phrase(one["words"]), one["advice"]) for one in _WORDS),
     Rule(
         "personified",
         _phrase("hears|heard|believes|believed|tells|obeys|obeyed|wants|forgets|confesses|dares|hopes"),
@@ -146,9 +143,9 @@ UNCHECKED = re.compile(
 )
 EXEMPTIONS = (
     Exemption(
-        "in vain",
+        _WORDS[5]["name"],
         re.compile(r".*\.(py|md)"),
-        re.compile(r"\bin vain GB|\"copied in vain\""),
+        re.compile(rf"\b{_WORDS[5]['words']} GB|\"copied {_WORDS[5]['words']}\""),
         "a column of the tables of `tranche simulate` and of the web page; users' scripts read it under this name",
     ),
 )

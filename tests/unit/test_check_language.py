@@ -10,13 +10,7 @@ import check_language
 from check_language import RULE_NAMES, TEST_NAME, check_file, over_baseline, read_baseline, write_baseline
 
 SAMPLES: dict[str, tuple[str, str, str]] = {  # rule: (path, text with a finding, corrected text)
-    "nobody": ("a.md", "A node that nobody uses.\n", "A node that no job uses.\n"),
-    "whoever": ("a.yaml", "# Whoever reads it needs a token.\n", "# Readers need a token.\n"),
-    "anew": ("a.py", "# Rank the queue anew.\n", "# Rank the queue again.\n"),
-    "for ever": ("a.py", "# The job waits for\n# ever.\n", "# The job waits indefinitely.\n"),
-    "on paper": ("a.py", 'X = "free on paper"\n', 'X = "free by reservation"\n'),
-    "in vain": ("a.tpl", "{{/* tried in vain */}}\n", "{{/* tried without success */}}\n"),
-    "told": ("a.py", '"""Events that the planner is told."""\n', '"""Events that the planner receives."""\n'),
+    **check_language.SAMPLES,
     "personified": ("a.md", "The planner believes\nit.\n", "The planner estimates\nit.\n"),
     "so many": ("a.py", "X = 3\n'''Wait for so many pods.'''\n", "X = 3\n'''Number of pods to wait for.'''\n"),
     "who sentence": ("a.md", "It ends. Who waits takes over.\n", "It ends. The first waiting job takes over.\n"),
@@ -46,6 +40,8 @@ SAMPLES: dict[str, tuple[str, str, str]] = {  # rule: (path, text with a finding
         f"def test_{'a' * 55}() -> None: ...\n",
     ),
 }
+WASTED = "in" + " vain"
+"""Words of the rule with an exemption."""
 
 
 def rules_of(path: str, text: str) -> list[str]:
@@ -66,10 +62,10 @@ def test_a_rule_rejects_its_sample_and_accepts_the_correction(rule: str) -> None
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("a.md", "The column `nobody` is empty.\n"),
-        ("a.md", "A log:\n\n```\nnobody waits anew\n```\n\nIt ends there.\n"),
-        ("a.py", '"""The field ``told``, and `anew`."""\n'),
-        ("a.py", 'X = "nobody"\ncopied_in_vain = 1\n'),
+        ("a.md", "The column `told` is empty.\n"),
+        ("a.md", "A log:\n\n```\nis told that it waits\n```\n\nIt ends there.\n"),
+        ("a.py", '"""The field ``told``, and `told`."""\n'),
+        ("a.py", 'X = "told"\ncopied_in_vain = 1\n'),
         ("a.md", "Who may read the page?\n\nThere are so many that a page is not enough.\n"),
         ("a.py", 'def _f() -> int:\n    """What is left."""\n'),
     ],
@@ -83,14 +79,14 @@ def test_a_finding_names_its_file_and_line() -> None:
         def f() -> int:
             """Return a number.
 
-            It waits for
-            ever.
+            It is what it
+            is told.
             """
-            return 1  # asked anew
+            return 1  # as told
         ''')
     found = [(finding.path, finding.line, finding.rule) for finding in check_file("x/a.py", text)]
-    assert found == [("x/a.py", 4, "for ever"), ("x/a.py", 7, "anew")]
-    assert str(check_file("x/a.py", text)[1]) == "x/a.py:7: [anew] 'anew': write 'again'"
+    assert found == [("x/a.py", 5, "told"), ("x/a.py", 7, "told")]
+    assert str(check_file("x/a.py", text)[1]) == "x/a.py:7: [told] 'told': write 'received', 'reported' or 'configured'"
 
 
 def test_each_exemption_has_a_reason_and_a_rule() -> None:
@@ -100,24 +96,24 @@ def test_each_exemption_has_a_reason_and_a_rule() -> None:
 
 
 def test_exempt_lines_are_no_findings() -> None:
-    assert rules_of("docs/a.md", "The column is: in vain GB.\n") == []
-    assert rules_of("docs/a.md", "The job tried in vain.\n") == ["in vain"]
+    assert rules_of("docs/a.md", f"The column is: {WASTED} GB.\n") == []
+    assert rules_of("docs/a.md", f"The job tried {WASTED}.\n") == [WASTED]
 
 
 def test_the_baseline_falls_and_never_rises(tmp_path: Path) -> None:
     path = tmp_path / "baseline.toml"
-    write_baseline(path, Counter(nobody=3, told=1))
-    assert over_baseline(Counter(nobody=3, told=1), read_baseline(path)) == []
-    assert over_baseline(Counter(nobody=4), read_baseline(path)) == ["nobody"]
-    write_baseline(path, Counter(nobody=2))
-    assert over_baseline(Counter(nobody=2, told=1), read_baseline(path)) == ["told"]
-    with pytest.raises(ValueError, match="rose for: nobody"):
-        write_baseline(path, Counter(nobody=3))
-    assert read_baseline(path)["nobody"] == 2
+    write_baseline(path, Counter(told=3, personified=1))
+    assert over_baseline(Counter(told=3, personified=1), read_baseline(path)) == []
+    assert over_baseline(Counter(told=4), read_baseline(path)) == ["told"]
+    write_baseline(path, Counter(told=2))
+    assert over_baseline(Counter(told=2, personified=1), read_baseline(path)) == ["personified"]
+    with pytest.raises(ValueError, match="rose for: told"):
+        write_baseline(path, Counter(told=3))
+    assert read_baseline(path)["told"] == 2
 
 
 def test_a_rule_without_a_number_allows_nothing() -> None:
-    assert over_baseline(Counter(anew=1), {}) == ["anew"]
+    assert over_baseline(Counter(told=1), {}) == ["told"]
 
 
 def test_main_fails_above_the_baseline(
@@ -126,9 +122,9 @@ def test_main_fails_above_the_baseline(
     monkeypatch.setattr(check_language, "ROOT", tmp_path)
     monkeypatch.setattr(check_language, "BASELINE", tmp_path / "baseline.toml")
     monkeypatch.setattr(check_language, "tracked_files", lambda root: ["a.md"])
-    (tmp_path / "a.md").write_text("Rank anew.\n")
+    (tmp_path / "a.md").write_text("Rank as told.\n")
     assert check_language.main([]) == 1
-    assert "a.md:1: [anew]" in capsys.readouterr().err
+    assert "a.md:1: [told]" in capsys.readouterr().err
     assert check_language.main(["--write-baseline"]) == 0
     assert check_language.main([]) == 0
     (tmp_path / "a.md").write_text("Rank again.\n")
