@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from tranche.model import Job, PodShape
-from tranche.planner.running_jobs import RunningSites
+from tranche.planner.running_jobs import RunningJobsBySite
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
@@ -70,7 +70,7 @@ class JobQueue:
     def __init__(self, policy: QueuePolicy, cluster: ClusterState) -> None:
         self.policy = policy
         self.cluster = cluster
-        self.running = RunningSites()
+        self.running = RunningJobsBySite()
         self.stale: dict[str, None] = {}
         """Jobs whose rank or demand may have changed since the last decision, in order."""
         self.grown: set[str] = set()

@@ -20,7 +20,7 @@ from tranche.planner.handlers import job
 from tranche.planner.instructions import Instruction, PublishPlan
 from tranche.planner.job_actions import release_idle_servers
 from tranche.planner.job_queue import JobQueue
-from tranche.planner.scheduling.queue_scheduler import serve_queue
+from tranche.planner.scheduling.queue_scheduler import run_cycle
 from tranche.planner.scheduling.slot_scheduler import serve_nodes
 from tranche.planner.settings import PlannerSettings
 from tranche.policies import Policy
@@ -166,7 +166,7 @@ class Planner:
                 context.touch(context.cluster.jobs[key])
                 context.publish(key)
         if context.queue is not None:
-            serve_queue(context, context.queue, context.now)
+            run_cycle(context, context.queue, context.now)
             context.work.jobs.clear()
             context.work.nodes.clear()
         if context.binding is not None:

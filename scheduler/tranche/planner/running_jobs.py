@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from tranche.policies import Standing
 from tranche.state.entities import JobState
 
-Place = tuple[float, float, float, tuple[float, int, str]]
+RankKey = tuple[float, float, float, tuple[float, int, str]]
 """Tier, anchor, second part of the rank, order of submission: the order among jobs of one slope."""
 
 
@@ -19,9 +19,9 @@ class RunningJobs:
     """Jobs that may be preempted."""
 
     def __init__(self) -> None:
-        self._lists: dict[tuple[float, int], list[Place]] = {}
+        self._lists: dict[tuple[float, int], list[RankKey]] = {}
         """By slope and GPUs held."""
-        self._where: dict[str, tuple[tuple[float, int], Place, JobState]] = {}
+        self._where: dict[str, tuple[tuple[float, int], RankKey, JobState]] = {}
 
     def __len__(self) -> int:
         return len(self._where)
@@ -60,10 +60,10 @@ class RunningJobs:
             total -= own[0][1]
         return total
 
-    def behind(self, state: JobState, rank: Standing, now: float) -> list[tuple[Place, JobState]]:
+    def behind(self, state: JobState, rank: Standing, now: float) -> list[tuple[RankKey, JobState]]:
         """The other jobs that rank behind the given one, with their places, the first in rank first."""
         (tier, first, second), arrival = rank, state.arrival
-        found: list[Place] = []
+        found: list[RankKey] = []
         for (slope, _), places in self._lists.items():
             fall = slope * now
             later = places[bisect_right(places, (tier, first + fall, second, arrival)) :]
@@ -71,7 +71,7 @@ class RunningJobs:
         return [(place, self._where[place[3][2]][2]) for place in sorted(found) if place[3][2] != state.job.key]
 
 
-class RunningSites:
+class RunningJobsBySite:
     """The jobs that may be preempted, site by site; a job stands at every site where it has windows."""
 
     def __init__(self) -> None:

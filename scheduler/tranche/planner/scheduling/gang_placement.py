@@ -6,7 +6,7 @@ from tranche.model import PlannedServer
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
 from tranche.planner.scheduling.placement import free_nodes
-from tranche.planner.scheduling.placement_trial import Trial
+from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, Missing, NodeState, Server
 
@@ -27,23 +27,23 @@ def find_places(
     if len(chosen) < state.job.min_available:
         return None
     helpers = state.missing_servers
-    trial = Trial(cluster, state, now, iter(()))
-    trial.occupy(chosen)
-    if not trial.seat(helpers):
-        trial = Trial(cluster, state, now, iter(()))
-        if not trial.together(nodes, helpers, helpers_first=True):
+    trial = PlacementTrial(cluster, state, now, iter(()))
+    trial.place_workers(chosen)
+    if not trial.place_helpers(helpers):
+        trial = PlacementTrial(cluster, state, now, iter(()))
+        if not trial.place_gang(nodes, helpers, helpers_first=True):
             return None
-    return trial.nodes, trial.seats
+    return trial.nodes, trial.helper_nodes
 
 
-def seat(context: PlannerContext, state: JobState, seats: Sequence[NodeState], now: float) -> None:
+def start_helpers(context: PlannerContext, state: JobState, helper_nodes: Sequence[NodeState], now: float) -> None:
     """Start what the gang lacks beside its members on these nodes."""
-    missing = state.missing_servers if seats else []
-    places = [(one, node.node.site, node.node.name) for one, node in zip(missing, seats, strict=True)]
+    missing = state.missing_servers if helper_nodes else []
+    places = [(one, node.node.site, node.node.name) for one, node in zip(missing, helper_nodes, strict=True)]
     _start_helpers(context, state, places, now)
 
 
-def seat_at(context: PlannerContext, state: JobState, site: str, now: float) -> None:
+def start_helpers_at(context: PlannerContext, state: JobState, site: str, now: float) -> None:
     """Start what the gang lacks beside its members at a site with capacity on demand."""
     _start_helpers(context, state, [(one, site, None) for one in state.missing_servers], now)
 

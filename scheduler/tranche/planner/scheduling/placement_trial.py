@@ -1,7 +1,7 @@
-"""Placements that are tried on a copy of the free room: nodes for a job's workers, and the windows that must close.
+"""Simulated placements on a copy of the free capacity: nodes for a job's workers, and the windows that must close.
 
-A `Trial` (compare Kueue's snapshots and KAI's statements) changes nothing. It says which windows to close and which
-nodes to use, or that there is no way.
+A `PlacementTrial` (compare Kueue's snapshots and KAI's statements) changes no state. It returns the windows to close
+and the nodes to use, or None if no placement exists.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,9 +26,10 @@ def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
     members = state.job.min_available
     if state.job.is_gang and state.job.helper_count:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
-        trials = [Trial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
+        trials = [PlacementTrial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
         return any(
-            trial.together((), helpers_of(state.job), first) for trial, first in zip(trials, (False, True), strict=True)
+            trial.place_gang((), helpers_of(state.job), first)
+            for trial, first in zip(trials, (False, True), strict=True)
         )
     rooms = (node.capacity for node in cluster.hosts(state))
     return count_fitting(state.job.worker.requests, rooms, members) == members
@@ -54,7 +55,7 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Challenge:
+class PreemptionRequest:
     """A job that wants slots of others at a site (anywhere, with "")."""
 
     policy: QueuePolicy
@@ -89,7 +90,7 @@ class Challenge:
 
 
 @dataclass(slots=True, eq=False)
-class Trial:
+class PlacementTrial:
     """A plan on paper for one job: nodes for its workers, and who makes way.
 
     `find` may be called again after its answer has become real: who was looked at and not needed is looked at first.
@@ -104,7 +105,7 @@ class Trial:
     rooms: dict[str, Resources] = field(default_factory=dict)
     nodes: list[NodeState] = field(default_factory=list)
     """Of its workers."""
-    seats: list[NodeState] = field(default_factory=list)
+    helper_nodes: list[NodeState] = field(default_factory=list)
     """Of its parameter servers and chief, as far as they are to start with the workers."""
     chosen: set[int] = field(default_factory=set)
     """Positions in `_victims`."""
@@ -119,30 +120,30 @@ class Trial:
         Args:
             free: Nodes with free GPUs that may be used.
             workers: All of a gang, or one.
-            helpers: That start with them; their nodes are in `seats`.
+            helpers: That start with them; their nodes are in `helper_nodes`.
         """
         for position in sorted(self.chosen, reverse=True):
             del self._victims[position]
-        self.chosen, self.rooms, self.nodes, self.seats = set(), {}, [], []
+        self.chosen, self.rooms, self.nodes, self.helper_nodes = set(), {}, [], []
         for _ in range(workers):
-            if not self.place(self.state.job.worker.requests, free):
+            if not self.place_worker(self.state.job.worker.requests, free):
                 return None
-        return (self.nodes, self.spare()) if self.seat(helpers) else None
+        return (self.nodes, self.fill_back()) if self.place_helpers(helpers) else None
 
-    def together(self, free: Sequence[NodeState], helpers: Sequence[Missing], helpers_first: bool) -> bool:
+    def place_gang(self, free: Sequence[NodeState], helpers: Sequence[Missing], helpers_first: bool) -> bool:
         """Whether all workers of a gang find room with these, in one order or the other: neither finds all ways."""
-        if helpers_first and not self.seat(helpers):
+        if helpers_first and not self.place_helpers(helpers):
             return False
         request = self.state.job.worker.requests
-        if not all(self.place(request, free) for _ in range(self.state.job.min_available)):
+        if not all(self.place_worker(request, free) for _ in range(self.state.job.min_available)):
             return False
-        return helpers_first or self.seat(helpers)
+        return helpers_first or self.place_helpers(helpers)
 
     def room(self, node: NodeState) -> Resources:
         """What is free there on paper."""
         return self.rooms.get(node.node.name) or node.capacity - node.reserved
 
-    def place(self, request: Resources, free: Sequence[NodeState]) -> bool:
+    def place_worker(self, request: Resources, free: Sequence[NodeState]) -> bool:
         """Find a node for one more worker: free room before preemption, then the node whose best victim ranks last."""
         hosts = self.cluster.hosts(self.state)
         touched = [node for name in self.rooms if (node := self._usable(name, hosts)) is not None]
@@ -150,31 +151,31 @@ class Trial:
         if fitting:
             best = min(fitting, key=lambda node: (self.room(node).gpus, node.node.name))
         else:
-            found = self._preempting(request, hosts)
+            found = self._node_with_preemption(request, hosts)
             if found is None:
                 return False
             best = found
-        self.occupy([best])
+        self.place_workers([best])
         return True
 
-    def occupy(self, nodes: Iterable[NodeState]) -> None:
+    def place_workers(self, nodes: Iterable[NodeState]) -> None:
         """Workers are on these nodes."""
         for node in nodes:
             self.rooms[node.node.name] = self.room(node) - self.state.job.worker.requests
             self.nodes.append(node)
 
-    def seat(self, helpers: Sequence[Missing]) -> bool:
+    def place_helpers(self, helpers: Sequence[Missing]) -> bool:
         """Find a node for each of these: where workers are, else near them, and off the nodes with GPUs if need be."""
         near = {node.node.site for node in self.nodes}
         for one in helpers:
             hosts, request = self.cluster.eligible(one.shape), one.shape.requests
             usable = [node for node in hosts if self._usable(node.node.name, hosts) and request.fits(self.room(node))]
             best = min(usable, key=lambda node: self._distance(node, near, request), default=None)
-            best = self._preempting(request, hosts) if best is None else best
+            best = self._node_with_preemption(request, hosts) if best is None else best
             if best is None:
                 return False
             self.rooms[best.node.name] = self.room(best) - request
-            self.seats.append(best)
+            self.helper_nodes.append(best)
         return True
 
     def _distance(self, node: NodeState, near: set[str], request: Resources) -> tuple[bool, int, int, str]:
@@ -183,7 +184,7 @@ class Trial:
         gpus = room.gpus if request.gpus else node.capacity.gpus
         return (node.node.site not in near, gpus, -room.cpu, node.node.name)
 
-    def spare(self) -> list[Victim]:
+    def fill_back(self) -> list[Victim]:
         """Let those go on who fit after all, the first in rank first; returns who makes way."""
         for position in sorted(self.chosen, reverse=True):
             freed = self._victims[position].freed()
@@ -198,7 +199,7 @@ class Trial:
         node = None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
         return node if node is None or self.state.can_start_at(node.node.site, self.now) else None
 
-    def _preempting(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:
+    def _node_with_preemption(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:
         """Go up the ranks until the request would fit somewhere; those on that node make way."""
         rooms: dict[str, Resources] = {}
         position = 0

@@ -10,7 +10,7 @@ from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, 
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
-from tranche.planner.scheduling.preemption import challenge_of, make_quota, preempt
+from tranche.planner.scheduling.preemption import make_quota, preempt, preemption_request
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
@@ -19,7 +19,7 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState, SlotBinding
 
 
-def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
+def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Run one scheduling cycle: open and close windows until no waiting job can be placed.
 
     First, if it is time, waiting jobs are divided between nodes and unlimited sites. Then the windows are opened, in
@@ -43,10 +43,10 @@ def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
         if queue.policy.traits.allocates_workers:
             distribute(context, queue, now)
     _refresh(context, queue, now)
-    decision = Decision(context, queue, now, queue.candidates(now))
-    while decision.turn():
+    cycle = SchedulingCycle(context, queue, now, queue.candidates(now))
+    while cycle.schedule_next():
         pass
-    for state in decision.passed_over:
+    for state in cycle.passed_over:
         queue.stale[state.job.key] = None
     queue.settle()
     if counts_recent:
@@ -62,7 +62,7 @@ def _refresh(context: PlannerContext, queue: JobQueue, now: float) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Decision:
+class SchedulingCycle:
     """Going down the queue once."""
 
     context: PlannerContext
@@ -74,7 +74,7 @@ class Decision:
     full: set[str] = field(default_factory=set)
     """Sites where nobody who comes later can find a GPU."""
 
-    def turn(self) -> bool:
+    def schedule_next(self) -> bool:
         """Serve the candidate that ranks first; return False when none is left."""
         candidate = self._next()
         if candidate is None:
@@ -173,7 +173,7 @@ def _serve(
     nodes = free_hosts(context.cluster, state, site, now)
     if context.cluster.shortage(state) is not None:
         behind = queue.running.behind(state, rank, "", now) if policy.traits.preemptive else []
-        return make_quota(context, challenge_of(context, policy, state, site, now), nodes, behind)
+        return make_quota(context, preemption_request(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
         _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit)
@@ -193,7 +193,7 @@ def _take_free(
     if job.is_gang and job.helper_count:
         found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
-            gang_placement.seat(context, state, found[1], now)
+            gang_placement.start_helpers(context, state, found[1], now)
             open_windows(context, state, site, found[0], now)
         return
     if len(state.servers) < job.servers and not (
@@ -212,7 +212,7 @@ def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: fl
     """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
     if state.job.is_gang:
         if context.cluster.shortage(state) is None:
-            gang_placement.seat_at(context, state, site, now)
+            gang_placement.start_helpers_at(context, state, site, now)
             for chunk in state.waiting:
                 open_window(context, state, SlotBinding(site, None), (chunk,))
         return
