@@ -19,11 +19,11 @@ from tranche.state.phases import JobPhase
 
 
 @dataclass(slots=True)
-class HeldEnds:
-    """Ends of a gang's first members that are done; they count together with those of the other members."""
+class PendingGangCompletion:
+    """Held ends of a gang's finished members; they count together with the ends of the other members."""
 
     until: float
-    """When these ends count even if other members have not ended, in seconds."""
+    """Time at which these ends count even if other members have not ended, in seconds on the planner's clock."""
     ends: dict[int, WorkerEnded] = field(default_factory=dict)
     """By attempt, in the order in which they arrived."""
 
@@ -52,9 +52,9 @@ class PlannerContext:
         "binding",
         "cause",
         "cluster",
-        "held_ends",
         "now",
         "outbox",
+        "pending_completions",
         "phases",
         "policy",
         "published",
@@ -82,8 +82,8 @@ class PlannerContext:
         """How often pods of each job could not be started since one of them last was."""
         self.avoiding: dict[str, set[str]] = {}
         """Jobs whose pods a node has refused, by node."""
-        self.held_ends: dict[str, HeldEnds] = {}
-        """By job."""
+        self.pending_completions: dict[str, PendingGangCompletion] = {}
+        """Held ends of gang members, by job."""
         self.phases: dict[str, JobPhase] = {}
         """Phases of the jobs after the last decision, kept to check their transitions (`PlannerSettings.validate`)."""
         self.published: dict[str, None] = {}

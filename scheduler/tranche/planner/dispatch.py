@@ -60,9 +60,9 @@ def apply(context: PlannerContext, event: Event) -> None:
     """Apply one event to the state, after what has had its time and what the event decides on."""
     if context.cluster.spared:
         failure.expire(context)
-    if isinstance(event, WorkerEnded) and gang.puts_off(context, event):
+    if isinstance(event, WorkerEnded) and gang.defer_member_end(context, event):
         return
-    for end in gang.due(context, event) if context.held_ends else ():
+    for end in gang.release_due(context, event) if context.pending_completions else ():
         worker.ended(context, end)
     handler = HANDLERS.get(type(event))
     if handler is not None:

@@ -32,8 +32,8 @@ class PlannerSettings:
     rejection_backoff_seconds: float = 30.0
     """Pause after the API server refused a job's pod; doubles with each refusal."""
     longest_backoff_seconds: float = 360.0
-    farewell_seconds: float = 5.0
-    """How long GPUs of a gang's members that are done wait at most for the other members before they are given away."""
+    gang_completion_timeout_seconds: float = 5.0
+    """Longest time that the GPUs of finished gang members stay reserved until the other members end, in seconds."""
     share_weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """What tenants (namespaces) are entitled to where recent shares count, relative to others; 1 if not given."""
 
