@@ -48,10 +48,10 @@ class PlannerContext:
     """State, queue, timers and outbox of one planner, and the event that it handles."""
 
     __slots__ = (
-        "avoiding",
         "binding",
         "cause",
         "cluster",
+        "jobs_excluded_by_node",
         "now",
         "outbox",
         "pending_completions",
@@ -79,9 +79,9 @@ class PlannerContext:
         self.work = WorkSet()
         self.timers = Timers()
         self.rejections: dict[str, int] = {}
-        """How often pods of each job could not be started since one of them last was."""
-        self.avoiding: dict[str, set[str]] = {}
-        """Jobs whose pods a node has refused, by node."""
+        """Number of pods of each job that could not be started since one of its pods last started."""
+        self.jobs_excluded_by_node: dict[str, set[str]] = {}
+        """Keys of jobs that exclude a node because it rejected one of their pods, by node."""
         self.pending_completions: dict[str, PendingGangCompletion] = {}
         """Held ends of gang members, by job."""
         self.phases: dict[str, JobPhase] = {}

@@ -58,8 +58,8 @@ HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
 
 def apply(context: PlannerContext, event: Event) -> None:
     """Apply one event to the state, after what has had its time and what the event decides on."""
-    if context.cluster.spared:
-        failure.expire(context)
+    if context.cluster.eviction_blocked_until:
+        failure.expire_eviction_holds(context)
     if isinstance(event, WorkerEnded) and gang.defer_member_end(context, event):
         return
     for end in gang.release_due(context, event) if context.pending_completions else ():

@@ -197,7 +197,10 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
         beside = [server for server in state.servers if not server.closing]
         _expect(not beside or len(covered) == job.chunks, f"{job.key}: servers of a gang run without its members")
         chief = job.chief is None or state.chief in beside
-        _expect(not running or (chief and not state.leaving), f"{job.key}: members of a gang run without the rest")
+        _expect(
+            not running or (chief and not state.has_closing_servers),
+            f"{job.key}: members of a gang run without the rest",
+        )
     for entry in state.entries.values():
         node = cluster.nodes.get(entry.home.node or "")
         for slot in entry.home.slots if node else ():

@@ -55,7 +55,7 @@ def end_window(context: PlannerContext, state: JobState, run: TrackedWindow, *, 
     node = context.cluster.end_window(state, run, context.now, moves=moves)
     if node is not None:
         context.room_grew(node.node.name)
-        forgive(context, node.node.name, state.job.key)
+        readmit_node(context, node.node.name, state.job.key)
     context.quota_grew(state.job.namespace)
 
 
@@ -170,7 +170,7 @@ def has_started(context: PlannerContext, state: JobState) -> None:
     if not state.job.is_gang or all(run.started is not None for run in state.runs.values()):
         context.rejections.pop(state.job.key, None)
         for run in state.runs.values():
-            state.refused.pop(run.home.node or "", None)
+            state.node_rejections.pop(run.home.node or "", None)
 
 
 def roll_back_to_checkpoint(context: PlannerContext, state: JobState) -> None:
@@ -180,42 +180,43 @@ def roll_back_to_checkpoint(context: PlannerContext, state: JobState) -> None:
         context.touch(state)
 
 
-# ---- nodes that refuse pods
+# ---- nodes that reject pods
 
 
-def avoid(context: PlannerContext, state: JobState, node: str | None) -> None:
-    """Send no pod of the job to the node for some time, or until something leaves the node."""
+def exclude_node(context: PlannerContext, state: JobState, node: str | None) -> None:
+    """Exclude the node for the job's pods for `node_exclusion_seconds`, or until `readmit_node` ends that earlier."""
     if node is None:
         return
-    if not state.avoids(node, context.now):
-        state.refused[node] = state.refused.get(node, 0) + 1
-    state.avoided[node] = context.now + context.settings.avoid_seconds
-    context.avoiding.setdefault(node, set()).add(state.job.key)
-    context.wake(state.avoided[node], state.job.key)
+    if not state.excludes(node, context.now):
+        state.node_rejections[node] = state.node_rejections.get(node, 0) + 1
+    state.excluded_nodes[node] = context.now + context.settings.node_exclusion_seconds
+    context.jobs_excluded_by_node.setdefault(node, set()).add(state.job.key)
+    context.wake(state.excluded_nodes[node], state.job.key)
 
 
-def forgive(context: PlannerContext, node: str, left: str | None = None) -> None:
-    """Have jobs try a node again that refused their pods: what has left it, or changed about it, may be the reason.
+def readmit_node(context: PlannerContext, node: str, departed_job: str | None = None) -> None:
+    """Readmit jobs to a node that rejected their pods, after a pod has left the node or the node has changed.
 
-    A job whose pod was refused just before pauses first, longer each time: the reason may be another.
+    The departed pod or the change may have removed the reason for the rejection, or the reason may be another one. So a
+    job first waits for a back-off that begins with its last rejection and doubles with each rejection by the node.
 
     Args:
-        context: Has the jobs that avoid nodes.
-        node: The node.
-        left: Job of the pod that has left, which changes nothing for the job itself.
+        context: Context of the planner, with the jobs that exclude the node.
+        node: Name of the node.
+        departed_job: Job whose pod left the node; it stays excluded, since its own departure frees nothing for it.
     """
-    settings, keys = context.settings, context.avoiding.get(node, set())
-    for key in sorted(keys - {left}):
+    settings, keys = context.settings, context.jobs_excluded_by_node.get(node, set())
+    for key in sorted(keys - {departed_job}):
         state = context.cluster.jobs.get(key)
-        if state is None or not state.avoids(node, context.now):
+        if state is None or not state.excludes(node, context.now):
             keys.discard(key)
             continue
-        since = state.avoided[node] - settings.avoid_seconds
-        pause = settings.backoff_seconds(settings.failure_backoff_seconds, state.refused.get(node, 1) - 1)
+        since = state.excluded_nodes[node] - settings.node_exclusion_seconds
+        pause = settings.backoff_seconds(settings.failure_backoff_seconds, state.node_rejections.get(node, 1) - 1)
         again = max(context.now, since + pause)
-        if again < state.avoided[node]:
+        if again < state.excluded_nodes[node]:
             keys.discard(key)
-            state.avoided[node] = again
+            state.excluded_nodes[node] = again
             if again > context.now:
                 context.wake(again, key)
             context.touch(state)
@@ -310,12 +311,12 @@ def close_workers(context: PlannerContext, state: JobState) -> None:
             close_window(context, state, run)
 
 
-def keep_servers(context: PlannerContext, state: JobState, attempts: Collection[int]) -> None:
-    """Let closing parameter servers go on that a disruption budget protects; they may stop again when idle."""
-    kept = [server for server in state.servers if server.closing and server.planned.attempt in attempts]
-    for server in kept:
+def reopen_servers(context: PlannerContext, state: JobState, attempts: Collection[int]) -> None:
+    """Reopen closing parameter servers that a disruption budget protects; they may close again when idle."""
+    reopened = [server for server in state.servers if server.closing and server.planned.attempt in attempts]
+    for server in reopened:
         server.planned, server.since = replace(server.planned, state=WindowState.OPEN, preempted_by=""), context.now
-    if kept:
+    if reopened:
         watch_idle_servers(context, state)
         context.touch(state)
         context.publish(state.job.key)
@@ -327,7 +328,7 @@ def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[S
     for server in gone:
         context.cluster.remove_server(state, server)
     for server in gone:
-        forgive(context, server.planned.node or "", state.job.key)
+        readmit_node(context, server.planned.node or "", state.job.key)
     context.quota_grew(state.job.namespace)
 
 

@@ -334,7 +334,7 @@ class JobQueue:
     def _refresh(self, state: JobState, now: float) -> None:
         policy = self.policy
         if policy.should_promote(state, now):
-            state.forgiven = state.attained_gpu_seconds(now)
+            state.gpu_seconds_at_promotion = state.attained_gpu_seconds(now)
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
@@ -420,6 +420,6 @@ def wants_at(state: JobState, site: str, now: float) -> bool:
 
 def wants_windows(state: JobState, now: float) -> bool:
     """Whether the job could use another worker now."""
-    if not state.active or state.held_until > now or state.leaving or (state.job.is_gang and state.runs):
+    if not state.active or state.held_until > now or state.has_closing_servers or (state.job.is_gang and state.runs):
         return False
     return len(state.runs) < state.job.max_workers and state.unassigned > 0

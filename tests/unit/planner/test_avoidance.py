@@ -112,7 +112,7 @@ def test_a_node_whose_labels_change_is_tried() -> None:
 
 @pytest.mark.parametrize("members", [2, 8])
 def test_a_gang_of_which_several_pods_have_waited_in_vain_pauses_as_if_it_were_one(members: int) -> None:
-    p = planner("chunk", [node(f"n{i}") for i in range(members)], avoid_seconds=0.0)
+    p = planner("chunk", [node(f"n{i}") for i in range(members)], node_exclusion_seconds=0.0)
     p.handle(JobSubmitted(job("picky", chunks=members, is_gang=True)), 0.0)
     for attempt in list(state_of(p).runs):
         p.handle(WorkerUnschedulable(KEY, attempt, "no free ports"), 30.0)
@@ -124,7 +124,7 @@ def test_a_gang_of_which_several_pods_have_waited_in_vain_pauses_as_if_it_were_o
 
 def rivals(**changes: object) -> Planner:
     """A planner whose only GPU a long job has, and a short one wants, which has tried to have it in vain."""
-    p = planner("chunk", [node("n1", labels={"gpu": "yes"})], spare_seconds=20.0)
+    p = planner("chunk", [node("n1", labels={"gpu": "yes"})], eviction_hold_seconds=20.0)
     p.handle(JobSubmitted(job("long", seconds=1e5, **changes)), 0.0)  # type: ignore[arg-type]
     p.handle(WorkerStarted("default/long", 1, 0.0), 0.0)
     p.handle(JobSubmitted(job("short", 1.0, seconds=1.0)), 1.0)

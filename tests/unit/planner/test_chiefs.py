@@ -265,7 +265,7 @@ def test_a_gang_goes_on_when_a_budget_keeps_all_of_it_and_stops_when_it_keeps_a_
 
 
 def test_a_chief_that_finds_no_place_lets_everything_go_and_waits_longer_each_time() -> None:
-    p = planner("chunk", [node("n1", gpus=2)], avoid_seconds=0.0)
+    p = planner("chunk", [node("n1", gpus=2)], node_exclusion_seconds=0.0)
     p.handle(JobSubmitted(gang()), 0.0)
     now = 0.0
     for pause in (10.0, 20.0):

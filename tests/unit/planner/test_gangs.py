@@ -31,7 +31,7 @@ def find_no_place(made: Planner, key: str, now: float) -> int:
 
 
 def test_when_a_member_finds_no_place_all_members_let_go_and_another_gang_gets_its_turn() -> None:
-    made = planner("fifo-skip", [node(f"n{i}") for i in range(3)], avoid_seconds=0.0)
+    made = planner("fifo-skip", [node(f"n{i}") for i in range(3)], node_exclusion_seconds=0.0)
     first, second = gang("first", members=3), gang("second", 1.0, members=3)
     made.handle(JobSubmitted(first), 0.0)
     made.handle(JobSubmitted(second), 1.0)
@@ -43,7 +43,7 @@ def test_when_a_member_finds_no_place_all_members_let_go_and_another_gang_gets_i
 
 
 def test_a_gang_that_cannot_start_waits_twice_as_long_each_time_and_not_after_it_has_run() -> None:
-    made = planner("fifo", [node("n1"), node("n2")], avoid_seconds=0.0, failure_backoff_seconds=10.0)
+    made = planner("fifo", [node("n1"), node("n2")], node_exclusion_seconds=0.0, failure_backoff_seconds=10.0)
     one = gang("one")
     made.handle(JobSubmitted(one), 0.0)
     now = 0.0
@@ -66,7 +66,7 @@ def test_a_gang_that_cannot_start_waits_twice_as_long_each_time_and_not_after_it
 
 
 def test_the_longest_pause_is_bounded() -> None:
-    made = planner("fifo", [node("n1"), node("n2")], avoid_seconds=0.0, longest_backoff_seconds=60.0)
+    made = planner("fifo", [node("n1"), node("n2")], node_exclusion_seconds=0.0, longest_backoff_seconds=60.0)
     one = gang("one")
     made.handle(JobSubmitted(one), 0.0)
     now = 0.0

@@ -81,7 +81,7 @@ def test_a_job_that_may_be_stopped_at_the_end_of_a_chunk_is_stopped_there_and_no
 
 @pytest.mark.parametrize("policy", [policy for policy in QUEUED if policy not in (*BY_SERVICE, *BY_LEASE)])
 def test_a_refused_victim_goes_on_and_is_spared_for_a_while_and_the_other_is_planned_elsewhere(policy: str) -> None:
-    made = planner(policy, [node("n1"), node("n2", "edge-b", taints=())], spare_seconds=300.0)
+    made = planner(policy, [node("n1"), node("n2", "edge-b", taints=())], eviction_hold_seconds=300.0)
     first, second = job("first", seconds=1e4), job("second", 1.0, seconds=2e4)
     running(made, first)
     running(made, second, 1.0)
@@ -92,7 +92,7 @@ def test_a_refused_victim_goes_on_and_is_spared_for_a_while_and_the_other_is_pla
     where = nodes_of(made, victim, WindowState.CLOSING)
     out = made.handle(EvictionRefused(victim, (attempt,), "budget"), 11.0)
     assert nodes_of(made, victim) == where
-    assert made.cluster.jobs[victim].spared
+    assert made.cluster.jobs[victim].eviction_blocked
     closed = [close.job for close in of_type(CloseWindow, out)]
     assert closed[0] == "default/small", "its pod cannot be bound there"
     assert victim not in closed
@@ -104,7 +104,7 @@ def test_a_refused_victim_goes_on_and_is_spared_for_a_while_and_the_other_is_pla
 
 
 def test_a_victim_that_was_spared_is_asked_again_when_the_time_is_over() -> None:
-    made = planner("srsf", [node("n1")], spare_seconds=300.0)
+    made = planner("srsf", [node("n1")], eviction_hold_seconds=300.0)
     victim = job("victim", seconds=1e4)
     running(made, victim)
     made.handle(JobSubmitted(urgent("small", 10.0)), 10.0)

@@ -142,7 +142,7 @@ def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -
             return policy.traits.precedence_reason
         case Precedence.POLICY:
             other = cluster.jobs[constraint.behind or ""]
-            if other.spared:
+            if other.eviction_blocked:
                 return "whose pods a disruption budget keeps from being stopped"
             return f"which may not be stopped (preemption.policy {other.job.preemption})"
         case Precedence.COST:

@@ -353,7 +353,7 @@ def _paper_copy(
     cluster.lessons, cluster.quotas = deepcopy(old.lessons), old.quotas.copied()
     for name, node in old.nodes.items():
         cluster.nodes[name] = twin = shallow_copy(node)
-        twin.runs, twin.leaving, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None
+        twin.runs, twin.closing_runs, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None
     for key, state in old.jobs.items():  # in this order: it decides where nothing else does
         if key in chosen:
             _copy_job(paper, state)
@@ -363,8 +363,8 @@ def _paper_copy(
 
 def _copy_job(paper: PlannerContext, state: JobState) -> None:
     twin = paper.cluster.jobs[state.job.key] = shallow_copy(state)
-    twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
-    twin.applied, twin.refused = dict(state.applied), dict(state.refused)
+    twin.done, twin.partial, twin.excluded_nodes = set(state.done), dict(state.partial), dict(state.excluded_nodes)
+    twin.applied, twin.node_rejections = dict(state.applied), dict(state.node_rejections)
     twin.restarts, twin.use = state.restarts.on_paper(), JobUse()
     twin.entries, twin.data_sites, twin.cloud = {}, dict(state.data_sites), dict(state.cloud)
     if state.job.staged:  # on paper pods need what is expected
@@ -381,4 +381,4 @@ def _copy_job(paper: PlannerContext, state: JobState) -> None:
         if node is not None:
             node.runs[state.job.key, attempt] = (twin, again)
             if run.closing:
-                node.leaving[state.job.key, attempt] = again
+                node.closing_runs[state.job.key, attempt] = again

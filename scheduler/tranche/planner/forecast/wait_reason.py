@@ -117,9 +117,9 @@ def binding_constraint(
         return Constraint(Limit.SERVER, until, where, behind=estimate.behind if estimate is not None else None)
     if estimate is None:
         return Constraint(Limit.UNKNOWN)
-    avoided = [name for name, at in state.avoided.items() if now < at <= start]
-    if estimate.behind is None and avoided and (state.job.is_gang or estimate.node in avoided):
-        node = estimate.node if estimate.node in avoided else avoided[0]
+    excluded = [name for name, at in state.excluded_nodes.items() if now < at <= start]
+    if estimate.behind is None and excluded and (state.job.is_gang or estimate.node in excluded):
+        node = estimate.node if estimate.node in excluded else excluded[0]
         return Constraint(Limit.AVOIDED, until, estimate.site, node)
     other = cluster.jobs.get(estimate.behind or "")
     return Constraint(
@@ -218,7 +218,7 @@ def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: J
         return Precedence.ORDER
     if not policy.traits.preemptive:
         return Precedence.RUNNING
-    free = other.job.preemption is Preemption.IMMEDIATE and not other.spared
+    free = other.job.preemption is Preemption.IMMEDIATE and not other.eviction_blocked
     return Precedence.COST if free else Precedence.POLICY
 
 

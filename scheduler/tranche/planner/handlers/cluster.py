@@ -13,7 +13,7 @@ from tranche.planner.events import (
     SiteChanged,
     SiteRemoved,
 )
-from tranche.planner.job_actions import displace, forgive, unbind_chunks
+from tranche.planner.job_actions import displace, readmit_node, unbind_chunks
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.state.entities import JobState, NodeState, TrackedWindow
 
@@ -29,7 +29,7 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     before = known.node
     known.set_node(node)
     if replace(before, foreign=node.foreign) != node or not before.foreign.fits(node.foreign):
-        forgive(context, node.name)  # it has not just become fuller
+        readmit_node(context, node.name)  # it has not just become fuller
     cluster.nodes_changed()
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]

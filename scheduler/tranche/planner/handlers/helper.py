@@ -34,7 +34,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         roll_back_to_checkpoint(context, state)
         if state.active and not place_servers(context, state):
             close_workers(context, state)
-    elif server.homeless:
+    elif server.never_scheduled:
         pass
     elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
         roll_back_to_checkpoint(context, state)

@@ -30,8 +30,8 @@ def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) ->
     Nodes that the job avoids now, and sites where none of its data are, are left out.
     """
     nodes = cluster.free.of(cluster.hosts(state), site)
-    if state.avoided:
-        nodes = [node for node in nodes if not state.avoids(node.node.name, now)]
+    if state.excluded_nodes:
+        nodes = [node for node in nodes if not state.excludes(node.node.name, now)]
     if state.uploaded_at is not None:
         ready = {there: state.can_start_at(there, now) for there in {node.node.site for node in nodes}}
         nodes = [node for node in nodes if ready[node.node.site]]

@@ -196,7 +196,7 @@ class PlacementTrial:
 
     def _usable(self, name: str, hosts: Hosts[NodeState]) -> NodeState | None:
         """The node, if it is one of these and the job may use it."""
-        node = None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
+        node = None if self.state.excludes(name, self.now) else hosts.by_name.get(name)
         return node if node is None or self.state.can_start_at(node.node.site, self.now) else None
 
     def _node_with_preemption(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:

@@ -145,7 +145,7 @@ def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: st
 def _has_own_obstacle(state: JobState, now: float) -> bool:
     """Whether the job may be kept from running by what does not concern others of its class."""
     uploading = state.uploaded_at is not None and now < state.uploaded_at
-    return bool(state.avoided) or state.unhosted or uploading
+    return bool(state.excluded_nodes) or state.unhosted or uploading
 
 
 def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:

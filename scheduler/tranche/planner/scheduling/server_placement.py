@@ -57,7 +57,7 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
             if site is not None and cluster.is_unlimited(site):
                 break
             hosts = cluster.eligible(one.shape).at(site or "")
-            nodes = (node for node in hosts if not state.avoids(node.node.name, now))
+            nodes = (node for node in hosts if not state.excludes(node.node.name, now))
             open_rooms = ((n.node.name, rooms.get(n.node.name) or n.capacity - n.reserved) for n in nodes)
             host, room = next(((name, room) for name, room in open_rooms if request.fits(room)), ("", None))
             if room is not None:
@@ -70,7 +70,7 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
 
 def place_servers(context: PlannerContext, state: JobState) -> bool:
     """Start the parameter servers that the job lacks, before its first window opens; False if there is no room yet."""
-    if state.leaving:
+    if state.has_closing_servers:
         return False
     if len(state.servers) >= state.job.helper_count:
         return True
@@ -111,7 +111,7 @@ def _place(
     for site in sites:
         if site is not None and cluster.is_unlimited(site):
             return site, None
-        nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
+        nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.excludes(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
             node = context.policy.choose_server_node(cluster, state, one.number, feasible, context.settings.seed)

@@ -98,7 +98,7 @@ def _may_start(
         and entry.chunk not in state.chunk_runs
         and entry.ready_at <= now
         and state.held_until <= now
-        and not state.avoids(entry.home.node, now)
+        and not state.excludes(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
         and context.cluster.quotas.shortage(state.job, 1, state.missing_requests, besides=kinds) is None
         and place_servers(context, state)

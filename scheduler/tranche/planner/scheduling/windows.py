@@ -66,8 +66,8 @@ def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[
 def _occupied(context: PlannerContext, home: SlotBinding) -> bool:
     """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
     node = context.cluster.nodes.get(home.node or "")
-    leaving = node.leaving.values() if node else ()
-    return any(not home.slots or set(home.slots) & set(run.home.slots) for run in leaving)
+    closing = node.closing_runs.values() if node else ()
+    return any(not home.slots or set(home.slots) & set(run.home.slots) for run in closing)
 
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
