@@ -31,11 +31,11 @@ from tranche.planner.forecast.wait_reason import Constraint, Limit, binding_cons
 from tranche.planner.instructions import (
     CloseParameterServer,
     CloseWindow,
+    ExtendWindow,
     Instruction,
     OpenWindow,
     PlaceParameterServer,
     PublishPlan,
-    RenewWindow,
     StageData,
 )
 from tranche.planner.planner import Planner
@@ -51,6 +51,7 @@ __all__ = [
     "Estimate",
     "Event",
     "EvictionRefused",
+    "ExtendWindow",
     "Instruction",
     "JobChanged",
     "JobRemoved",
@@ -68,7 +69,6 @@ __all__ = [
     "PublishPlan",
     "QuotaChanged",
     "QuotaRemoved",
-    "RenewWindow",
     "SiteChanged",
     "SiteRemoved",
     "StageData",

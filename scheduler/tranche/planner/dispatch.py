@@ -35,7 +35,7 @@ HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
     WorkerStarted: worker.started,
     WorkerEnded: worker.ended,
     ProgressReported: progress.count,
-    ChunksRequested: chunk_request.renew,
+    ChunksRequested: chunk_request.requested,
     ParameterServerLost: helper.ended,
     ChiefEnded: helper.ended,
     WorkerUnschedulable: failure.unschedulable,

@@ -5,7 +5,7 @@ from math import inf
 
 from tranche.model import Resources, Window, WindowState
 from tranche.planner.context import PlannerContext
-from tranche.planner.instructions import Instruction, OpenWindow, RenewWindow
+from tranche.planner.instructions import ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_queue import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.scheduling.data_replication import moves_data
 from tranche.state.cluster import ClusterState
@@ -25,7 +25,7 @@ def check_decision(context: PlannerContext, instructions: Iterable[Instruction],
     """
     check(context.cluster)
     check_phases(context.cluster.jobs, context.phases, now)
-    opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | RenewWindow)]
+    opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | ExtendWindow)]
     if context.queue is not None:
         check_queue(context.queue, now)
         check_data(context.queue, [(one.job, one.window) for one in opened], now)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tranche.planner.events import Event, JobSubmitted, WorkerEnded, WorkerStarted
-from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, RenewWindow
+from tranche.planner.instructions import CloseWindow, ExtendWindow, Instruction, OpenWindow
 from tranche.planner.planner import Planner
 from tranche.planner.settings import PlannerSettings
 from tranche.policies import Policy
@@ -76,7 +76,7 @@ class JournaledPlanner(Planner):
             run = self.cluster.jobs[key].runs.get(window.attempt)
             handover = run is not None and run.handover
             self._note(Fact(now, "opened", key, window.attempt, window.node or window.site, window.chunks, handover))
-        for one in [i for i in instructions if isinstance(i, RenewWindow)]:
+        for one in [i for i in instructions if isinstance(i, ExtendWindow)]:
             place = one.window.node or one.window.site
             self._note(Fact(now, "renewed", one.job, one.window.attempt, place, one.window.chunks))
         return instructions

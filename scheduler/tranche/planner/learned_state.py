@@ -53,7 +53,7 @@ def memory_of(cluster: ClusterState) -> Memory:
         ],
         nodes={
             name: _digits(exp(mean))
-            for name, mean in _largest((name, one.mean) for name, one in cluster.lessons.nodes.items())
+            for name, mean in _largest((name, one.mean) for name, one in cluster.speed_model.nodes.items())
         },
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
@@ -69,7 +69,7 @@ def recall(context: PlannerContext, memory: Memory) -> None:
     for name, factor in memory.nodes.items() if context.policy.traits.uses_learned_estimates else ():
         node = cluster.nodes.get(name)
         if node is not None and factor > 0:
-            cluster.lessons.recall_node(name, factor)
+            cluster.speed_model.recall_node(name, factor)
             node.learn(factor)
     cluster.restarts.start_seconds, cluster.restarts.save_seconds = memory.start_seconds, memory.save_seconds
 

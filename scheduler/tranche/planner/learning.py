@@ -23,14 +23,14 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
         return
     job, cluster = state.job, context.cluster
     if learnt != 1.0:
-        cluster.lessons.assume(job.key, learnt)
+        cluster.speed_model.assume(job.key, learnt)
     elif not job.size_declared:
         size = cluster.history.sizes.predict(_template(job))
         if size is None:
-            cluster.lessons.assume(job.key, 1.0, UNKNOWN_SIGMA)
+            cluster.speed_model.assume(job.key, 1.0, UNKNOWN_SIGMA)
             state.assumed = True
         else:
-            cluster.lessons.assume(job.key, size / _size(job, told_gpu_seconds(state)))
+            cluster.speed_model.assume(job.key, size / _size(job, told_gpu_seconds(state)))
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
 
 
@@ -39,7 +39,7 @@ def conclude(context: PlannerContext, state: JobState) -> None:
     context.cluster.history.add(state.counted_gpu_seconds)
     if context.policy.traits.uses_learned_estimates:
         context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
-        context.cluster.lessons.forget_job(state.job.key)
+        context.cluster.speed_model.forget_job(state.job.key)
 
 
 def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float) -> None:
@@ -59,10 +59,10 @@ def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: W
     node = cluster.nodes.get(run.home.node or "")
     kind, name = (node.node.gpu_kind, node.node.name) if node is not None else ("", None)
     state.assumed = False
-    if cluster.lessons.observe(job.key, kind, site, name, trained / batches / run.told_batch_seconds, trained):
+    if cluster.speed_model.observe(job.key, kind, site, name, trained / batches / run.told_batch_seconds, trained):
         state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
         if node is not None:
-            node.learn(cluster.lessons.node_factor(node.node.name))
+            node.learn(cluster.speed_model.node_factor(node.node.name))
 
 
 def note_start(cluster: ClusterState, state: JobState, run: TrackedWindow) -> None:
@@ -83,7 +83,7 @@ def note_stop(state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
 
 def restate(context: PlannerContext, state: JobState) -> None:
     """The user says something else about its speed: what was learnt was relative to that."""
-    context.cluster.lessons.forget_job(state.job.key)
+    context.cluster.speed_model.forget_job(state.job.key)
     state.assumed = False
     begin(context, state, 1.0)
 

@@ -14,7 +14,7 @@ from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
 from tranche.planner.forecast.counterfactual import affordable, verified
 from tranche.planner.forecast.estimates import Estimate, forecast
 from tranche.planner.forecast.explanation import explain
-from tranche.planner.forecast.pieces import Pieces, at_once
+from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.forecast.wait_reason import binding_constraint
 from tranche.planner.handlers import job
 from tranche.planner.instructions import Instruction, PublishPlan
@@ -101,10 +101,10 @@ class Planner:
 
     def forecast(self, now: float) -> dict[str, Estimate]:
         """Play the plan forward and remember the estimates for `plan_of`."""
-        at_once(self.forecasting(now))
+        run_to_completion(self.forecasting(now))
         return self.estimates
 
-    def forecasting(self, now: float) -> Pieces[None]:
+    def forecasting(self, now: float) -> Steps[None]:
         """The same in pieces; events may be handled between them, and do not count before the next time."""
         self.estimates = yield from forecast(self.context, self.blank, now)
         self.rehearsals = affordable(self.cluster)
@@ -150,7 +150,7 @@ class Planner:
 
     def progress_of(self, key: str) -> JobProgress:
         """The job's ledger as a value."""
-        return progress_ledger.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
+        return progress_ledger.progress_of(self.cluster.jobs[key], self.cluster.speed_model.job_factor(key))
 
     def _step(self, events: Iterable[Event]) -> list[Instruction]:
         """Apply events, and decide once on what they have changed."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from tranche.estimate import (
     Ends,
-    Lessons,
     NetworkPrior,
     Restarts,
+    SpeedModel,
     Uploads,
     batch_seconds,
     bits_per_second,
@@ -38,7 +38,7 @@ class ClusterState:
     shares: Shares = field(default_factory=Shares)
     history: History = field(default_factory=History)
     quotas: Quotas = field(default_factory=Quotas)
-    lessons: Lessons = field(default_factory=Lessons)
+    speed_model: SpeedModel = field(default_factory=SpeedModel)
     """Learnt speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
     restarts: Restarts = field(default_factory=Restarts)
     """Measured cost of stopping and starting workers."""
@@ -116,7 +116,7 @@ class ClusterState:
         """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
         host = self.nodes.get(node) if node is not None else None
         known = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
-        return self.told_batch_seconds(state, site, colocated, node) * self.lessons.factor(
+        return self.told_batch_seconds(state, site, colocated, node) * self.speed_model.factor(
             state.job.key, known[0], site, known[1]
         )
 

@@ -92,7 +92,7 @@ class TrackedWindow:
     @property
     def ending(self) -> bool:
         """Whether the worker gets no more chunks, since its pod is to stop or will end."""
-        return self.phase in (WindowPhase.CLOSING, WindowPhase.DISMISSED)
+        return self.phase in (WindowPhase.CLOSING, WindowPhase.EXITING)
 
 
 class TrainingPace(NamedTuple):

@@ -26,7 +26,7 @@ from tranche.kube.client.client import ApiError
 from tranche.kube.convert.pod_identity import Identity, asks, identity, reports
 from tranche.kube.convert.pods_and_nodes import Pod, is_over
 from tranche.metrics.scheduler import Metrics
-from tranche.model import Allotment, ChunkRequest, Report, Timings
+from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.runtime.rate_limit import RateLimit
 
 LARGEST_REPORT = 256 * 2**10
@@ -57,7 +57,7 @@ class Desk(Protocol):
 class Counter(Protocol):
     """Where workers are given chunks."""
 
-    async def ask(self, request: ChunkRequest) -> Allotment | None:
+    async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """What the worker is to train next; None if its attempt is over.
 
         Raises:
@@ -110,7 +110,7 @@ class ReportRoute:
         if not self.desk.take(_report(body, who.job)):
             raise _Refusal(409, f"attempt {who.attempt} is over: exit")
 
-    async def allot(self, request: Request) -> Allotment:
+    async def allot(self, request: Request) -> ChunkGrant:
         """Check one request for chunks, and answer it; raises what `receive` does."""
         who, body = await self._admit(request, _may_ask, self.request_limit)
         asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)

@@ -7,7 +7,7 @@ import pytest
 from tranche.live.forecasting import Forecasts
 from tranche.live.settings import ControllerSettings
 from tranche.planner import Planner
-from tranche.planner.forecast.pieces import Pieces
+from tranche.planner.forecast.steps import Steps
 from tranche.policies import get_policy
 
 
@@ -26,7 +26,7 @@ class Slow(Planner):
         super().__init__(get_policy("chunk"))
         self.watch, self.made, self.pieces = watch, 0, pieces
 
-    def forecasting(self, now: float) -> Pieces[None]:
+    def forecasting(self, now: float) -> Steps[None]:
         for _ in range(1, self.pieces):
             self.watch.now += self.watch.takes
             yield

@@ -13,8 +13,8 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.forecast import estimates
-from tranche.planner.forecast.pieces import at_once
 from tranche.planner.forecast.rollout import rehearse
+from tranche.planner.forecast.steps import run_to_completion
 from tranche.policies import QueuePolicy
 
 
@@ -43,7 +43,7 @@ def test_a_job_whose_end_was_not_rehearsed_gets_the_fluid_estimate_from_there() 
     assert rehearsal.cut_short
     assert 0 < len(rehearsal.completions) < 10
     assert isinstance(p.policy, QueuePolicy)
-    found = at_once(estimates._rehearsed(rehearsal, p.policy))
+    found = run_to_completion(estimates._rehearsed(rehearsal, p.policy))
     whole = p.forecast(0.0)
     assert {key: round(one.completion, 6) for key, one in found.items()} == {
         key: round(one.completion, 6) for key, one in whole.items()

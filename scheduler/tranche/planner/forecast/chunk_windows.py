@@ -21,7 +21,7 @@ from typing import Protocol
 from tranche.model import ChunkState, ChunkWindow
 from tranche.planner.context import PlannerContext
 from tranche.planner.forecast.estimates import Estimate
-from tranche.planner.forecast.pieces import Pieces, at_once
+from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.job_queue import preemptible
 from tranche.policies import Policy
 from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
@@ -48,10 +48,10 @@ def chunk_windows(planner: PlannerView, key: str, now: float) -> tuple[ChunkWind
         key: Of the job.
         now: Clock, in seconds.
     """
-    return at_once(listing(planner, key, now))
+    return run_to_completion(listing(planner, key, now))
 
 
-def listing(planner: PlannerView, key: str, now: float) -> Pieces[tuple[ChunkWindow, ...]]:
+def listing(planner: PlannerView, key: str, now: float) -> Steps[tuple[ChunkWindow, ...]]:
     """The same in pieces; what happens between them may count or not."""
     context = planner.context
     state = context.cluster.jobs.get(key)

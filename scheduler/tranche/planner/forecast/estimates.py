@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from tranche.model import PodShape
 from tranche.planner.context import PlannerContext
-from tranche.planner.forecast.pieces import Pieces
 from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
+from tranche.planner.forecast.steps import Steps
 from tranche.planner.job_queue import Arrival
 from tranche.planner.scheduling.placement_trial import could_run
 from tranche.policies import QueuePolicy, Standing
@@ -44,7 +44,7 @@ class Estimate:
     """Where and when chunks train that are in no window yet, as far as that was rehearsed."""
 
 
-def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -> Pieces[dict[str, Estimate]]:
+def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -> Steps[dict[str, Estimate]]:
     """Estimates by job key, for every job that is neither finished nor stuck.
 
     Args:
@@ -73,7 +73,7 @@ def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -
 # ---- one queue
 
 
-def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Pieces[dict[str, Estimate]]:
+def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Steps[dict[str, Estimate]]:
     """What was rehearsed, and the fluid estimate from there on for those whose end was not reached."""
     estimates: dict[str, Estimate] = {}
     paper = rehearsal.planner.context.cluster

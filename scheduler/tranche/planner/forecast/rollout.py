@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 from tranche.model import ChunkRequest, Window
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.forecast.pieces import Pieces, at_once
-from tranche.planner.instructions import CloseParameterServer, CloseWindow, Instruction, OpenWindow, RenewWindow
+from tranche.planner.forecast.steps import Steps, run_to_completion
+from tranche.planner.instructions import CloseParameterServer, CloseWindow, ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_actions import HelperEnd, end_of, expected_end
 from tranche.planner.settings import PlannerSettings
 from tranche.state.entities import JobState, TrackedWindow, expected_copies
@@ -221,7 +221,7 @@ class Rehearsal:
                     self._note_start(key, window)
                     self._note_chunks(key, window, self.now + jobs[key].job.restart_seconds)
                     heappush(self._begins, (self.now + jobs[key].job.restart_seconds, key, window.attempt))
-                case RenewWindow(job=key, window=window):
+                case ExtendWindow(job=key, window=window):
                     self._note_chunks(key, window, self.now)
                 case _:
                     pass
@@ -307,7 +307,7 @@ def rehearse(
         without: A job that is suspended first.
         until: Stop when this job, which has no window, starts, or at that time.
     """
-    rehearsal = at_once(prepare(context, new_planner, later, now))
+    rehearsal = run_to_completion(prepare(context, new_planner, later, now))
     rehearsal.until = until
     absent = context.cluster.jobs[without].job if without is not None else None
     for _ in rehearsal.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
@@ -317,7 +317,7 @@ def rehearse(
 
 def prepare(
     context: PlannerContext, new_planner: PlannerFactory, later: Collection[JobState], now: float
-) -> Pieces[Rehearsal]:
+) -> Steps[Rehearsal]:
     """A rehearsal that has not begun; what the planner does after the first piece does not concern it."""
     left_out = {state.job.key for state in later}
     jobs = context.cluster.jobs.items()
@@ -350,7 +350,7 @@ def _paper_copy(
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
-    cluster.lessons, cluster.quotas = deepcopy(old.lessons), old.quotas.copied()
+    cluster.speed_model, cluster.quotas = deepcopy(old.speed_model), old.quotas.copied()
     for name, node in old.nodes.items():
         cluster.nodes[name] = twin = shallow_copy(node)
         twin.runs, twin.closing_runs, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None

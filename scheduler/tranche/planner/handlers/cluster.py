@@ -59,7 +59,7 @@ def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
     if node is None:
         return
     context.cluster.nodes_changed()
-    context.cluster.lessons.forget_node(name)
+    context.cluster.speed_model.forget_node(name)
     for entry in node.entries():
         unbind_chunks(context, entry.state, (entry.chunk,))
     context.work.nodes.discard(name)

@@ -175,6 +175,6 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     drop_servers(context, state)
     context.touch(state)
     del context.cluster.jobs[key]
-    context.cluster.lessons.forget_job(key)
+    context.cluster.speed_model.forget_job(key)
     context.work.unhosted.discard(key)
     context.rejections.pop(key, None)
