@@ -40,8 +40,8 @@ class Restarts:
             if self.others is not None:
                 self.others.saved(seconds)
 
-    def on_paper(self) -> Restarts:
-        """The same, for a rehearsal."""
+    def for_rollout(self) -> Restarts:
+        """The same, for a rollout."""
         return Restarts(start_seconds=self.seconds, save_seconds=0.0, settled=True)
 
 

@@ -27,7 +27,7 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.forecast.estimates import Estimate
-from tranche.planner.forecast.wait_reason import Constraint, Limit, binding_constraint
+from tranche.planner.forecast.wait_reason import WaitReason, WaitReasonKind, wait_reason_of
 from tranche.planner.instructions import (
     CloseParameterServer,
     CloseWindow,
@@ -47,7 +47,6 @@ __all__ = [
     "ChunksRequested",
     "CloseParameterServer",
     "CloseWindow",
-    "Constraint",
     "Estimate",
     "Event",
     "EvictionRefused",
@@ -56,7 +55,6 @@ __all__ = [
     "JobChanged",
     "JobRemoved",
     "JobSubmitted",
-    "Limit",
     "NodeChanged",
     "NodeRemoved",
     "OpenWindow",
@@ -74,10 +72,12 @@ __all__ = [
     "StageData",
     "StagingEnded",
     "Tick",
+    "WaitReason",
+    "WaitReasonKind",
     "WorkerBound",
     "WorkerEnded",
     "WorkerRejected",
     "WorkerStarted",
     "WorkerUnschedulable",
-    "binding_constraint",
+    "wait_reason_of",
 ]

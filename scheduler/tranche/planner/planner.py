@@ -15,7 +15,7 @@ from tranche.planner.forecast.counterfactual import affordable, verified
 from tranche.planner.forecast.estimates import Estimate, forecast
 from tranche.planner.forecast.explanation import explain
 from tranche.planner.forecast.steps import Steps, run_to_completion
-from tranche.planner.forecast.wait_reason import binding_constraint
+from tranche.planner.forecast.wait_reason import wait_reason_of
 from tranche.planner.handlers import job
 from tranche.planner.instructions import Instruction, PublishPlan
 from tranche.planner.job_actions import release_idle_servers
@@ -35,7 +35,7 @@ class Planner:
         self.context = PlannerContext(policy, settings or PlannerSettings())
         self.estimates: dict[str, Estimate] = {}
         """Of the last forecast, by job."""
-        self.rehearsals = 0
+        self.rollouts_left = 0
         """How many `estimate_of` may play until the next forecast; a caller with a clock may allow fewer."""
 
     @property
@@ -63,7 +63,7 @@ class Planner:
         """Jobs whose plans or ledgers the last decision changed, in order."""
         return self.context.published
 
-    # ---- the outside
+    # ---- interface of the host
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
         """Take note of a fact and say what to do about it.
@@ -107,21 +107,21 @@ class Planner:
     def forecasting(self, now: float) -> Steps[None]:
         """The same in pieces; events may be handled between them, and do not count before the next time."""
         self.estimates = yield from forecast(self.context, self.blank, now)
-        self.rehearsals = affordable(self.cluster)
+        self.rollouts_left = affordable(self.cluster)
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
         """The job's estimate of the last forecast; if it waits behind another, without that one it starts earlier.
 
-        Made sure of once a forecast, for those who come first, as long as the rehearsals that this takes are not used
+        Made sure of once a forecast, for those who come first, as long as the rollouts that this takes are not used
         up (`tranche.planner.forecast.counterfactual`).
         """
         state, estimate = self.cluster.jobs[key], self.estimates.get(key)
         if estimate is None or not state.active:
             return None
-        if self.queue is not None and self.rehearsals and not (state.runs or estimate.verified):
-            if binding_constraint(self.cluster, self.policy, state, estimate, now).behind is not None:
-                estimate, used = verified(self.context, self.blank, state, estimate, now, self.rehearsals)
-                self.rehearsals -= used
+        if self.queue is not None and self.rollouts_left and not (state.runs or estimate.verified):
+            if wait_reason_of(self.cluster, self.policy, state, estimate, now).behind is not None:
+                estimate, used = verified(self.context, self.blank, state, estimate, now, self.rollouts_left)
+                self.rollouts_left -= used
             estimate = self.estimates[key] = replace(estimate, verified=True)
         return estimate
 

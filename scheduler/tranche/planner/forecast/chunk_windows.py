@@ -63,13 +63,13 @@ def listing(planner: PlannerView, key: str, now: float) -> Steps[tuple[ChunkWind
             rows |= {row.chunk: row for row in _of_run(state, run, now) if row.chunk not in rows}
     if context.queue is None:
         entries = dict(state.entries)
-        paper = Paper(now)
+        simulated = SlotSimulation(now)
         if state.active and entries:
-            yield from paper.copy(context, state)
-            yield from paper.play()
+            yield from simulated.copy(context, state)
+            yield from simulated.play()
         for chunk, entry in entries.items():
             if chunk not in state.done:
-                rows[chunk] = _of_entry(entry, rows.get(chunk), paper.own.get(chunk))
+                rows[chunk] = _of_entry(entry, rows.get(chunk), simulated.own.get(chunk))
     else:
         rows = _with_forecast(state, rows, planner.estimates.get(key)) if state.active else rows
     return tuple(rows.get(chunk, ChunkWindow(chunk, ChunkState.WAITING)) for chunk in range(state.job.chunks))
@@ -171,7 +171,7 @@ class Place:
     """By identity."""
 
 
-class Paper:
+class SlotSimulation:
     """The nodes where a job has chunks, with all that may keep these from running."""
 
     def __init__(self, now: float) -> None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import islice
 
 from tranche.planner.context import PlannerContext
-from tranche.planner.forecast.estimates import REHEARSED_JOBS, Estimate
-from tranche.planner.forecast.rollout import PlannerFactory, rehearse
+from tranche.planner.forecast.estimates import SIMULATED_JOBS, Estimate
+from tranche.planner.forecast.rollout import PlannerFactory, run_rollout
 from tranche.planner.job_queue import Arrival
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
@@ -20,17 +20,17 @@ FIRST = 20
 """Waiting jobs, from the first, about which it is made sure."""
 TRIED = 6
 """Jobs at most that are left out, one after the other."""
-REHEARSALS = 30
+MAX_ROLLOUTS = 30
 """At most, between two forecasts."""
 COPIED = 20_000
-"""Nodes and jobs that are copied for them at most: a rehearsal takes time in proportion to the cluster."""
+"""Nodes and jobs that are copied for them at most: a rollout takes time in proportion to the cluster."""
 SOONER = 1e-6
 """Seconds by which a start must be earlier to count."""
 
 
 def affordable(cluster: ClusterState) -> int:
-    """Rehearsals between two forecasts."""
-    return min(REHEARSALS, COPIED // max(1, len(cluster.nodes) + len(cluster.jobs)))
+    """Rollouts between two forecasts."""
+    return min(MAX_ROLLOUTS, COPIED // max(1, len(cluster.nodes) + len(cluster.jobs)))
 
 
 def verified(
@@ -45,26 +45,26 @@ def verified(
 
     Args:
         context: Of the planner, whose policy has one queue; it is left as it is.
-        new_planner: Makes the planner that decides in a rehearsal.
+        new_planner: Makes the planner that decides in a rollout.
         state: A job that waits behind another.
         estimate: Of the last forecast.
         now: Clock, in seconds.
-        budget: Rehearsals at most.
+        budget: rollouts at most.
 
     Returns:
-        The estimate, and how many rehearsals it took.
+        The estimate, and how many rollouts it took.
     """
     assert context.queue is not None
     first = [one for _, one in islice(context.queue.in_order(), FIRST)]
     before = [one for one in first if _place(context, one, now) < _place(context, state, now)]
     if len(before) == FIRST:
         return estimate, 0
-    later = context.queue.waiting()[REHEARSED_JOBS:]
+    later = context.queue.waiting()[SIMULATED_JOBS:]
     key, until = state.job.key, estimate.start - SOONER
     used = 0
     for other in islice(_candidates(context, before, state, estimate, now), min(TRIED, budget)):
         used += 1
-        start = rehearse(context, new_planner, later, now, without=other, until=(key, until)).starts.get(key)
+        start = run_rollout(context, new_planner, later, now, without=other, until=(key, until)).starts.get(key)
         if start is not None and start.at < until:
             return replace(estimate, behind=other), used
     return estimate, used

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from tranche.model import PodShape
 from tranche.planner.context import PlannerContext
-from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
+from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rollout, Start, prepare
 from tranche.planner.forecast.steps import Steps
 from tranche.planner.job_queue import Arrival
 from tranche.planner.scheduling.placement_trial import could_run
@@ -21,7 +21,7 @@ from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, QueuedChunk
 
-REHEARSED_JOBS = 200
+SIMULATED_JOBS = 200
 """Waiting jobs, from the first, that are rehearsed."""
 
 _NO_CHUNKS: Mapping[int, PlannedChunk] = MappingProxyType({})
@@ -50,19 +50,19 @@ def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -
     Args:
         context: Of the planner, which is left as it is, and may go on between the pieces: what is played is how it
             stood at the first.
-        new_planner: Makes the planner that decides in the rehearsal.
+        new_planner: Makes the planner that decides in the rollout.
         now: Clock, in seconds.
     """
     if context.queue is None:
         return _play_slots(context.cluster, now)
     waiting = context.queue.waiting()
-    later = waiting[REHEARSED_JOBS:]
-    rehearsal = yield from prepare(context, new_planner, later, now)
-    known = rehearsal.planner.context.cluster.jobs.values()
+    later = waiting[SIMULATED_JOBS:]
+    rollout = yield from prepare(context, new_planner, later, now)
+    known = rollout.planner.context.cluster.jobs.values()
     ahead = sum(_gpu_seconds(state, now) for state in known if state.active)
-    yield from rehearsal.play(DECISIONS)
-    estimates = yield from _rehearsed(rehearsal, context.queue.policy)
-    last = waiting[REHEARSED_JOBS - 1].job.key if later else None
+    yield from rollout.play(DECISIONS)
+    estimates = yield from _estimates_of_rollout(rollout, context.queue.policy)
+    last = waiting[SIMULATED_JOBS - 1].job.key if later else None
     fluid = Fluid(context.cluster, now, ahead, last)
     for state in later:
         fluid.add(state, None, estimates)
@@ -73,23 +73,23 @@ def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -
 # ---- one queue
 
 
-def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Steps[dict[str, Estimate]]:
+def _estimates_of_rollout(rollout: Rollout, policy: QueuePolicy) -> Steps[dict[str, Estimate]]:
     """What was rehearsed, and the fluid estimate from there on for those whose end was not reached."""
     estimates: dict[str, Estimate] = {}
-    paper = rehearsal.planner.context.cluster
-    for key, completion in rehearsal.completions.items():
-        start = rehearsal.starts.get(key) or Start(completion, "", "")  # else it ends with what a stopped pod has saved
+    simulated = rollout.planner.context.cluster
+    for key, completion in rollout.completions.items():
+        start = rollout.starts.get(key) or Start(completion, "", "")  # else it ends with what a stopped pod has saved
         estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)
-    open_ended = [state for state in paper.jobs.values() if state.active] if rehearsal.cut_short else []
+    open_ended = [state for state in simulated.jobs.values() if state.active] if rollout.cut_short else []
     ranks: dict[str, tuple[Standing, Arrival]] = {}
     for state in open_ended:
-        ranks[state.job.key] = (policy.standing(state, paper, rehearsal.now), state.arrival)
+        ranks[state.job.key] = (policy.standing(state, simulated, rollout.now), state.arrival)
         yield
-    fluid = Fluid(paper, rehearsal.now)
+    fluid = Fluid(simulated, rollout.now)
     for state in sorted(open_ended, key=lambda state: ranks[state.job.key]):
-        fluid.add(state, rehearsal.starts.get(state.job.key), estimates)
+        fluid.add(state, rollout.starts.get(state.job.key), estimates)
         yield
-    for key, chunks in rehearsal.chunks.items():
+    for key, chunks in rollout.chunks.items():
         if key in estimates:
             estimates[key] = replace(estimates[key], chunks=chunks)
     return estimates

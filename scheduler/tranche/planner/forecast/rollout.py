@@ -45,8 +45,8 @@ LOOKS = 20
 """So often the planner on paper looks ahead for copies of data; later it makes do with those it has."""
 
 
-class RehearsedPlanner(Protocol):
-    """What a rehearsal needs of the planner that decides in it; `tranche.planner.Planner` is one."""
+class SimulatedPlanner(Protocol):
+    """What a rollout needs of the planner that decides in it; `tranche.planner.Planner` is one."""
 
     context: PlannerContext
 
@@ -57,7 +57,7 @@ class RehearsedPlanner(Protocol):
         """When a `Tick` is due at the latest."""
 
 
-PlannerFactory = Callable[[PlannerSettings], RehearsedPlanner]
+PlannerFactory = Callable[[PlannerSettings], SimulatedPlanner]
 """Makes an empty planner of the same policy; the planner passes it in, so that forecasts need not import it."""
 
 
@@ -87,10 +87,10 @@ class PlannedChunk:
 
 
 @dataclass(slots=True, eq=False)
-class Rehearsal:
+class Rollout:
     """A planner on paper and what happens to its workers."""
 
-    planner: RehearsedPlanner
+    planner: SimulatedPlanner
     now: float
     starts: dict[str, Start] = field(default_factory=dict)
     """Of jobs that had no window, by key."""
@@ -286,7 +286,7 @@ def _asker(event: ChunksRequested) -> tuple[str, int]:
     return event.request.job, event.request.attempt
 
 
-def rehearse(
+def run_rollout(
     context: PlannerContext,
     new_planner: PlannerFactory,
     later: Collection[JobState],
@@ -295,48 +295,48 @@ def rehearse(
     *,
     without: str | None = None,
     until: tuple[str, float] | None = None,
-) -> Rehearsal:
+) -> Rollout:
     """Play the queue forward.
 
     Args:
         context: Of the planner, whose policy has one queue; it is left as it is.
-        new_planner: Makes the planner that decides in the rehearsal.
+        new_planner: Makes the planner that decides in the rollout.
         later: Waiting jobs to leave out: those that come after all others.
         now: Clock, in seconds.
         decisions: At most so many are played.
         without: A job that is suspended first.
         until: Stop when this job, which has no window, starts, or at that time.
     """
-    rehearsal = run_to_completion(prepare(context, new_planner, later, now))
-    rehearsal.until = until
+    rollout = run_to_completion(prepare(context, new_planner, later, now))
+    rollout.until = until
     absent = context.cluster.jobs[without].job if without is not None else None
-    for _ in rehearsal.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
+    for _ in rollout.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
         pass
-    return rehearsal
+    return rollout
 
 
 def prepare(
     context: PlannerContext, new_planner: PlannerFactory, later: Collection[JobState], now: float
-) -> Steps[Rehearsal]:
-    """A rehearsal that has not begun; what the planner does after the first piece does not concern it."""
+) -> Steps[Rollout]:
+    """A rollout that has not begun; what the planner does after the first piece does not concern it."""
     left_out = {state.job.key for state in later}
     jobs = context.cluster.jobs.items()
     chosen = {key for key, state in jobs if state.runs or (state.active and key not in left_out)}
-    paper, resuming = _paper_copy(context, new_planner, chosen, now)
+    simulated, resuming = _copy_planner(context, new_planner, chosen, now)
     yield
     yield from resuming
-    rehearsal = Rehearsal(paper, now)
-    for key, state in paper.context.cluster.jobs.items():
+    rollout = Rollout(simulated, now)
+    for key, state in simulated.context.cluster.jobs.items():
         active = [run for run in state.runs.values() if not run.closing]
         if active:
             first = min(active, key=lambda run: run.window.start)
-            rehearsal.starts[key] = Start(first.window.start, first.window.site, first.window.node or "")
-    return rehearsal
+            rollout.starts[key] = Start(first.window.start, first.window.site, first.window.node or "")
+    return rollout
 
 
-def _paper_copy(
+def _copy_planner(
     context: PlannerContext, new_planner: PlannerFactory, chosen: set[str], now: float
-) -> tuple[RehearsedPlanner, Iterator[None]]:
+) -> tuple[SimulatedPlanner, Iterator[None]]:
     """A planner in the same state that knows these jobs only; among them must be all that have windows.
 
     Its queue stands as the other one does when the iterator has come to its end.
@@ -344,9 +344,9 @@ def _paper_copy(
     assert context.queue is not None
     settings = replace(context.settings, validate=False, uploads_reported=False, server_idle_seconds=inf)
     planner = new_planner(settings)
-    paper = planner.context
-    assert paper.queue is not None
-    cluster, old = paper.cluster, context.cluster
+    simulated = planner.context
+    assert simulated.queue is not None
+    cluster, old = simulated.cluster, context.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
@@ -356,18 +356,18 @@ def _paper_copy(
         twin.runs, twin.closing_runs, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None
     for key, state in old.jobs.items():  # in this order: it decides where nothing else does
         if key in chosen:
-            _copy_job(paper, state)
-    paper.timers = context.timers.copied(cluster.jobs)
-    return planner, paper.queue.resume(context.queue, now)
+            _copy_job(simulated, state)
+    simulated.timers = context.timers.copied(cluster.jobs)
+    return planner, simulated.queue.resume(context.queue, now)
 
 
-def _copy_job(paper: PlannerContext, state: JobState) -> None:
-    twin = paper.cluster.jobs[state.job.key] = shallow_copy(state)
+def _copy_job(simulated: PlannerContext, state: JobState) -> None:
+    twin = simulated.cluster.jobs[state.job.key] = shallow_copy(state)
     twin.done, twin.partial, twin.excluded_nodes = set(state.done), dict(state.partial), dict(state.excluded_nodes)
     twin.applied, twin.node_rejections = dict(state.applied), dict(state.node_rejections)
-    twin.restarts, twin.use = state.restarts.on_paper(), JobUse()
+    twin.restarts, twin.use = state.restarts.for_rollout(), JobUse()
     twin.entries, twin.data_sites, twin.cloud = {}, dict(state.data_sites), dict(state.cloud)
-    if state.job.staged:  # on paper pods need what is expected
+    if state.job.staged:  # staging pods of the copy take as long as expected
         twin.job = replace(state.job, staged=False)
     twin.copies, twin.coming = expected_copies(state.copies, state.coming), {}
     twin.stagings = {site: shallow_copy(staging) for site, staging in state.stagings.items()}
@@ -377,7 +377,7 @@ def _copy_job(paper: PlannerContext, state: JobState) -> None:
     for attempt, run in state.runs.items():
         again = shallow_copy(run)
         twin.enter(again)
-        node = paper.cluster.nodes.get(run.home.node or "")
+        node = simulated.cluster.nodes.get(run.home.node or "")
         if node is not None:
             node.runs[state.job.key, attempt] = (twin, again)
             if run.closing:
