@@ -8,7 +8,7 @@ from tranche.planner import JobSubmitted, PlaceParameterServer
 from tranche.policies.queue.chunk import Chunk
 
 CHALLENGER = job("challenger", chunks=5, seconds=60.0)
-RUNNING = job("running", chunks=6, seconds=600.0, restart_seconds=30.0, restart_told=True)
+RUNNING = job("running", chunks=6, seconds=600.0, restart_seconds=30.0, restart_declared=True)
 
 
 def test_preemption_needs_a_gain_above_the_loss() -> None:
