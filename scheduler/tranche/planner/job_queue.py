@@ -11,18 +11,34 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
+from typing import NamedTuple
 
 from tranche.model import Job, PodShape
 from tranche.planner.running_jobs import RunningJobsBySite
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.entities import Arrival, JobState
 
-Arrival = tuple[float, int, str]
-Waiting = tuple[Standing, Arrival, int, JobState, str]
-"""Rank, order of submission, a number of its own, job and site; void unless it is the last entry of the two."""
-Candidate = tuple[Standing, Arrival, int, "DemandClass"]
-"""The first of a class with today's rank, and a number of the class."""
+
+class QueueEntry(NamedTuple):
+    """A job that waits at a site; void unless it is the last entry made for that job and site."""
+
+    rank: Standing
+    arrival: Arrival
+    number: int
+    """Number that no other entry has, so that comparisons end here."""
+    state: JobState
+    site: str
+
+
+class Candidate(NamedTuple):
+    """The head of a demand class with its rank at the time of the cycle."""
+
+    rank: Standing
+    arrival: Arrival
+    number: int
+    """Number of the class, different for each class of a heap."""
+    demand_class: "DemandClass"
 
 
 Demand = tuple[PodShape, int, tuple[PodShape | int | None, ...], tuple[str, str]]
@@ -49,7 +65,7 @@ class DemandClass:
     """Where data of their chunks are; "" if that is all the same."""
     number: int = 0
     """Order among the classes: by site, then by age."""
-    heap: list[Waiting] = field(default_factory=list)
+    heap: list[QueueEntry] = field(default_factory=list)
     crowded: int = 64
     """Length at which void entries are thrown out of the heap."""
     tried: JobState | None = None
@@ -78,7 +94,7 @@ class JobQueue:
         self._classes: dict[str, dict[Demand, DemandClass]] = {}
         """By site of the data; classes where nobody waits are struck off."""
         self._fresh: dict[int, DemandClass] = {}
-        self._entries: dict[tuple[str, str], Waiting] = {}
+        self._entries: dict[tuple[str, str], QueueEntry] = {}
         """The valid entry of each waiting job, and site of its data."""
         self._homes: dict[tuple[str, str], tuple[Job, DemandClass]] = {}
         self._seen: dict[str, set[str]] = {}
@@ -113,8 +129,8 @@ class JobQueue:
         """All who wait, in order."""
         entries = list(self._entries.values())
         if self.policy.traits.ranks_by_group:  # within a class by arrival; across classes by today's ranks
-            entries = [(self.policy.standing(e[3], self.cluster, 0.0), *e[1:]) for e in entries]
-        return list(dict.fromkeys(entry[3] for entry in sorted(entries, key=lambda e: e[:3])))
+            entries = [e._replace(rank=self.policy.standing(e.state, self.cluster, 0.0)) for e in entries]
+        return list(dict.fromkeys(entry.state for entry in sorted(entries, key=lambda e: e[:3])))
 
     def in_order(self) -> Iterator[tuple[Standing, JobState]]:
         """Who waits, each once, with their ranks; only as far as anybody asks."""
@@ -124,9 +140,9 @@ class JobQueue:
         while heap:
             _, place, entries = heappop(heap)
             entry = entries[place]
-            if entry[1][2] not in seen and self._valid(entry):
-                seen.add(entry[1][2])
-                yield entry[0], entry[3]
+            if entry.arrival.key not in seen and self._valid(entry):
+                seen.add(entry.arrival.key)
+                yield entry.rank, entry.state
             for child in range(2 * place + 1, min(2 * place + 3, len(entries))):
                 heappush(heap, (entries[child][:3], child, entries))
 
@@ -213,10 +229,10 @@ class JobQueue:
     ) -> list[Candidate]:
         """Candidates after a preemption for a job: those left, and who waits where it was, for what was left over."""
         before = self.preempting
-        self._fresh.update((id(one), one) for _, _, _, one in left)
+        self._fresh.update((id(one.demand_class), one.demand_class) for one in left)
         after = (rank, state.arrival)
-        found = [(*one[:2], one[3].number, one[3]) for one in self.candidates(now)]
-        heap = [one for one in found if one[3] is not blocked and one[:2] > after]
+        found = [one._replace(number=one.demand_class.number) for one in self.candidates(now)]
+        heap = [one for one in found if one.demand_class is not blocked and one[:2] > after]
         heapify(heap)
         self.preempting = before
         return heap
@@ -281,14 +297,14 @@ class JobQueue:
         state = self.head(one)
         if state is None:
             return None
-        rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0][0]
-        return (rank, state.arrival, number, one)
+        rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0].rank
+        return Candidate(rank, state.arrival, number, one)
 
     def head(self, one: DemandClass) -> JobState | None:
         """Who is first in a class."""
         while one.heap and not self._valid(one.heap[0]):
             heappop(one.heap)
-        return one.heap[0][3] if one.heap else None
+        return one.heap[0].state if one.heap else None
 
     def drop(self, state: JobState, site: str | None = None) -> None:
         """The job waits no more, at one site or at all."""
@@ -320,8 +336,8 @@ class JobQueue:
         else:
             self.running.remove(state.job.key)
 
-    def _valid(self, entry: Waiting) -> bool:
-        return self._entries.get((entry[1][2], entry[4])) is entry
+    def _valid(self, entry: QueueEntry) -> bool:
+        return self._entries.get((entry.arrival.key, entry.site)) is entry
 
     def _forget(self, key: str) -> None:
         self.engaged.pop(key, None)
@@ -367,9 +383,9 @@ class JobQueue:
         one = self._class_of(state, site)
         entry = self._entries.get((job.key, site))
         order = (0.0, 0.0, 0.0) if self.policy.traits.ranks_by_group else rank
-        if entry is None or entry[0] != order or entry[3] is not state:
+        if entry is None or entry.rank != order or entry.state is not state:
             self._count += 1
-            entry = self._entries[job.key, site] = (order, state.arrival, self._count, state, site)
+            entry = self._entries[job.key, site] = QueueEntry(order, state.arrival, self._count, state, site)
             heappush(one.heap, entry)
             if len(one.heap) > one.crowded:
                 one.heap = [entry for entry in one.heap if self._valid(entry)]

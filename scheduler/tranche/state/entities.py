@@ -95,6 +95,17 @@ class TrackedWindow:
         return self.phase in (WindowPhase.CLOSING, WindowPhase.EXITING)
 
 
+class Arrival(NamedTuple):
+    """Order of submission: jobs compare by time, then by number, then by key."""
+
+    submitted: float
+    """Time of submission, in seconds."""
+    number: int
+    """`Job.order`."""
+    key: str
+    """Key of the job."""
+
+
 class TrainingPace(NamedTuple):
     """Training progress of a job's windows as a linear function of time, while these do not change."""
 
@@ -317,8 +328,8 @@ class JobState:
     """Whether only the attained service says anything about the job's size, because its speed is an assumption."""
     restarts: Restarts = field(default_factory=Restarts)
     """Measured cost of stopping and starting its workers."""
-    arrival: tuple[float, int, str] = (0.0, 0, "")
-    """Order of submission: time, number, key."""
+    arrival: Arrival = field(init=False)
+    """Order of submission."""
     hosts: tuple[int, Any] = (-1, None)
     """The answer of `ClusterState.hosts` and the epoch that it holds for; an epoch of -1 makes it void."""
     _left: float | None = None
@@ -330,7 +341,7 @@ class JobState:
     """Time at which another copy is complete, so that `_by_site` changes."""
 
     def __post_init__(self) -> None:
-        self.arrival = (self.job.submitted, self.job.order, self.job.key)
+        self.arrival = Arrival(self.job.submitted, self.job.order, self.job.key)
 
     @property
     def waiting(self) -> list[int]:

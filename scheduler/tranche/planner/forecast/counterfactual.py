@@ -11,10 +11,9 @@ from itertools import islice
 from tranche.planner.context import PlannerContext
 from tranche.planner.forecast.estimates import SIMULATED_JOBS, Estimate
 from tranche.planner.forecast.rollout import PlannerFactory, run_rollout
-from tranche.planner.job_queue import Arrival
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.entities import Arrival, JobState
 
 FIRST = 20
 """Waiting jobs, from the first, about which it is made sure."""

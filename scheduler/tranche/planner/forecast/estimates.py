@@ -15,11 +15,10 @@ from tranche.model import PodShape
 from tranche.planner.context import PlannerContext
 from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rollout, Start, prepare
 from tranche.planner.forecast.steps import Steps
-from tranche.planner.job_queue import Arrival
 from tranche.planner.scheduling.placement_trial import could_run
 from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, QueuedChunk
+from tranche.state.entities import Arrival, JobState, QueuedChunk
 
 SIMULATED_JOBS = 200
 """Waiting jobs, from the first, that are rehearsed."""

@@ -115,11 +115,11 @@ class SchedulingCycle:
         clouds = self.context.cluster.clouds
         while self.heap and ("" not in self.full or clouds):
             candidate = heappop(self.heap)
-            one = candidate[3]
+            one = candidate.demand_class
             nodes_full = "" in self.full and one.site not in clouds
             if nodes_full or one.site in self.full or not self._has_chance(one):
                 continue
-            today = self.queue.candidate(one, candidate[2], self.now)
+            today = self.queue.candidate(one, candidate.number, self.now)
             if today is None:
                 continue
             if today[:2] == candidate[:2]:
