@@ -1,4 +1,4 @@
-"""Which handler applies each event; what to do about it is decided afterwards, in `tranche.planner.planner`."""
+"""Dispatch of events to their handlers; the decision follows afterwards, in `tranche.planner.planner`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -57,7 +57,7 @@ HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
 
 
 def apply(context: PlannerContext, event: Event) -> None:
-    """Apply one event to the state, after what has had its time and what the event decides on."""
+    """Apply one event to the state, after expired eviction holds and held ends of gang members that count now."""
     if context.cluster.eviction_blocked_until:
         failure.expire_eviction_holds(context)
     if isinstance(event, WorkerEnded) and gang.defer_member_end(context, event):

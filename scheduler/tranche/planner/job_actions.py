@@ -44,7 +44,7 @@ def close_window(context: PlannerContext, state: JobState, run: TrackedWindow, p
 def _close_window(context: PlannerContext, state: JobState, run: TrackedWindow, preempted_by: str) -> None:
     node = context.cluster.close_window(state, run, context.now, preempted_by)
     if node is not None:
-        context.room_grew(node.node.name)
+        context.capacity_freed(node.node.name)
     context.touch(state)
     context.publish(state.job.key)
     context.instruct(CloseWindow(state.job.key, run.window, context.cause))
@@ -54,9 +54,9 @@ def end_window(context: PlannerContext, state: JobState, run: TrackedWindow, *, 
     """Remove a window whose pod has ended, or is elsewhere; other jobs may use what it held."""
     node = context.cluster.end_window(state, run, context.now, moves=moves)
     if node is not None:
-        context.room_grew(node.node.name)
+        context.capacity_freed(node.node.name)
         readmit_node(context, node.node.name, state.job.key)
-    context.quota_grew(state.job.namespace)
+    context.quota_freed(state.job.namespace)
 
 
 def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
@@ -64,7 +64,7 @@ def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, even
     cost = state.restart_seconds
     learning.note_stop(state, run, event)
     if state.restart_seconds < cost:
-        context.stopping_cheaper(state)
+        context.reconsider_preemption(state)
     batches = progress_ledger.count_end(state, run, event)
     site_accounting.ended(context.cluster, state, run, event.at)
     learning.learn(context, state, run, event, batches)
@@ -329,7 +329,7 @@ def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[S
         context.cluster.remove_server(state, server)
     for server in gone:
         readmit_node(context, server.planned.node or "", state.job.key)
-    context.quota_grew(state.job.namespace)
+    context.quota_freed(state.job.namespace)
 
 
 def drop_servers(context: PlannerContext, state: JobState) -> None:
@@ -337,7 +337,7 @@ def drop_servers(context: PlannerContext, state: JobState) -> None:
     gone = list(state.servers)
     remove_servers(context, state, gone)
     for server in gone:
-        context.room_grew(server.planned.node)
+        context.capacity_freed(server.planned.node)
 
 
 # ---- ends that follow from others

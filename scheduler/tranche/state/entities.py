@@ -467,7 +467,7 @@ class JobState:
         return [one.shape.requests for one in self.missing_servers]
 
     @property
-    def speakers(self) -> list[Server]:
+    def reporters(self) -> list[Server]:
         """Servers whose reports are about the whole job: the chief, else parameter server 0."""
         chief = self.job.chief is not None
         return [one for one in self.servers if one.planned.is_chief == chief and one.planned.index == 0]

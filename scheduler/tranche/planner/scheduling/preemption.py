@@ -1,6 +1,6 @@
-"""Preemption: closing windows of jobs that rank behind, where that gives a job room on nodes or in its quotas.
+"""Preemption: closing windows of jobs that rank behind, where that frees capacity or quota for a job.
 
-The policy says whether a window may be closed for another job, and above which remaining time that pays
+The policy decides whether a window may be closed for another job, and above which remaining time that is worthwhile
 (`QueuePolicy.min_remaining_to_preempt`, `may_preempt_window`); `PlacementTrial` finds the windows to close.
 """
 
@@ -22,7 +22,7 @@ from tranche.state.quota_usage import Kind, kind_of
 def preempt(
     context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
 ) -> bool:
-    """Close windows of jobs that rank behind where that gives the job a worker; returns whether any was closed."""
+    """Close windows of jobs that rank behind if that gives the job a worker; returns whether any was closed."""
     cluster, job = context.cluster, state.job
     workers = job.min_available
     room = free + queue.running.gpus_behind(state, rank, site, now)
@@ -52,18 +52,18 @@ def preempt(
     return preempted
 
 
-def make_quota(
+def free_quota(
     context: PlannerContext, request: PreemptionRequest, nodes: list[NodeState], behind: list[JobState]
 ) -> bool:
-    """Stop windows of the namespace that rank behind, if their quota would let the job run; whether any was stopped.
+    """Close windows of the namespace that rank behind if that frees enough quota; returns whether any was closed.
 
-    The quota has room only when their pods are over; the job, which ranks first, is planned then.
+    The quota is free only when their pods have ended; the job, which ranks first, is planned then.
 
     Args:
-        context: Has the jobs and the queue.
-        request: Of the job that its quotas hold back.
-        nodes: That it could use.
-        behind: Jobs that may be preempted, the first in rank first.
+        context: Context of the planner, with the jobs and the queue.
+        request: Request of the job that its quotas hold back.
+        nodes: Nodes that it could use.
+        behind: Jobs that may be preempted, best rank first.
     """
     state, now = request.state, request.now
     workers = state.job.min_available
@@ -100,6 +100,6 @@ def make_quota(
 def preemption_request(
     context: PlannerContext, policy: QueuePolicy, state: JobState, site: str, now: float
 ) -> PreemptionRequest:
-    """The job's demand for slots of others at a site (anywhere, with "")."""
+    """Make the job's request for slots of other jobs at a site ("": any site)."""
     seconds = state.job.batches_per_chunk_total * context.cluster.batch_seconds(state, site)
     return PreemptionRequest(policy, state, site, seconds, now)
