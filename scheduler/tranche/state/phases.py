@@ -1,4 +1,4 @@
-"""The phases of windows and jobs, and which phase may follow which; docs/reference/phases.md is made from these tables.
+"""Phases of windows and jobs with their allowed transitions; docs/reference/phases.md is generated from these tables.
 
 With ``PlannerSettings.validate`` each transition of a window is checked when it takes place, and that of a job after
 each decision.
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class PhaseError(AssertionError):
-    """A transition that the tables do not have: a defect of tranche, never of its input."""
+    """A transition that is not in the tables: a defect of tranche, never of its input."""
 
 
 class WindowPhase(Enum):

@@ -88,9 +88,9 @@ def times_in_window(state: JobState, run: TrackedWindow, now: float) -> Iterator
 
 
 def _of_run(state: JobState, run: TrackedWindow, now: float) -> Iterator[ChunkWindow]:
-    told = ChunkState.RUNNING if run.started is not None and run.started <= now else ChunkState.PLANNED
+    phase = ChunkState.RUNNING if run.started is not None and run.started <= now else ChunkState.PLANNED
     for chunk, start, end in times_in_window(state, run, now):
-        yield ChunkWindow(chunk, told, run.home.site, run.home.node, run.home.slots, start, end)
+        yield ChunkWindow(chunk, phase, run.home.site, run.home.node, run.home.slots, start, end)
 
 
 def _with_forecast(
@@ -110,12 +110,12 @@ def _with_forecast(
 def _of_entry(entry: QueuedChunk, row: ChunkWindow | None, item: Item | None) -> ChunkWindow:
     """Make the row of a queued chunk: its binding, the current plan, and the plan at dispatch."""
     start = item.start if item is not None else None
-    told = ChunkState.WAITING if start is None else ChunkState.PLANNED
+    phase = ChunkState.WAITING if start is None else ChunkState.PLANNED
     if row is not None:
-        told, start = row.state, row.start
+        phase, start = row.state, row.start
     return ChunkWindow(
         entry.chunk,
-        told,
+        phase,
         entry.home.site,
         entry.home.node,
         entry.home.slots,
@@ -296,7 +296,7 @@ class SlotSimulation:
         dirty.update(self._blocked.pop(job, {}))
 
     def _choose(self, place: Place, dirty: dict[int, Place]) -> None:
-        """Choose the chunks that run, as `tranche.planner.scheduling.slot_scheduler` does, and start and stop chunks."""
+        """Choose, start and stop chunks as `tranche.planner.scheduling.slot_scheduler` does."""
         taken: set[int] = set()
         chosen: list[Item] = []
         before = list(place.running.values())

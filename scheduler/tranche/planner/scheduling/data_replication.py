@@ -5,7 +5,8 @@ copy, so a waiting chunk may start at any of these sites, whichever has free cap
 copied to the nearest sites (`QueuePolicy.prefetch_site_count`). Then, twice a minute, the head of the queue is
 simulated in order of rank over the slots of all sites with nodes. Each chunk goes where it ends first with Δ included
 (own wait, work and transfer of the dispatch rule (5) of JSAC'22; docs/algorithms.md, "Dispatch cost"). A chunk that
-goes to a site without a copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to unlimited sites.
+goes to a site without a copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to
+unlimited sites.
 """
 
 from collections import Counter
