@@ -26,7 +26,7 @@ from tranche.auth.pod_token import TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.live.report_inbox import AT_ONCE, ReportInbox
 from tranche.metrics.scheduler import Metrics
-from tranche.model import Allotment, ChunkRequest, Job, PodShape, Report, Resources
+from tranche.model import ChunkGrant, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
 from tranche.policies import get_policy
 from tranche.runtime.http_server import serve
@@ -65,7 +65,7 @@ class Sink:
         self.taken += 1
         return True
 
-    async def ask(self, request: ChunkRequest) -> Allotment | None:
+    async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """Return no chunks."""
         return None
 

@@ -20,7 +20,7 @@ from tranche.extender.bind import add_bind
 from tranche.kube.api.resources import MAX_CHUNKS
 from tranche.kube.client.client import ApiError
 from tranche.metrics.scheduler import Metrics
-from tranche.model import Allotment, ChunkRequest, Report
+from tranche.model import ChunkGrant, ChunkRequest, Report
 from tranche.web.app import create_page_app
 from tranche.worker_api.app import create_report_app
 
@@ -58,10 +58,10 @@ class Sink:
 
 
 class Questions:
-    async def ask(self, request: ChunkRequest) -> Allotment | None:
+    async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         if request.attempt == 7:
             raise TimeoutError
-        return Allotment((1,), request.fence + 1, {1: 0.5}) if request.durable else None
+        return ChunkGrant((1,), request.fence + 1, {1: 0.5}) if request.durable else None
 
 
 def stores() -> Stores:

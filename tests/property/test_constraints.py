@@ -20,16 +20,16 @@ from support.builders import job
 from tranche.model import Job, Link, Node, PodShape, Preemption, Resources, Site, Taint
 from tranche.model.node_constraints import Constraints
 from tranche.planner import (
-    Constraint,
     Event,
     JobChanged,
-    Limit,
     NodeChanged,
     OpenWindow,
     Planner,
     Tick,
+    WaitReason,
+    WaitReasonKind,
     WorkerRejected,
-    binding_constraint,
+    wait_reason_of,
 )
 from tranche.policies import get_policy
 from tranche.simulation.engine.simulation import Simulation, prepare
@@ -134,7 +134,7 @@ def start_of(simulation: Simulation, key: str) -> float:
     return inf
 
 
-def remove(simulation: Simulation, world: World, key: str, constraint: Constraint, draw: random.Random) -> str:
+def remove(simulation: Simulation, world: World, key: str, reason: WaitReason, draw: random.Random) -> str:
     """Take the constraint away at the moment; returns how."""
     state = simulation.planner.cluster.jobs[key]
     one = state.job
@@ -143,38 +143,38 @@ def remove(simulation: Simulation, world: World, key: str, constraint: Constrain
         for event in events:
             simulation.at(world.moment, event)
 
-    match constraint.limit:
-        case Limit.SUSPENDED | Limit.HELD:
+    match reason.kind:
+        case WaitReasonKind.SUSPENDED | WaitReasonKind.HELD:
             happen(JobChanged(replace(one, suspended=False, generation=2)))
-        case Limit.DATA:
+        case WaitReasonKind.DATA:
             for chunk in state.waiting:
-                state.copy(chunk, constraint.site, world.moment)
+                state.copy(chunk, reason.site, world.moment)
             simulation.planner.context.touch(state)
             happen(Tick())
-        case Limit.NODE | Limit.SIZE:
+        case WaitReasonKind.NODE | WaitReasonKind.SIZE:
             labels = dict(one.worker.constraints.selector)
             room = Resources(16_000, 64 * GIB, 4, 110)
             happen(*(NodeChanged(Node(n.name, n.site, room + n.allocatable, labels=labels)) for n in world.nodes))
-        case Limit.GANG | Limit.TOGETHER:
+        case WaitReasonKind.GANG | WaitReasonKind.WORKERS_WITH_SERVERS:
             room = Resources(64_000, 256 * GIB, 8, 110)
             happen(NodeChanged(Node("more", world.sites[0].name, room)))
-        case Limit.SERVER | Limit.SERVER_SIZE:
-            site = constraint.site or world.sites[0].name
+        case WaitReasonKind.SERVER | WaitReasonKind.SERVER_SIZE:
+            site = reason.site or world.sites[0].name
             happen(NodeChanged(Node("more", site, Resources(16_000, 64 * GIB, 0, 110))))
-        case Limit.ROOM if constraint.behind:
-            other = simulation.planner.cluster.jobs[constraint.behind].job
+        case WaitReasonKind.ROOM if reason.behind:
+            other = simulation.planner.cluster.jobs[reason.behind].job
             happen(JobChanged(replace(other, suspended=True, generation=2)))
             return "its end"
-        case Limit.ROOM if constraint.node:
-            node = simulation.planner.cluster.nodes[constraint.node].node
+        case WaitReasonKind.ROOM if reason.node:
+            node = simulation.planner.cluster.nodes[reason.node].node
             requests = one.worker.requests
             if one.is_gang:
                 amounts = {name: one.chunks * getattr(requests, name) for name in ("gpus", "cpu", "memory", "pods")}
                 happen(NodeChanged(replace(node, name="more", allocatable=Resources(**amounts))))
                 return "a node"
-            more = Resources(**{name: getattr(requests, name) for name in constraint.resources})
+            more = Resources(**{name: getattr(requests, name) for name in reason.resources})
             happen(NodeChanged(replace(node, allocatable=node.allocatable + more)))
-            return " ".join(constraint.resources)
+            return " ".join(reason.resources)
         case _:
             return "nothing"
     return ""
@@ -192,13 +192,11 @@ def trials(draw: random.Random, later: float) -> Iterator[tuple[str, float, floa
         key = draw.choice(keys)
         planner.forecast(with_it.now)
         estimate = planner.estimate_of(key, world.moment)
-        constraint = binding_constraint(
-            planner.cluster, planner.policy, planner.cluster.jobs[key], estimate, world.moment
-        )
+        reason = wait_reason_of(planner.cluster, planner.policy, planner.cluster.jobs[key], estimate, world.moment)
         text = f"{key} at {world.moment:.3f}: {planner.plan_of(key, world.moment).explanation}"
         without = world.simulation()
-        how = remove(without, world, key, constraint, draw)
-        yield f"{constraint.limit} {how}".strip(), start_of(with_it, key), start_of(without, key), text
+        how = remove(without, world, key, reason, draw)
+        yield f"{reason.kind} {how}".strip(), start_of(with_it, key), start_of(without, key), text
 
 
 @pytest.mark.slow

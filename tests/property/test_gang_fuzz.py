@@ -49,7 +49,7 @@ class GangMachine(RuleBasedStateMachine):
         self.backoff = backoff
         self.nodes: dict[str, Node] = {f"n{i}": node(f"n{i}", f"edge-{i % 2}", 1 + i % 2) for i in range(nodes)}
         self.planner: Planner = planner(
-            self.policy, list(self.nodes.values()), failure_backoff_seconds=backoff, avoid_seconds=avoid
+            self.policy, list(self.nodes.values()), failure_backoff_seconds=backoff, node_exclusion_seconds=avoid
         )
         self.jobs: dict[str, Job] = {}
 
@@ -196,7 +196,7 @@ class GangMachine(RuleBasedStateMachine):
         for name, known in self.planner.cluster.nodes.items():
             assert known.reserved == Resources(), name
             assert not known.runs, name
-            assert not known.leaving, name
+            assert not known.closing_runs, name
 
 
 def _case(name: str, examples: int) -> type[TestCase]:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from support.builders import job, node, planner, worker
 from tranche.model import (
-    Allotment,
+    ChunkGrant,
     ChunkRequest,
     ChunkState,
     Job,
@@ -49,7 +49,7 @@ from tranche.planner import (
     WorkerUnschedulable,
 )
 from tranche.planner.forecast.chunk_windows import chunk_windows
-from tranche.planner.handlers.chunk_request import allotment
+from tranche.planner.handlers.chunk_request import chunk_grant
 from tranche.planner.invariants import check
 from tranche.planner.job_actions import end_of, expected_end
 from tranche.state.entities import JobState
@@ -175,9 +175,9 @@ class PlannerMachine(RuleBasedStateMachine):
             new = window.chunks != state.runs[attempt].window.chunks
             assert not new or (state.done.issuperset(window.chunks) and not state.done.intersection(first.chunks))
 
-    def _answer(self, request: ChunkRequest, state: JobState) -> Allotment:
+    def _answer(self, request: ChunkRequest, state: JobState) -> ChunkGrant:
         self.planner.handle(ChunksRequested(request, self.now), self.now)
-        given = allotment(state, request.attempt, request.fence, request.durable)
+        given = chunk_grant(state, request.attempt, request.fence, request.durable)
         assert given is not None
         return given
 

@@ -10,16 +10,16 @@ from tranche.estimate.iteration_time import (
 )
 from tranche.estimate.job_size import OVERRUN, Sizes, believed_total
 from tranche.estimate.restart_cost import Restarts
-from tranche.estimate.speed_model import Lessons
+from tranche.estimate.speed_model import SpeedModel
 from tranche.estimate.transfer_time import Ends, Uploads
 
 __all__ = [
     "OVERRUN",
     "Ends",
-    "Lessons",
     "NetworkPrior",
     "Restarts",
     "Sizes",
+    "SpeedModel",
     "Uploads",
     "batch_seconds",
     "believed_total",

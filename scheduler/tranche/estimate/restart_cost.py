@@ -40,8 +40,8 @@ class Restarts:
             if self.others is not None:
                 self.others.saved(seconds)
 
-    def on_paper(self) -> Restarts:
-        """Return a copy for a rehearsal, which keeps its values."""
+    def for_rollout(self) -> Restarts:
+        """Return a copy for a rollout, which keeps its values."""
         return Restarts(start_seconds=self.seconds, save_seconds=0.0, settled=True)
 
 

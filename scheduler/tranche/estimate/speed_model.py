@@ -1,59 +1,59 @@
-"""Speed of workers, learnt from the measured times of ended windows.
+"""Speed model: corrections of predicted mini-batch times, learnt from workers that have ended.
 
-The logarithm of measured over predicted seconds of a mini-batch is taken as a sum of three unknowns: of the job (its
-prediction is wrong), of the job on this GPU kind at this site, and of the node (slow for all jobs). Each is a normal
-variable; an observation corrects each in proportion to its variance: a Kalman filter that neglects covariances [I],
-O(1) an observation. An unknown that was never observed is 0, so a node that many jobs found slow is expected to be
-slow for the next job at once.
+The logarithm of measured over predicted seconds of a mini-batch is modelled as a sum of three unknowns: one of the job
+(its prediction is wrong), one of the job on this GPU kind at this site, and one of the node (slow for all jobs). Each
+is a normal variable; an observation corrects each in proportion to its variance: a Kalman filter that neglects
+covariances [I], O(1) per observation. An unknown that was never observed is 0, so a node that was slow for many jobs is
+predicted to be slow for a new job too.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import exp, log
 
-JOB_SIGMA, PLACE_SIGMA, NODE_SIGMA = 0.5, 0.1, 0.3
+JOB_SIGMA, JOB_AT_SITE_SIGMA, NODE_SIGMA = 0.5, 0.1, 0.3
 """Standard deviation of each unknown before anything is observed."""
 KNOWN_SIGMA = 0.1
-"""Standard deviation of a node's unknown whose mean an earlier planner has learnt."""
+"""Standard deviation of a node's unknown that an earlier planner has learnt."""
 DRIFT_SIGMA = 0.02
-"""Drift of an unknown between two observations (standard deviation), so that older observations lose weight."""
+"""Standard deviation of an unknown's change between two observations, so that old observations lose weight."""
 NOISE_SIGMA = 0.05
 """Standard deviation of an observation of a long window."""
 OVERHEAD_SECONDS = 5.0
-"""Overhead beside training that a window's measured time may contain."""
+"""Time other than training that a window's measured time may contain, in seconds."""
 EXACT = 1e-6
-"""Threshold below which a logarithm is rounding error: accurate predictions stay unchanged, to the digit."""
+"""Logarithms below this are rounding errors and ignored, so that correct predictions stay exactly as they are."""
 
 
 @dataclass(slots=True)
-class Belief:
-    """Normally distributed estimate."""
+class NormalVariable:
+    """Mean and variance of an unknown."""
 
     mean: float
     variance: float
 
 
 @dataclass(slots=True)
-class Lessons:
-    """Learnt factors of the time of a mini-batch; without observations every factor is 1."""
+class SpeedModel:
+    """Learnt factors of the seconds of a mini-batch; without observations all factors are 1."""
 
-    nodes: dict[str, Belief] = field(default_factory=dict)
-    jobs: dict[str, Belief] = field(default_factory=dict)
-    places: dict[str, dict[tuple[str, str], Belief]] = field(default_factory=dict)
-    """Estimates by job, then by GPU kind and site."""
+    nodes: dict[str, NormalVariable] = field(default_factory=dict)
+    jobs: dict[str, NormalVariable] = field(default_factory=dict)
+    places: dict[str, dict[tuple[str, str], NormalVariable]] = field(default_factory=dict)
+    """Unknowns of a job on a GPU kind at a site: by job, then by GPU kind and site."""
 
     def factor(self, job: str, kind: str, site: str, node: str | None) -> float:
-        """Return estimated over predicted seconds of a mini-batch of the job.
+        """Return the corrected over the predicted seconds of a mini-batch of the job.
 
         Args:
             job: Key of the job.
-            kind: GPU kind of the node; "" if no node is meant.
+            kind: GPU kind of the node; "" without a node.
             site: Name of the site.
-            node: Name of the node; None if no node is meant.
+            node: Name of the node; None without a node.
         """
         if not (self.jobs or self.nodes):
             return 1.0
-        total = sum(one.mean for one in self._beliefs(job, kind, site, node) if one is not None)
+        total = sum(one.mean for one in self._known_terms(job, kind, site, node) if one is not None)
         return exp(total) if total else 1.0
 
     def node_factor(self, node: str) -> float:
@@ -67,30 +67,30 @@ class Lessons:
         return exp(known.mean) if known is not None else 1.0
 
     def assume(self, job: str, factor: float, sigma: float = JOB_SIGMA) -> None:
-        """Start with this factor for the job; sigma is the standard deviation of its logarithm."""
-        self.jobs[job] = Belief(log(factor), sigma**2)
+        """Set the factor of the job; sigma is the standard deviation of its logarithm."""
+        self.jobs[job] = NormalVariable(log(factor), sigma**2)
 
     def recall_node(self, node: str, factor: float) -> None:
-        """Start with this factor for the node, which an earlier planner has learnt."""
-        self.nodes[node] = Belief(log(factor), KNOWN_SIGMA**2)
+        """Set the factor of the node, which an earlier planner has learnt."""
+        self.nodes[node] = NormalVariable(log(factor), KNOWN_SIGMA**2)
 
     def observe(self, job: str, kind: str, site: str, node: str | None, factor: float, seconds: float) -> bool:
-        """Update the estimates with an ended window; return whether they changed.
+        """Correct the unknowns by a window that has ended; returns whether any changed.
 
         Args:
             job: Key of the job.
-            kind: GPU kind of the node.
-            site: Site where the window trained.
-            node: Name of the node; None if the node's estimate must not change.
+            kind: GPU kind of its node.
+            site: Site where it trained.
+            node: Name of the node; None to learn nothing about it.
             factor: Measured over predicted seconds of a mini-batch.
-            seconds: Measured duration.
+            seconds: Measured training time of the window.
         """
-        beliefs = self._beliefs(job, kind, site, node)
-        error = log(factor) - sum(one.mean for one in beliefs if one is not None)
+        known = self._known_terms(job, kind, site, node)
+        error = log(factor) - sum(one.mean for one in known if one is not None)
         if abs(error) < EXACT:
             return False
         noise = NOISE_SIGMA + OVERHEAD_SECONDS / seconds
-        parts = list(self._noted(job, kind, site, node))
+        parts = list(self._terms(job, kind, site, node))
         total = sum(one.variance for one in parts) + noise**2
         for one in parts:
             gain = one.variance / total
@@ -99,15 +99,15 @@ class Lessons:
         return True
 
     def forget_job(self, job: str) -> None:
-        """Remove the estimates of a job that has ended."""
+        """Forget a job that has ended."""
         self.jobs.pop(job, None)
         self.places.pop(job, None)
 
     def forget_node(self, node: str) -> None:
-        """Remove the estimate of a node that is gone."""
+        """Forget a node that was removed."""
         self.nodes.pop(node, None)
 
-    def _beliefs(self, job: str, kind: str, site: str, node: str | None) -> tuple[Belief | None, ...]:
+    def _known_terms(self, job: str, kind: str, site: str, node: str | None) -> tuple[NormalVariable | None, ...]:
         place = self.places.get(job)
         return (
             self.jobs.get(job),
@@ -115,9 +115,9 @@ class Lessons:
             self.nodes.get(node) if node is not None else None,
         )
 
-    def _noted(self, job: str, kind: str, site: str, node: str | None) -> Iterator[Belief]:
-        """Yield the estimates, after adding those that are missing."""
-        yield self.jobs.setdefault(job, Belief(0.0, JOB_SIGMA**2))
-        yield self.places.setdefault(job, {}).setdefault((kind, site), Belief(0.0, PLACE_SIGMA**2))
+    def _terms(self, job: str, kind: str, site: str, node: str | None) -> Iterator[NormalVariable]:
+        """Yield the terms of an observation, with new ones for those that are unknown."""
+        yield self.jobs.setdefault(job, NormalVariable(0.0, JOB_SIGMA**2))
+        yield self.places.setdefault(job, {}).setdefault((kind, site), NormalVariable(0.0, JOB_AT_SITE_SIGMA**2))
         if node is not None:
-            yield self.nodes.setdefault(node, Belief(0.0, NODE_SIGMA**2))
+            yield self.nodes.setdefault(node, NormalVariable(0.0, NODE_SIGMA**2))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from tranche.kube.api.resources import TrainingJob
-from tranche.model import Allotment, ChunkRequest
+from tranche.model import ChunkGrant, ChunkRequest
 from tranche.planner import ChunksRequested, Planner
-from tranche.planner.handlers.chunk_request import allotment
+from tranche.planner.handlers.chunk_request import chunk_grant
 
 ANSWER_SECONDS = 5.0
 """Time limit for writing the plan with a grant; after it, the worker retries."""
@@ -35,9 +35,9 @@ class ChunkRequestQueue:
         self._clock = clock
         self._wake = wake
         self._new: list[ChunkRequest] = []
-        self._waiting: dict[str, list[tuple[ChunkRequest, asyncio.Future[Allotment | None]]]] = {}
+        self._waiting: dict[str, list[tuple[ChunkRequest, asyncio.Future[ChunkGrant | None]]]] = {}
 
-    async def ask(self, request: ChunkRequest) -> Allotment | None:
+    async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """Return the next chunks for the worker; None if its attempt has ended.
 
         Raises:
@@ -52,8 +52,8 @@ class ChunkRequestQueue:
             return await asyncio.wait_for(future, ANSWER_SECONDS)
 
     @contextmanager
-    def _place(self, request: ChunkRequest) -> Iterator["asyncio.Future[Allotment | None]"]:
-        future: asyncio.Future[Allotment | None] = asyncio.get_running_loop().create_future()
+    def _place(self, request: ChunkRequest) -> Iterator["asyncio.Future[ChunkGrant | None]"]:
+        future: asyncio.Future[ChunkGrant | None] = asyncio.get_running_loop().create_future()
         entry = (request, future)
         self._waiting.setdefault(request.job, []).append(entry)
         try:
@@ -74,11 +74,11 @@ class ChunkRequestQueue:
             if future.done() or any(request is one for one in self._new):
                 continue
             state = self._planner.cluster.jobs.get(key)
-            given = allotment(state, request.attempt, request.fence, request.durable) if state is not None else None
+            given = chunk_grant(state, request.attempt, request.fence, request.durable) if state is not None else None
             if given is None or not given.chunks or self._is_written(request, given):
                 future.set_result(given)
 
-    def _is_written(self, request: ChunkRequest, given: Allotment) -> bool:
+    def _is_written(self, request: ChunkRequest, given: ChunkGrant) -> bool:
         job = self._jobs.get(request.job)
         windows = job.status.plan.workers if job is not None and job.status.plan is not None else ()
         return any((w.attempt, w.renewed or w.attempt) == (request.attempt, given.fence) for w in windows)

@@ -88,7 +88,7 @@ class Forecasts:
         self._playing = None
         took = max(self._spent, SHORTEST_SECONDS)
         self._observe(took)
-        more = self._planner.rehearsals = min(self._planner.rehearsals, int(self._settings.verify_seconds / took))
+        more = self._planner.rollouts_left = min(self._planner.rollouts_left, int(self._settings.verify_seconds / took))
         self._not_before = self._begun + took * (1 + more) / self._settings.forecast_share
         return self._planner.estimates
 

@@ -7,12 +7,21 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.metrics.process import Rows
 from tranche.metrics.scheduler import Metrics
 from tranche.model import JobPlan
-from tranche.planner import Event, Instruction, Limit, Planner, SiteChanged, StageData, WorkerEnded, WorkerStarted
+from tranche.planner import (
+    Event,
+    Instruction,
+    Planner,
+    SiteChanged,
+    StageData,
+    WaitReasonKind,
+    WorkerEnded,
+    WorkerStarted,
+)
 from tranche.state.entities import TrackedWindow
 from tranche.state.site_usage import SiteUsage
 
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
-REASONS = (*(limit.value for limit in Limit), OPENED, UNPLANNABLE)
+REASONS = (*(kind.value for kind in WaitReasonKind), OPENED, UNPLANNABLE)
 """Reasons for the phase Waiting: the binding constraint, open windows without running pods, or an unplannable job."""
 
 

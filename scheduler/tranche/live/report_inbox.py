@@ -5,7 +5,7 @@ from itertools import islice
 
 from tranche.model import Report
 from tranche.planner import Planner, ProgressReported
-from tranche.planner.handlers.progress import Trained, is_superseded, spoken_for, trained
+from tranche.planner.handlers.progress import Trained, is_superseded, reported_chunks, trained
 
 AT_ONCE = 25
 """Batch size: about 2 ms of work, during which requests of kube-scheduler wait."""
@@ -25,7 +25,7 @@ class ReportInbox:
     def take(self, report: Report) -> bool:
         """Queue a report if its attempt is active. Returns False if a newer attempt has superseded it."""
         state = self._planner.cluster.jobs.get(report.job)
-        if state is None or not spoken_for(state, report.attempt):
+        if state is None or not reported_chunks(state, report.attempt):
             return state is None or not is_superseded(state, report.attempt)
         self._waiting[report.job, report.attempt] = ProgressReported(report, self._clock())
         return True

@@ -21,15 +21,15 @@ from tranche.model.plan import (
     Window,
     WindowState,
 )
-from tranche.model.progress_report import Allotment, ChunkRequest, Report, Timings
+from tranche.model.progress_report import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.model.resource_quota import Measure, Quota, QuotaLimit
 
 __all__ = [
     "OUTSIDE",
     "UNKNOWN_DURATION_SECONDS",
-    "Allotment",
     "AttemptRecord",
     "Checkpoint",
+    "ChunkGrant",
     "ChunkRequest",
     "ChunkState",
     "ChunkWindow",

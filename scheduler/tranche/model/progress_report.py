@@ -47,12 +47,12 @@ class ChunkRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
-    """Chunks that a worker trains next."""
+class ChunkGrant:
+    """Chunks that a worker trains next: the answer to a `ChunkRequest`."""
 
     chunks: tuple[int, ...] = ()
-    """Chunks in the order of training; empty: the worker exits."""
+    """Chunks in the order of training; empty: the worker has to exit."""
     fence: int = 0
     """`Window.fence` of these chunks."""
     resume: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Mini-batches of these chunks that are already durable, by chunk."""
+    """Number of mini-batches of each chunk that are durable already, by chunk."""

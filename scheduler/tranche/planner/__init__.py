@@ -27,15 +27,15 @@ from tranche.planner.events import (
     WorkerUnschedulable,
 )
 from tranche.planner.forecast.estimates import Estimate
-from tranche.planner.forecast.wait_reason import Constraint, Limit, binding_constraint
+from tranche.planner.forecast.wait_reason import WaitReason, WaitReasonKind, wait_reason_of
 from tranche.planner.instructions import (
     CloseParameterServer,
     CloseWindow,
+    ExtendWindow,
     Instruction,
     OpenWindow,
     PlaceParameterServer,
     PublishPlan,
-    RenewWindow,
     StageData,
 )
 from tranche.planner.planner import Planner
@@ -47,15 +47,14 @@ __all__ = [
     "ChunksRequested",
     "CloseParameterServer",
     "CloseWindow",
-    "Constraint",
     "Estimate",
     "Event",
     "EvictionRefused",
+    "ExtendWindow",
     "Instruction",
     "JobChanged",
     "JobRemoved",
     "JobSubmitted",
-    "Limit",
     "NodeChanged",
     "NodeRemoved",
     "OpenWindow",
@@ -68,16 +67,17 @@ __all__ = [
     "PublishPlan",
     "QuotaChanged",
     "QuotaRemoved",
-    "RenewWindow",
     "SiteChanged",
     "SiteRemoved",
     "StageData",
     "StagingEnded",
     "Tick",
+    "WaitReason",
+    "WaitReasonKind",
     "WorkerBound",
     "WorkerEnded",
     "WorkerRejected",
     "WorkerStarted",
     "WorkerUnschedulable",
-    "binding_constraint",
+    "wait_reason_of",
 ]

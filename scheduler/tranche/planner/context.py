@@ -19,42 +19,42 @@ from tranche.state.phases import JobPhase
 
 
 @dataclass(slots=True)
-class HeldEnds:
-    """Ends of a gang's first members that are done; they count together with those of the other members."""
+class PendingGangCompletion:
+    """Held ends of a gang's finished members; they count together with the ends of the other members."""
 
     until: float
-    """When these ends count even if other members have not ended, in seconds."""
+    """Time at which these ends count even if other members have not ended, in seconds on the planner's clock."""
     ends: dict[int, WorkerEnded] = field(default_factory=dict)
     """By attempt, in the order in which they arrived."""
 
 
 @dataclass(slots=True, eq=False)
 class WorkSet:
-    """Jobs and nodes to look at again, now or when something changes."""
+    """Jobs and nodes to reconsider, at the next decision or after the next change."""
 
     jobs: set[str] = field(default_factory=set)
-    """Jobs with chunks to dispatch or (unlimited sites) to start; empty after each decision."""
+    """Keys of jobs with chunks to dispatch or (at unlimited sites) to start; empty after each decision."""
     nodes: set[str] = field(default_factory=set)
-    """Nodes whose slots a binding policy chooses chunks for again; empty after each decision."""
+    """Names of nodes for whose slots a binding policy chooses chunks again; empty after each decision."""
     unbound: set[str] = field(default_factory=set)
-    """Jobs with chunks that found no place; tried again when nodes or sites change."""
+    """Keys of jobs with chunks that no node can take; they are retried when nodes or sites change."""
     unhosted: set[str] = field(default_factory=set)
-    """Jobs whose parameter servers found no place; tried again when there is room."""
+    """Keys of jobs whose parameter servers did not fit; they are retried when capacity is freed."""
     unstaged: dict[str, None] = field(default_factory=dict)
-    """Jobs with data to bring to a site, and perhaps no pod that does; in order."""
+    """Keys of jobs with data to copy to a site for which a pod may be missing, in order."""
 
 
 class PlannerContext:
-    """State, queue, timers and outbox of one planner, and the event that it handles."""
+    """State, queue, timers and outbox of one planner, and the event that is being handled."""
 
     __slots__ = (
-        "avoiding",
         "binding",
         "cause",
         "cluster",
-        "held_ends",
+        "jobs_excluded_by_node",
         "now",
         "outbox",
+        "pending_completions",
         "phases",
         "policy",
         "published",
@@ -79,23 +79,23 @@ class PlannerContext:
         self.work = WorkSet()
         self.timers = Timers()
         self.rejections: dict[str, int] = {}
-        """How often pods of each job could not be started since one of them last was."""
-        self.avoiding: dict[str, set[str]] = {}
-        """Jobs whose pods a node has refused, by node."""
-        self.held_ends: dict[str, HeldEnds] = {}
-        """By job."""
+        """Number of pods of each job that could not be started since one of its pods last started."""
+        self.jobs_excluded_by_node: dict[str, set[str]] = {}
+        """Keys of jobs that exclude a node because it rejected one of their pods, by node."""
+        self.pending_completions: dict[str, PendingGangCompletion] = {}
+        """Held ends of gang members, by job."""
         self.phases: dict[str, JobPhase] = {}
         """Phases of the jobs after the last decision, kept to check their transitions (`PlannerSettings.validate`)."""
         self.published: dict[str, None] = {}
         """Jobs whose plans are written after the decision, in order."""
         self.outbox: list[Instruction] = []
         self.cause: Event = Tick()
-        """The event that is handled; every instruction carries it."""
+        """Event that is being handled; every instruction carries it."""
         self.now = 0.0
-        """Clock at that event, in seconds."""
+        """Planner's clock at that event, in seconds."""
 
     def begin(self, now: float) -> None:
-        """Start to handle the events of one time."""
+        """Start handling the events of one time."""
         self.outbox, self.published, self.now = [], {}, now
 
     # ---- what follows from an event
@@ -105,15 +105,15 @@ class PlannerContext:
         self.outbox.append(instruction)
 
     def publish(self, key: str) -> None:
-        """Have the job's status written after the decision."""
+        """Schedule a write of the job's status after the decision."""
         self.published[key] = None
 
     def wake(self, at: float, key: str) -> None:
-        """Have the job looked at again at that time."""
+        """Set a timer to reconsider the job at that time."""
         self.timers.wake(at, key)
 
     def touch(self, state: JobState) -> None:
-        """Have the job, and the nodes that its chunks are bound to, looked at in the next decision."""
+        """Reconsider the job, and the nodes that its chunks are bound to, in the next decision."""
         self.work.jobs.add(state.job.key)
         if self.queue is not None:
             self.queue.stale[state.job.key] = None
@@ -121,12 +121,12 @@ class PlannerContext:
             self.work.nodes.update(e.home.node for e in state.entries.values() if e.home.node is not None)
 
     def rank_again(self, state: JobState) -> None:
-        """Have a queue policy rank the job again in the next decision."""
+        """Rank the job again in the next decision, under a queue policy."""
         if self.queue is not None:
             self.queue.stale[state.job.key] = None
 
-    def room_grew(self, node: str | None) -> None:
-        """Have jobs looked at that may find room now, on the node or (None) anywhere."""
+    def capacity_freed(self, node: str | None) -> None:
+        """Reconsider jobs that may fit now, because capacity was freed on the node or (None) anywhere."""
         if node is not None:
             self.work.nodes.add(node)
         if self.queue is None:
@@ -137,17 +137,17 @@ class PlannerContext:
             self.queue.grown.add(known.node.site if known is not None else "")
 
     def rank_fell(self, state: JobState) -> None:
-        """Have jobs looked at that may preempt the job's windows now."""
-        self.room_grew(None)
-        self.stopping_cheaper(state)
+        """Reconsider jobs that may preempt the job's windows now, because its rank fell."""
+        self.capacity_freed(None)
+        self.reconsider_preemption(state)
 
-    def stopping_cheaper(self, state: JobState) -> None:
-        """Have preemptions of the job's windows tried again: they cost less, or their rest is longer, than expected."""
+    def reconsider_preemption(self, state: JobState) -> None:
+        """Let jobs try to preempt this one again: its restart cost fell, or its remaining time rose."""
         if self.queue is not None:
-            self.queue.fall({run.home.site for run in state.runs.values()})
+            self.queue.invalidate_preemption({run.home.site for run in state.runs.values()})
 
-    def quota_grew(self, namespace: str) -> None:
-        """Have jobs looked at that the quotas of a namespace held back, at any site: less counts against them."""
+    def quota_freed(self, namespace: str) -> None:
+        """Reconsider jobs that the quotas of a namespace held back, at any site, because usage has fallen."""
         if namespace not in self.cluster.quotas.by_namespace:
             return
         if self.queue is not None:
@@ -157,10 +157,10 @@ class PlannerContext:
                 self.touch(state)
 
     def capacity_changed(self) -> None:
-        """Have chunks looked at that found no place: nodes or sites have changed."""
+        """Reconsider chunks that no node could take, because nodes or sites have changed."""
         self.work.jobs |= self.work.unbound
         if self.queue is not None and (
             self.queue.policy.traits.needs_local_data or self.queue.policy.uploads_on_arrival()
         ):
             self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
-        self.room_grew(None)
+        self.capacity_freed(None)

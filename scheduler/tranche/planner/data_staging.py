@@ -1,8 +1,8 @@
-"""Pods that bring data to sites: one at a time for a job and site; a copy counts when its pod has succeeded.
+"""Staging pods, which copy data to sites: one at a time per job and site; copies count when their pod succeeds.
 
-A pod that fails is followed by another after a pause that doubles. When more failed in a row than the job's back-off
-limit allows, nothing more is brought to that site until the job's specification changes: chunks train where their data
-are.
+A failed pod is followed by another one after a back-off that doubles. When more pods have failed in a row than the
+job's back-off limit allows, staging to that site is given up until the job's specification changes, and chunks train
+where their data are.
 """
 
 from collections.abc import Iterable
@@ -16,20 +16,20 @@ from tranche.state.entities import ARRIVED, JobState, Staging
 
 
 def demand(context: PlannerContext, state: JobState, chunks: tuple[int, ...], site: str) -> None:
-    """Have data of chunks brought to a site by the next pod that goes there."""
+    """Request copies of chunks' data at a site, which the next staging pod for that site makes."""
     staging = state.stagings.setdefault(site, Staging(site))
     staging.wanted += chunks
     context.work.unstaged[state.job.key] = None
 
 
 def is_given_up(state: JobState, site: str) -> bool:
-    """Whether nothing more is brought there."""
+    """Return whether staging to the site was given up."""
     staging = state.stagings.get(site)
     return staging is not None and staging.given_up
 
 
 def begin(context: PlannerContext, now: float) -> Iterable[StageData]:
-    """Have the pods started that have something to bring and need not wait."""
+    """Yield the instructions for staging pods that have data to copy and are not in back-off."""
     for key in list(context.work.unstaged):
         state, held = context.cluster.jobs.get(key), False
         if state is None or not state.active:
@@ -54,13 +54,13 @@ def begin(context: PlannerContext, now: float) -> Iterable[StageData]:
 
 
 def arrive(state: JobState, chunk: int, site: str) -> None:
-    """The data of a chunk are there."""
+    """Record that the data of a chunk are at the site."""
     state.coming.pop((site, chunk), None)
     state.copy(chunk, site, ARRIVED)
 
 
 def halt(state: JobState) -> None:
-    """The job goes no further: its pods are to stop, and what they were to bring is brought if it goes on."""
+    """Stop the staging pods of a job that is not active; their copies are requested again if it continues."""
     for staging in state.stagings.values():
         staging.wanted, staging.chunks, staging.attempt = (*staging.chunks, *staging.wanted), (), 0
         if state.finished:
@@ -70,7 +70,7 @@ def halt(state: JobState) -> None:
 
 
 def renew(context: PlannerContext, state: JobState) -> None:
-    """The job's specification changed: what failed may succeed now."""
+    """Retry failed copies after a change of the job's specification."""
     for staging in list(state.stagings.values()):
         staging.failures, staging.held_until = 0, 0.0
         if staging.given_up:
@@ -79,7 +79,7 @@ def renew(context: PlannerContext, state: JobState) -> None:
 
 
 def planned(state: JobState) -> tuple[PlannedStaging, ...]:
-    """What status.plan says of it, by site."""
+    """Return the stagings of the job for status.plan, in order of site."""
     return tuple(
         PlannedStaging(one.site, one.attempt, one.chunks, one.wanted, one.failures, one.given_up)
         for _, one in sorted(state.stagings.items())
@@ -87,7 +87,7 @@ def planned(state: JobState) -> tuple[PlannedStaging, ...]:
 
 
 def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStaging], now: float) -> None:
-    """Take over what an earlier planner had begun; a pause after a failure begins anew."""
+    """Take over the stagings of an earlier planner; a back-off after a failure starts again."""
     for one in plan:
         known = state.copies.get(one.site, {})
         chunks, wanted = (
@@ -109,7 +109,7 @@ def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStag
 
 
 def hold(context: PlannerContext, state: JobState, staging: Staging, now: float) -> None:
-    """Pause after a pod that brought nothing, or give up."""
+    """Start the back-off after a failed staging pod, or give up."""
     if staging.given_up or staging.failures > state.job.backoff_limit:
         staging.given_up, staging.wanted = True, ()
         _forget_coming(state, staging.site)
@@ -120,7 +120,7 @@ def hold(context: PlannerContext, state: JobState, staging: Staging, now: float)
 
 
 def _forget_coming(state: JobState, site: str) -> None:
-    """What is not there will not come."""
+    """Discard the expected copies at a site that are not complete."""
     there = {chunk: at for chunk, at in state.copies.pop(site, {}).items() if at < inf}
     if there:
         state.copies[site] = there

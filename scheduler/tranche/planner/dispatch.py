@@ -1,4 +1,4 @@
-"""Which handler applies each event; what to do about it is decided afterwards, in `tranche.planner.planner`."""
+"""Dispatch of events to their handlers; the decision follows afterwards, in `tranche.planner.planner`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
     WorkerStarted: worker.started,
     WorkerEnded: worker.ended,
     ProgressReported: progress.count,
-    ChunksRequested: chunk_request.renew,
+    ChunksRequested: chunk_request.requested,
     ParameterServerLost: helper.ended,
     ChiefEnded: helper.ended,
     WorkerUnschedulable: failure.unschedulable,
@@ -57,12 +57,12 @@ HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
 
 
 def apply(context: PlannerContext, event: Event) -> None:
-    """Apply one event to the state, after what has had its time and what the event decides on."""
-    if context.cluster.spared:
-        failure.expire(context)
-    if isinstance(event, WorkerEnded) and gang.puts_off(context, event):
+    """Apply one event to the state, after expired eviction holds and held ends of gang members that count now."""
+    if context.cluster.eviction_blocked_until:
+        failure.expire_eviction_holds(context)
+    if isinstance(event, WorkerEnded) and gang.defer_member_end(context, event):
         return
-    for end in gang.due(context, event) if context.held_ends else ():
+    for end in gang.release_due(context, event) if context.pending_completions else ():
         worker.ended(context, end)
     handler = HANDLERS.get(type(event))
     if handler is not None:

@@ -1,4 +1,4 @@
-"""What the planner is told; plain facts, from the API server or from the simulator."""
+"""Events: the input of the planner, from the API server or from the simulator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ Outcome = Literal["Succeeded", "Preempted", "Failed", "Lost"]
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A job is there; with plan and ledger if an earlier planner left them."""
+    """A job exists; with the plan and ledger that an earlier planner wrote, if any."""
 
     job: Job
     plan: JobPlan | None = None
     progress: JobProgress | None = None
     outdated: frozenset[int] = frozenset()
-    """Attempts whose pods ask for something else than the specification does, which was changed since that plan."""
+    """Attempts whose pods have other requests than the specification, because it was changed since that plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class JobChanged:
 
 @dataclass(frozen=True, slots=True)
 class JobRemoved:
-    """The job was deleted, or it ended for a reason of the operator's (deadline)."""
+    """The job was deleted, or the operator ended it (deadline)."""
 
     job: str
 
@@ -43,7 +43,7 @@ class NodeChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """A node is gone."""
+    """A node was removed."""
 
     node: str
 
@@ -57,21 +57,21 @@ class SiteChanged:
 
 @dataclass(frozen=True, slots=True)
 class SiteRemoved:
-    """A site is gone; its nodes are reported with their new site."""
+    """A site was removed; its nodes are reported with their new site."""
 
     site: str
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaChanged:
-    """A quota is new, or its limits, scopes or what others use of it changed."""
+    """A quota is new, or its limits, its scopes or the usage by foreign pods changed."""
 
     quota: Quota
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaRemoved:
-    """A quota is gone."""
+    """A quota was removed."""
 
     namespace: str
     name: str
@@ -79,7 +79,7 @@ class QuotaRemoved:
 
 @dataclass(frozen=True, slots=True)
 class WorkerBound:
-    """kube-scheduler bound the window's pod, to the planned node or to another."""
+    """kube-scheduler bound the window's pod to the planned node or to another one."""
 
     job: str
     attempt: int
@@ -88,7 +88,7 @@ class WorkerBound:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted:
-    """The window's worker trains since `at`."""
+    """The window's worker has been training since `at`."""
 
     job: str
     attempt: int
@@ -97,32 +97,32 @@ class WorkerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ProgressReported:
-    """A running job says how far it is; one of an attempt that is over says nothing any more."""
+    """A running job reported its progress; reports of ended attempts are ignored."""
 
     report: Report
     at: float
-    """When it arrived."""
+    """Time of arrival, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunksRequested:
-    """A worker has trained its chunks and would go on; one of an attempt that is over asks in vain."""
+    """A worker has trained its chunks and requests more; requests of ended attempts are ignored."""
 
     request: ChunkRequest
     at: float
-    """When it arrived."""
+    """Time of arrival, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """The window's pod is over."""
+    """The window's pod has ended."""
 
     job: str
     attempt: int
     outcome: Outcome
     at: float
     progress: Mapping[int, float] | None = None
-    """Batches applied by chunk, durably, as the worker itself said; None if it said nothing."""
+    """Durably applied batches by chunk, as the worker reported at its end; None if it did not."""
     exit_code: int | None = None
     preempted_by: str = ""
     """Foreign pod for which kube-scheduler evicted it, ``pod/namespace/name``; empty if it did not."""
@@ -130,7 +130,7 @@ class WorkerEnded:
 
 @dataclass(frozen=True, slots=True)
 class WorkerUnschedulable:
-    """The pod of a window, parameter server or chief found no node for too long."""
+    """The pod of a window, parameter server or chief has been unschedulable for too long."""
 
     job: str
     attempt: int
@@ -139,18 +139,18 @@ class WorkerUnschedulable:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRejected:
-    """The API server refused the job's pods (quota, webhook, invalid template)."""
+    """The API server rejected the job's pods (quota, webhook, invalid template)."""
 
     job: str
     reason: str
     message: str
     permanent: bool = False
-    """Nothing but a change of the specification helps."""
+    """Whether the pods will be rejected until the specification changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefused:
-    """A disruption budget does not let these pods of closing windows be stopped; they go on."""
+    """A disruption budget blocked the eviction of these pods of closing windows; they continue."""
 
     job: str
     attempts: tuple[int, ...]
@@ -159,7 +159,7 @@ class EvictionRefused:
 
 @dataclass(frozen=True, slots=True)
 class ParameterServerLost:
-    """A parameter server's pod is over while the job goes on, of itself or because it was to stop."""
+    """A parameter server's pod has ended while the job continues, by itself or because it was closing."""
 
     job: str
     index: int
@@ -167,41 +167,41 @@ class ParameterServerLost:
     outcome: Outcome = "Lost"
     exit_code: int | None = None
     preempted_by: str = ""
-    """As of `WorkerEnded`."""
+    """As in `WorkerEnded`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChiefEnded:
-    """The pod of a gang's chief is over; if it succeeded, the job is done."""
+    """The pod of a gang's chief has ended; if it succeeded, the job is done."""
 
     job: str
     attempt: int
     outcome: Outcome = "Lost"
     exit_code: int | None = None
     preempted_by: str = ""
-    """As of `WorkerEnded`."""
+    """As in `WorkerEnded`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkStaged:
-    """The data of a chunk have come to a site."""
+    """The data of a chunk have arrived at a site."""
 
     job: str
     chunk: int
     site: str
     seconds: float
-    """That it took once it had begun."""
+    """Duration of the copy once it had begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagingEnded:
-    """A pod that brings data to a site is over."""
+    """A pod that copies data to a site has ended."""
 
     job: str
     attempt: int
     outcome: Outcome
     seconds: float = 0.0
-    """That it ran; 0 if that is not known."""
+    """Run time of the pod; 0 if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the planner wants done; every instruction carries the event that caused it."""
+"""Instructions of the planner to its host; every instruction carries the event that caused it."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ class OpenWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class RenewWindow:
-    """A worker pod goes on with these chunks; those that it had are done."""
+class ExtendWindow:
+    """Continue a worker pod with these chunks; its previous chunks are done."""
 
     job: str
     window: Window
@@ -44,7 +44,7 @@ class PlaceParameterServer:
 
 @dataclass(frozen=True, slots=True)
 class CloseParameterServer:
-    """Stop such a pod, which saves; its end comes back as `ParameterServerLost` or `ChiefEnded`."""
+    """Stop a parameter server or chief, which saves; its end comes back as `ParameterServerLost` or `ChiefEnded`."""
 
     job: str
     server: PlannedServer
@@ -55,7 +55,7 @@ class CloseParameterServer:
 class StageData:
     """Copy data of chunks to a site, in this order; if uploads are reported, their ends come back as `ChunkStaged`.
 
-    Of a job that is `staged`, one pod brings them, whose end comes back as `StagingEnded`.
+    If the job is `staged`, one pod copies them, and its end comes back as `StagingEnded`.
     """
 
     job: str
@@ -66,12 +66,12 @@ class StageData:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """The job's plan or ledger changed: write them down."""
+    """Write the job's plan and ledger to its status, because one of them changed."""
 
     job: str
     cause: Event
 
 
 Instruction = (
-    OpenWindow | RenewWindow | CloseWindow | PlaceParameterServer | CloseParameterServer | StageData | PublishPlan
+    OpenWindow | ExtendWindow | CloseWindow | PlaceParameterServer | CloseParameterServer | StageData | PublishPlan
 )

@@ -5,7 +5,7 @@ from math import inf
 
 from tranche.model import Resources, Window, WindowState
 from tranche.planner.context import PlannerContext
-from tranche.planner.instructions import Instruction, OpenWindow, RenewWindow
+from tranche.planner.instructions import ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_queue import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.scheduling.data_replication import moves_data
 from tranche.state.cluster import ClusterState
@@ -25,7 +25,7 @@ def check_decision(context: PlannerContext, instructions: Iterable[Instruction],
     """
     check(context.cluster)
     check_phases(context.cluster.jobs, context.phases, now)
-    opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | RenewWindow)]
+    opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | ExtendWindow)]
     if context.queue is not None:
         check_queue(context.queue, now)
         check_data(context.queue, [(one.job, one.window) for one in opened], now)
@@ -43,7 +43,7 @@ def check(cluster: ClusterState) -> None:
         _check_job(cluster, state)
     planned = {(key, attempt) for key, state in cluster.jobs.items() for attempt in state.runs}
     planned |= {(key, s.planned.attempt) for key, state in cluster.jobs.items() for s in state.servers}
-    _expect(cluster.quotas.holders() == planned, "the books of the quotas are not those of the windows and servers")
+    _expect(cluster.quotas.holders() == planned, "quota usage does not match the windows and servers")
     for name, node in cluster.nodes.items():
         reserved = Resources()
         for state, run in node.runs.values():
@@ -59,7 +59,7 @@ def check(cluster: ClusterState) -> None:
 
 
 def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now: float) -> None:
-    """Check what each job has in its phase, and that the phase may follow the one after the last decision.
+    """Check that each job agrees with its phase, and that the phase may follow the one after the last decision.
 
     Args:
         jobs: All jobs, by key.
@@ -86,7 +86,7 @@ def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now:
 
 
 def _check_window(key: str, run: TrackedWindow) -> None:
-    """Check that what is known of a window is what its phase says."""
+    """Check that the fields of a window agree with its phase."""
     phase, window = run.phase, f"{key}: window {run.window.attempt}"
     _expect(phase is not WindowPhase.ENDED, f"{window} has ended and is not removed")
     _expect(
@@ -100,7 +100,7 @@ def _check_window(key: str, run: TrackedWindow) -> None:
 
 
 def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
-    """What was just planned fits: Σ requests ≤ allocatable on nodes that got a window (foreign pods may come later).
+    """Check that new windows fit: Σ requests ≤ allocatable on their nodes (foreign pods may be added later).
 
     Raises:
         InvariantError: naming the node.
@@ -111,7 +111,7 @@ def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
 
 
 def check_quotas(cluster: ClusterState, opened: Iterable[str]) -> None:
-    """Jobs that just got a window are within their quotas (others may use more of these later).
+    """Check that jobs with a new window are within their quotas (foreign pods may use more of these later).
 
     Raises:
         InvariantError: naming the job.
@@ -123,7 +123,7 @@ def check_quotas(cluster: ClusterState, opened: Iterable[str]) -> None:
 
 
 def check_queue(queue: JobQueue, now: float) -> None:
-    """The queue knows everybody who waits and everybody who may be preempted, and nobody else.
+    """Check that the queue has exactly the waiting jobs, and the running jobs that may be preempted.
 
     Raises:
         InvariantError: naming the job.
@@ -136,11 +136,11 @@ def check_queue(queue: JobQueue, now: float) -> None:
         _expect((state in waiting) == wants, f"{key}: a waiting job is not in the queue")
         on_nodes = (run for run in state.runs.values() if not queue.cluster.is_unlimited(run.home.site))
         held = queue.policy.traits.preemptive and any(not run.closing for run in on_nodes)
-        _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: who runs is not ranked")
+        _expect((key in running) == (held and preemptible(state, queue.policy)), f"{key}: a running job is not ranked")
 
 
 def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float) -> None:
-    """Windows of a sited policy open only where the data of their chunks are.
+    """Check that windows open only where the data of their chunks are, under policies that need local data.
 
     Raises:
         InvariantError: naming the job.
@@ -154,7 +154,7 @@ def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float
 
 
 def _check_stagings(state: JobState) -> None:
-    """Who waits for data is brought them; at most one pod brings data of a job to a site, in an attempt of its own."""
+    """Check that awaited data are being staged, by at most one pod per job and site with an attempt of its own."""
     key, named = state.job.key, set[tuple[str, int]]()
     for site, staging in state.stagings.items():
         named |= {(site, chunk) for chunk in (*staging.chunks, *staging.wanted)}
@@ -197,7 +197,10 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
         beside = [server for server in state.servers if not server.closing]
         _expect(not beside or len(covered) == job.chunks, f"{job.key}: servers of a gang run without its members")
         chief = job.chief is None or state.chief in beside
-        _expect(not running or (chief and not state.leaving), f"{job.key}: members of a gang run without the rest")
+        _expect(
+            not running or (chief and not state.has_closing_servers),
+            f"{job.key}: members of a gang run without the rest",
+        )
     for entry in state.entries.values():
         node = cluster.nodes.get(entry.home.node or "")
         for slot in entry.home.slots if node else ():

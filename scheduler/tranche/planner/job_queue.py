@@ -1,9 +1,9 @@
-"""The one queue of a queue policy: who waits in which order, who runs, and who must be looked at again.
+"""Queue of a queue policy: waiting jobs in order of rank, running jobs, and jobs and sites to reconsider.
 
-Waiting jobs are kept in one heap per class of demand (same pod shape, number of members, quotas): when the first of a
-class does not fit, nobody behind it in that class does. So a decision looks at the heads of a few classes, not at all
-jobs, and costs O(classes · log jobs). This rests on two facts: the rank of a waiting job is constant between the
-moments that `QueuePolicy.next_rank_change` and `rank_epoch` announce, and room only shrinks while a decision goes down
+Waiting jobs are kept in one heap per demand class (same pod shape, number of members, quotas): if the head of a class
+does not fit, no other job of the class does. So a scheduling cycle considers the heads of a few classes instead of all
+jobs, and costs O(classes · log jobs). This relies on two facts: the rank of a waiting job is constant between the times
+that `QueuePolicy.next_rank_change` and `rank_epoch` announce, and free capacity only shrinks while a cycle goes down
 the ranks.
 """
 
@@ -11,55 +11,72 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
+from typing import NamedTuple
 
 from tranche.model import Job, PodShape
-from tranche.planner.running_jobs import RunningSites
+from tranche.planner.running_jobs import RunningJobsBySite
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.entities import Arrival, JobState
 
-Arrival = tuple[float, int, str]
-Waiting = tuple[Standing, Arrival, int, JobState, str]
-"""Rank, order of submission, a number of its own, job and site; void unless it is the last entry of the two."""
-Candidate = tuple[Standing, Arrival, int, "DemandClass"]
-"""The first of a class with today's rank, and a number of the class."""
+
+class QueueEntry(NamedTuple):
+    """A job that waits at a site; void unless it is the last entry made for that job and site."""
+
+    rank: Standing
+    arrival: Arrival
+    number: int
+    """Number that no other entry has, so that comparisons end here."""
+    state: JobState
+    site: str
+
+
+class Candidate(NamedTuple):
+    """The head of a demand class with its rank at the time of the cycle."""
+
+    rank: Standing
+    arrival: Arrival
+    number: int
+    """Number of the class, different for each class of a heap."""
+    demand_class: "DemandClass"
 
 
 Demand = tuple[PodShape, int, tuple[PodShape | int | None, ...], tuple[str, str]]
-"""Shape of a worker, workers that must start together (1 for chunked jobs), what starts with them, the group of a
-grouped policy with the quotas that cover the workers."""
+"""Shape of a worker, number of workers that must start together (1 for chunked jobs), shapes and number of the pods
+that start with them, and the group of a grouped policy with the quotas that cover the workers."""
 
 
 RANKED_SECONDS = 30.0
-"""How often a job of which some workers train is looked at where nothing happens: it may have overtaken others there.
-Only for policies whose queues are sites; where something happens it is looked at each time."""
+"""Interval for re-ranking partially running jobs at sites without events, because their rank improves while they train.
+
+It applies only to policies with a queue for each site. At sites with events, they are ranked again at each event."""
 
 
 def preemptible(state: JobState, policy: Policy) -> bool:
-    """Whether a running worker of the job may be stopped for another job."""
+    """Return whether a running worker of the job may be stopped for another job."""
     return policy.traits.preemptive and state.stoppable
 
 
 @dataclass(slots=True, eq=False)
 class DemandClass:
-    """Waiting jobs that need the same room."""
+    """Waiting jobs with the same demand."""
 
     demand: Demand
     site: str = ""
-    """Where data of their chunks are; "" if that is all the same."""
+    """Site that has data of their chunks; "" under policies that do not consider the site."""
     number: int = 0
-    """Order among the classes: by site, then by age."""
-    heap: list[Waiting] = field(default_factory=list)
+    """Position among the classes: by site, then by time of creation."""
+    heap: list[QueueEntry] = field(default_factory=list)
     crowded: int = 64
-    """Length at which void entries are thrown out of the heap."""
+    """Length of the heap at which void entries are removed from it."""
     tried: JobState | None = None
-    """Who was first when the class last tried to preempt."""
+    """Head of the class when the class last tried to preempt."""
     falling: dict[str, JobState] = field(default_factory=dict)
-    """Jobs of the class of which some workers train already, so that their ranks fall."""
+    """Jobs of the class with workers that train already, so that their rank values decrease."""
 
     @property
     def slots(self) -> int:
-        """GPUs that one of these jobs needs at once to start."""
+        """Number of GPUs that one of these jobs needs at the same time to start."""
         shape, members, *_ = self.demand
         return shape.requests.gpus * members
 
@@ -70,72 +87,72 @@ class JobQueue:
     def __init__(self, policy: QueuePolicy, cluster: ClusterState) -> None:
         self.policy = policy
         self.cluster = cluster
-        self.running = RunningSites()
+        self.running = RunningJobsBySite()
         self.stale: dict[str, None] = {}
-        """Jobs whose rank or demand may have changed since the last decision, in order."""
+        """Keys of jobs whose rank or demand may have changed since the last cycle, in order."""
         self.grown: set[str] = set()
-        """Sites where room has grown ("": anywhere, or ranks have changed): anybody there may be able to start."""
+        """Sites where capacity was freed ("": anywhere, or ranks have changed), so that waiting jobs may fit there."""
         self._classes: dict[str, dict[Demand, DemandClass]] = {}
-        """By site of the data; classes where nobody waits are struck off."""
+        """Demand classes by site of the data; empty classes are removed."""
         self._fresh: dict[int, DemandClass] = {}
-        self._entries: dict[tuple[str, str], Waiting] = {}
-        """The valid entry of each waiting job, and site of its data."""
+        self._entries: dict[tuple[str, str], QueueEntry] = {}
+        """Valid entry of each waiting job at each site with its data, by job and site."""
         self._homes: dict[tuple[str, str], tuple[Job, DemandClass]] = {}
         self._seen: dict[str, set[str]] = {}
-        """Sites of `_homes` by job."""
+        """Sites that `_homes` has for each job."""
         self._sites: dict[str, tuple[str, ...]] = {}
-        """Where each job has entries."""
+        """Sites at which each job has entries."""
         self.distributed: tuple[int, tuple[tuple[str, int, int, int], ...]] | None = None
-        """What the workers were last distributed for: nodes, and jobs with what they can use."""
+        """Input of the last worker distribution: epoch of the nodes, and jobs with the workers that they can use."""
         self.looked_ahead = -inf
-        """When the queue was last played forward for copies of data."""
+        """Time of the last preview of the queue for data copies (`data_replication.look_ahead`)."""
         self.look_due = False
-        """Whether a timer is set for the next time."""
+        """Whether a timer for the next preview is set."""
         self.engaged: dict[str, JobState] = {}
-        """Jobs that want windows or have some."""
+        """Jobs that want windows or have some, by key."""
         self.review_at = -inf
-        """When waiting chunks are next compared with unlimited sites (`tranche.planner.scheduling.cloud_burst`)."""
+        """Time of the next review of unlimited sites (`tranche.planner.scheduling.cloud_burst`)."""
         self.review_due = -inf
-        """For when a timer is set."""
+        """Time for which a timer for that review is set."""
         self._count = 0
         self._created = 0
         self._revision = 0
         self.preempting: set[int] | None = None
-        """Classes (by identity) about whose first something has changed; None: all. See `may_preempt`."""
+        """Identities of the classes whose head may preempt again; None: all classes. See `may_preempt`."""
         self._fallen: set[str] = set()
-        """Those of `fall` since the last decision."""
+        """Sites passed to `invalidate_preemption` since the last cycle."""
         self._ranked = -inf
-        """When all falling ranks were last worked out …"""
+        """Time at which all decreasing ranks were last computed."""
         self._costs = (0.0, 0.0)
-        """… and what starting and saving took on average then, in seconds."""
+        """Mean time of starting and of saving a worker at that time, in seconds."""
 
     def waiting(self) -> list[JobState]:
-        """All who wait, in order."""
+        """Return all waiting jobs in order of rank."""
         entries = list(self._entries.values())
         if self.policy.traits.ranks_by_group:  # within a class by arrival; across classes by today's ranks
-            entries = [(self.policy.standing(e[3], self.cluster, 0.0), *e[1:]) for e in entries]
-        return list(dict.fromkeys(entry[3] for entry in sorted(entries, key=lambda e: e[:3])))
+            entries = [e._replace(rank=self.policy.standing(e.state, self.cluster, 0.0)) for e in entries]
+        return list(dict.fromkeys(entry.state for entry in sorted(entries, key=lambda e: e[:3])))
 
     def in_order(self) -> Iterator[tuple[Standing, JobState]]:
-        """Who waits, each once, with their ranks; only as far as anybody asks."""
+        """Yield the waiting jobs with their ranks in order of rank, each job once; computed lazily."""
         heap = [(one.heap[0][:3], 0, one.heap) for one in self._all() if one.heap]
         heapify(heap)
         seen: set[str] = set()
         while heap:
             _, place, entries = heappop(heap)
             entry = entries[place]
-            if entry[1][2] not in seen and self._valid(entry):
-                seen.add(entry[1][2])
-                yield entry[0], entry[3]
+            if entry.arrival.key not in seen and self._valid(entry):
+                seen.add(entry.arrival.key)
+                yield entry.rank, entry.state
             for child in range(2 * place + 1, min(2 * place + 3, len(entries))):
                 heappush(heap, (entries[child][:3], child, entries))
 
     def refresh(self, now: float) -> Iterator[tuple[str, float | None]]:
-        """Enter all stale jobs anew; gives them with the time when their rank will change by itself, if it will."""
+        """Rank all stale jobs again; yields each with the next time at which its rank changes by itself, or None."""
         revision = self.policy.rank_epoch(self.cluster)
         if revision != self._revision:
             self._revision = revision
-            self.fall(("",))
+            self.invalidate_preemption(("",))
             waiting = () if self.policy.traits.ranks_by_group else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
         stale, self.stale = self.stale, {}
@@ -149,9 +166,9 @@ class JobQueue:
             yield key, self.policy.next_rank_change(state, self.cluster, now) if state.active else None
 
     def resume(self, other: "JobQueue", now: float) -> Iterator[None]:
-        """Go on where another planner's queue stands: everybody here has had the turns, and tried in vain, there.
+        """Take over the state of another planner's queue, including which jobs have failed to preempt.
 
-        The other queue is read now; the work on it is done as the result is iterated.
+        The other queue is read in this call; the work is done while the returned iterator is consumed.
         """
         self._classes = {site: {} for site in other._classes}
         self.stale = dict.fromkeys(self.cluster.jobs)
@@ -176,15 +193,15 @@ class JobQueue:
         self.looked_ahead, self.look_due, self._ranked = looked
 
     def candidates(self, now: float) -> list[Candidate]:
-        """A heap of the first of each class that may have someone who can start now."""
+        """Return a heap of the heads of the classes that may have a job that can start now."""
         everywhere = (
             self._ranked == now or not self.policy.traits.needs_local_data or now >= self._ranked + RANKED_SECONDS
         )
         if everywhere:
             self._ranked = now
-            self._look_at_costs()
+            self._check_restart_costs()
             for one in self._all():
-                self._rank_anew(one, now)
+                self._rerank_running(one, now)
         fallen = {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
         several = {id(one) for one in self._grown() if one.slots > 1}
         self.preempting = None if everywhere else {*self._fresh, *fallen, *several}
@@ -196,7 +213,7 @@ class JobQueue:
             chosen = list(self._fresh.values())
         heap = []
         for one in () if everywhere else chosen:
-            self._rank_anew(one, now)
+            self._rerank_running(one, now)
         for number, one in enumerate(chosen):
             entry = self.candidate(one, number, now)
             if entry is not None:
@@ -211,20 +228,29 @@ class JobQueue:
     def others(
         self, left: list[Candidate], blocked: DemandClass | None, rank: Standing, state: JobState, now: float
     ) -> list[Candidate]:
-        """Candidates after a preemption for a job: those left, and who waits where it was, for what was left over."""
+        """Return the candidates after a preemption: those left, and classes that may use what the preemption freed.
+
+        Args:
+            left: Candidates that the cycle has not served yet.
+            blocked: Class that cannot place any more jobs in this cycle; None if there is none.
+            rank: Rank of the job that preempted; candidates that rank ahead of it were served already.
+            state: That job.
+            now: Clock, in seconds.
+        """
         before = self.preempting
-        self._fresh.update((id(one), one) for _, _, _, one in left)
+        self._fresh.update((id(one.demand_class), one.demand_class) for one in left)
         after = (rank, state.arrival)
-        found = [(*one[:2], one[3].number, one[3]) for one in self.candidates(now)]
-        heap = [one for one in found if one[3] is not blocked and one[:2] > after]
+        found = [one._replace(number=one.demand_class.number) for one in self.candidates(now)]
+        heap = [one for one in found if one.demand_class is not blocked and one[:2] > after]
         heapify(heap)
         self.preempting = before
         return heap
 
-    def fall(self, sites: Collection[str]) -> None:
-        """Have preemption tried again at these sites ("": anywhere): jobs that run there may have to make way.
+    def invalidate_preemption(self, sites: Collection[str]) -> None:
+        """Let waiting jobs try to preempt again at these sites ("": anywhere).
 
-        They rank further behind, or stopping them costs less, or spares others a longer wait, than was expected.
+        The caller calls it when jobs that run there rank further behind, when stopping them costs less, or when their
+        remaining time is longer than expected.
         """
         if "" in sites or not self.policy.traits.needs_local_data:
             self.grown.add("")
@@ -236,29 +262,30 @@ class JobQueue:
     def _all(self) -> list[DemandClass]:
         return [one for there in self._classes.values() for one in there.values()]
 
-    def _rank_anew(self, one: DemandClass, now: float) -> None:
+    def _rerank_running(self, one: DemandClass, now: float) -> None:
         for state in list(one.falling.values()):
             self._enter(state, self.policy.standing(state, self.cluster, now), one.site)
 
-    def _look_at_costs(self) -> None:
-        """Stopping anybody may pay now for whom it did not, if it costs less than was believed of all jobs."""
+    def _check_restart_costs(self) -> None:
+        """Let all jobs try to preempt again if the mean restart cost has fallen: preemption may be worthwhile now."""
         known, before = self.cluster.restarts, self._costs
         self._costs = (known.start_seconds or 0.0, known.save_seconds or 0.0)
         if self._costs[0] < before[0] or self._costs[1] < before[1]:
             self.grown.add("")
 
     def may_preempt(self, one: DemandClass, state: JobState) -> bool:
-        """Whether the first of a class could preempt somebody now.
+        """Return whether the head of a class could preempt another job now.
 
-        Who has tried in vain, and about whom nothing has changed since, would not: who started since ranks before it.
-        That stopping somebody may pay more than was believed `fall` tells.
-        What has become free changes nothing for who needs one slot, and takes that; who needs several may lack less.
+        A head that has already failed to preempt and has not changed since would fail again, because every job started
+        later ranks ahead of it. `invalidate_preemption` reports that preemption may have become worthwhile. Freed
+        capacity matters only for a head that needs several slots, which may now lack fewer; a head that needs one slot
+        takes the free one.
         """
         changed = self.preempting is None or id(one) in self.preempting or one.tried is not state
         return self.policy.traits.preemptive and changed
 
     def _grown(self) -> Iterable[DemandClass]:
-        """Classes for which something has become free."""
+        """Return the classes for which capacity was freed."""
         return self._all() if "" in self.grown else self._at_grown()
 
     def _at_grown(self) -> Iterator[DemandClass]:
@@ -266,50 +293,50 @@ class JobQueue:
             yield from self._classes.get(site, {}).values()
 
     def heads_before(self, rank: tuple[Standing, Arrival], now: float) -> Iterator[tuple[str, JobState]]:
-        """The first of each class, as long as they rank before that, with the site at which they wait."""
+        """Yield the heads of the classes that rank ahead of the given rank, each with the site at which it waits."""
         for one in self._all():
             first = self.candidate(one, one.number, now)
             if first is not None and first[:2] < rank and (state := self.head(one)) is not None:
                 yield one.site, state
 
     def settle(self) -> None:
-        """The decision is over: what it freed and started itself needs no further look."""
+        """End a cycle: capacity that the cycle itself freed needs no further consideration."""
         self.grown.clear()
 
     def candidate(self, one: DemandClass, number: int, now: float) -> Candidate | None:
-        """The first of a class with today's rank, None if nobody waits there."""
+        """Return the head of a class with its current rank; None if the class is empty."""
         state = self.head(one)
         if state is None:
             return None
-        rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0][0]
-        return (rank, state.arrival, number, one)
+        rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0].rank
+        return Candidate(rank, state.arrival, number, one)
 
     def head(self, one: DemandClass) -> JobState | None:
-        """Who is first in a class."""
+        """Return the job that ranks first in a class; None if the class is empty."""
         while one.heap and not self._valid(one.heap[0]):
             heappop(one.heap)
-        return one.heap[0][3] if one.heap else None
+        return one.heap[0].state if one.heap else None
 
     def drop(self, state: JobState, site: str | None = None) -> None:
-        """The job waits no more, at one site or at all."""
+        """Remove the job from the waiting jobs of one site, or of all sites."""
         key = state.job.key
         sites = self._sites.get(key, ())
         for one in sites if site is None else (site,):
-            self._strike(key, one)
+            self._remove_entry(key, one)
         rest = () if site is None else tuple(one for one in sites if one != site)
         if rest:
             self._sites[key] = rest
         else:
             self._sites.pop(key, None)
 
-    def _strike(self, key: str, site: str) -> None:
+    def _remove_entry(self, key: str, site: str) -> None:
         self._entries.pop((key, site), None)
         home = self._homes.get((key, site))
         if home is not None:
             home[1].falling.pop(key, None)
 
     def note_running(self, state: JobState, now: float) -> None:
-        """Count the job's open windows among what may be preempted."""
+        """Update the job among the running jobs that may be preempted, by its open windows."""
         held: dict[str, int] = {}
         for run in state.runs.values():
             if not run.closing and not self.cluster.is_unlimited(run.home.site):
@@ -320,25 +347,25 @@ class JobQueue:
         else:
             self.running.remove(state.job.key)
 
-    def _valid(self, entry: Waiting) -> bool:
-        return self._entries.get((entry[1][2], entry[4])) is entry
+    def _valid(self, entry: QueueEntry) -> bool:
+        return self._entries.get((entry.arrival.key, entry.site)) is entry
 
     def _forget(self, key: str) -> None:
         self.engaged.pop(key, None)
         self.running.remove(key)
         for site in self._sites.pop(key, ()):
-            self._strike(key, site)
+            self._remove_entry(key, site)
         for site in self._seen.pop(key, ()):
             del self._homes[key, site]
 
     def _refresh(self, state: JobState, now: float) -> None:
         policy = self.policy
         if policy.should_promote(state, now):
-            state.forgiven = state.attained_gpu_seconds(now)
+            state.gpu_seconds_at_promotion = state.attained_gpu_seconds(now)
         level = policy.level(state, self.cluster, now)
         if level != state.level:
             state.level, state.level_since = level, now
-            self.fall({run.home.site for run in state.runs.values()})
+            self.invalidate_preemption({run.home.site for run in state.runs.values()})
         if policy.traits.preemptive:
             self.note_running(state, now)
         sites: tuple[str, ...] = ()
@@ -367,9 +394,9 @@ class JobQueue:
         one = self._class_of(state, site)
         entry = self._entries.get((job.key, site))
         order = (0.0, 0.0, 0.0) if self.policy.traits.ranks_by_group else rank
-        if entry is None or entry[0] != order or entry[3] is not state:
+        if entry is None or entry.rank != order or entry.state is not state:
             self._count += 1
-            entry = self._entries[job.key, site] = (order, state.arrival, self._count, state, site)
+            entry = self._entries[job.key, site] = QueueEntry(order, state.arrival, self._count, state, site)
             heappush(one.heap, entry)
             if len(one.heap) > one.crowded:
                 one.heap = [entry for entry in one.heap if self._valid(entry)]
@@ -397,14 +424,14 @@ class JobQueue:
             number = (list(self._classes).index(site) << 32) + self._created
             one = self._classes[site][demand] = DemandClass(demand, site, number)
         if known is not None and known[1] is not one:
-            self._strike(job.key, site)
+            self._remove_entry(job.key, site)
         self._homes[job.key, site] = (job, one)
         self._seen.setdefault(job.key, set()).add(site)
         return one
 
 
 def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
-    """Sites where chunks of the job wait, unlimited ones last; "" stands for all nodes if the policy is not sited."""
+    """Return sites where chunks of the job wait, unlimited ones last; "" stands for all nodes unless `sited`."""
     if sited and not state.job.is_gang:
         clouds = state.clouds(now)
         return (*(site for site in state.waiting_by_site(now) if site not in clouds), *clouds)
@@ -412,14 +439,14 @@ def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
 
 
 def wants_at(state: JobState, site: str, now: float) -> bool:
-    """Whether the job could use another worker there now."""
+    """Return whether the job could use another worker at the site now."""
     if not wants_windows(state, now):
         return False
     return site in state.waiting_by_site(now) if site else state.wanted_on_nodes > 0
 
 
 def wants_windows(state: JobState, now: float) -> bool:
-    """Whether the job could use another worker now."""
-    if not state.active or state.held_until > now or state.leaving or (state.job.is_gang and state.runs):
+    """Return whether the job could use another worker now."""
+    if not state.active or state.held_until > now or state.has_closing_servers or (state.job.is_gang and state.runs):
         return False
     return len(state.runs) < state.job.max_workers and state.unassigned > 0

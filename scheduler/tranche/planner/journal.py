@@ -1,11 +1,11 @@
-"""What became of every window, as a list of facts: the same from a live planner and from one in virtual time."""
+"""Journal: the history of all windows as a list of facts, with one format for live and simulated planners."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tranche.planner.events import Event, JobSubmitted, WorkerEnded, WorkerStarted
-from tranche.planner.instructions import CloseWindow, Instruction, OpenWindow, RenewWindow
+from tranche.planner.instructions import CloseWindow, ExtendWindow, Instruction, OpenWindow
 from tranche.planner.planner import Planner
 from tranche.planner.settings import PlannerSettings
 from tranche.policies import Policy
@@ -22,30 +22,30 @@ class Fact:
     kind: Kind
     job: str
     attempt: int = 0
-    """Of the window; 0 for a job."""
+    """Attempt number of the window; 0 for a fact about a job."""
     node: str = ""
     chunks: tuple[int, ...] = ()
     handover: bool = False
     """Whether a worker that is to stop still held the slots at the opening."""
     outcome: str = ""
-    """Of an ended worker."""
+    """Outcome of an ended worker."""
 
 
 class JournaledPlanner(Planner):
-    """A planner that passes on what becomes of windows."""
+    """A planner that passes facts about its windows to a callback."""
 
     def __init__(self, policy: Policy, settings: PlannerSettings | None, note: Callable[[Fact], None]) -> None:
         super().__init__(policy, settings)
         self._note = note
 
     def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
-        """Take note of all that has happened, in order, decide once, and keep the record of both."""
+        """Apply events in order, decide once, and record both."""
         for event in events:
             self._note_event(event, now)
         return self._noted(super().handle_all(events, now), now)
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
-        """Take over what an earlier planner left; windows that are open already are not told of again."""
+        """Take over the jobs of an earlier planner; windows that are open already are not recorded again."""
         return self._noted(super().restore(jobs, now, self._noting(events, now)), now)
 
     def _noting(self, events: Iterable[Event], now: float) -> Iterator[Event]:
@@ -68,7 +68,7 @@ class JournaledPlanner(Planner):
         return key in self.cluster.jobs and attempt in self.cluster.jobs[key].runs
 
     def _noted(self, instructions: list[Instruction], now: float) -> list[Instruction]:
-        """Closings first: what is decided at one instant has no order, and slots are freed before they are taken."""
+        """Record instructions, closings first: those of one time have no order, and slots are freed before reuse."""
         for closed in [i for i in instructions if isinstance(i, CloseWindow)]:
             self._note(Fact(now, "closing", closed.job, closed.window.attempt))
         for opened in [i for i in instructions if isinstance(i, OpenWindow)]:
@@ -76,7 +76,7 @@ class JournaledPlanner(Planner):
             run = self.cluster.jobs[key].runs.get(window.attempt)
             handover = run is not None and run.handover
             self._note(Fact(now, "opened", key, window.attempt, window.node or window.site, window.chunks, handover))
-        for one in [i for i in instructions if isinstance(i, RenewWindow)]:
+        for one in [i for i in instructions if isinstance(i, ExtendWindow)]:
             place = one.window.node or one.window.site
             self._note(Fact(now, "renewed", one.job, one.window.attempt, place, one.window.chunks))
         return instructions

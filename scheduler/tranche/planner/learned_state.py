@@ -1,6 +1,6 @@
-"""What a planner has learnt of the cluster and no object says: handed to the planner that takes over.
+"""Learned state of the cluster that no API object holds, to pass to the planner that takes over.
 
-What it has learnt of one job is in the job's ledger (`tranche.model.JobProgress`).
+What was learnt about one job is in the job's ledger (`tranche.model.JobProgress`).
 """
 
 from collections.abc import Iterable
@@ -14,38 +14,38 @@ from tranche.state.cluster import ClusterState
 
 One = TypeVar("One")
 MOST = 200
-"""Links and nodes that are handed on, each: those that differ most from what was promised."""
+"""Maximum number of links, and of nodes, that are passed on: those that differ most from the specification."""
 NEAR = 0.02
-"""What differs by a smaller logarithm is not worth handing on."""
+"""Smallest absolute logarithm of a factor that is passed on."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkMemory:
-    """How long uploads from one site to another really take."""
+    """Measured upload time between two sites."""
 
     origin: str
     target: str
     promised: float
-    """Bits per second that were promised then; with another promise, what was measured says nothing."""
+    """Specified bit/s at that time; the factor is void if the specification has changed since."""
     factor: float
-    """Measured over promised time."""
+    """Measured over specified time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All of it; a planner that has learnt nothing has an empty one."""
+    """Learned state of a planner; empty if it has learnt nothing."""
 
     links: list[LinkMemory] = field(default_factory=list)
     nodes: dict[str, float] = field(default_factory=dict)
-    """Measured over expected seconds of a mini-batch."""
+    """Measured over expected seconds of a mini-batch, by node."""
     start_seconds: float | None = None
-    """From the opening of a window to its first mini-batch, over all jobs."""
+    """Mean time from the opening of a window to its first mini-batch, over all jobs; None if unknown."""
     save_seconds: float | None = None
-    """From being told to stop to the end, over all jobs."""
+    """Mean time from the closing of a window to the end of its worker, over all jobs; None if unknown."""
 
 
 def memory_of(cluster: ClusterState) -> Memory:
-    """What the planner knows now."""
+    """Return the learned state of a planner's cluster."""
     return Memory(
         links=[
             LinkMemory(*ends, _promised(cluster, *ends), _digits(exp(learnt)))
@@ -53,7 +53,7 @@ def memory_of(cluster: ClusterState) -> Memory:
         ],
         nodes={
             name: _digits(exp(mean))
-            for name, mean in _largest((name, one.mean) for name, one in cluster.lessons.nodes.items())
+            for name, mean in _largest((name, one.mean) for name, one in cluster.speed_model.nodes.items())
         },
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
@@ -61,7 +61,7 @@ def memory_of(cluster: ClusterState) -> Memory:
 
 
 def recall(context: PlannerContext, memory: Memory) -> None:
-    """Begin with what an earlier planner knew of the sites and nodes that are there; before its jobs are taken over."""
+    """Restore the learned state of an earlier planner for existing sites and nodes; call it before `restore`."""
     cluster = context.cluster
     for one in memory.links:
         if _promised(cluster, one.origin, one.target) == one.promised and one.factor > 0:
@@ -69,7 +69,7 @@ def recall(context: PlannerContext, memory: Memory) -> None:
     for name, factor in memory.nodes.items() if context.policy.traits.uses_learned_estimates else ():
         node = cluster.nodes.get(name)
         if node is not None and factor > 0:
-            cluster.lessons.recall_node(name, factor)
+            cluster.speed_model.recall_node(name, factor)
             node.learn(factor)
     cluster.restarts.start_seconds, cluster.restarts.save_seconds = memory.start_seconds, memory.save_seconds
 
@@ -79,7 +79,7 @@ def _promised(cluster: ClusterState, origin: str, target: str) -> float:
 
 
 def _largest(learnt: Iterable[tuple[One, float]]) -> list[tuple[One, float]]:
-    """Those that say most, by name."""
+    """Return the largest factors, in order of name."""
     worth = [one for one in learnt if abs(one[1]) >= NEAR]
     return sorted(sorted(worth, key=lambda one: -abs(one[1]))[:MOST], key=lambda one: str(one[0]))
 

@@ -1,6 +1,6 @@
-"""The state machine: events in, instructions out. It knows no clock, no network and no randomness.
+"""Planner: a state machine that takes events and returns instructions, without clock, network or randomness.
 
-After dask's worker_state_machine.py: every instruction carries its cause, and ``validate=True`` re-checks all
+Modelled on dask's worker_state_machine.py: every instruction carries its cause, and ``validate=True`` checks all
 invariants after each event.
 """
 
@@ -14,13 +14,13 @@ from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
 from tranche.planner.forecast.counterfactual import affordable, verified
 from tranche.planner.forecast.estimates import Estimate, forecast
 from tranche.planner.forecast.explanation import explain
-from tranche.planner.forecast.pieces import Pieces, at_once
-from tranche.planner.forecast.wait_reason import binding_constraint
+from tranche.planner.forecast.steps import Steps, run_to_completion
+from tranche.planner.forecast.wait_reason import wait_reason_of
 from tranche.planner.handlers import job
 from tranche.planner.instructions import Instruction, PublishPlan
 from tranche.planner.job_actions import release_idle_servers
 from tranche.planner.job_queue import JobQueue
-from tranche.planner.scheduling.queue_scheduler import serve_queue
+from tranche.planner.scheduling.queue_scheduler import run_cycle
 from tranche.planner.scheduling.slot_scheduler import serve_nodes
 from tranche.planner.settings import PlannerSettings
 from tranche.policies import Policy
@@ -29,58 +29,58 @@ from tranche.state.cluster import ClusterState
 
 
 class Planner:
-    """Decides which chunks run where; see `handle`."""
+    """State machine that decides which chunks run on which nodes; see `handle`."""
 
     def __init__(self, policy: Policy, settings: PlannerSettings | None = None) -> None:
         self.context = PlannerContext(policy, settings or PlannerSettings())
         self.estimates: dict[str, Estimate] = {}
-        """Of the last forecast, by job."""
-        self.rehearsals = 0
-        """How many `estimate_of` may play until the next forecast; a caller with a clock may allow fewer."""
+        """Estimates of the last forecast, by job."""
+        self.rollouts_left = 0
+        """Rollouts that `estimate_of` may still use before the next forecast; callers with a clock may lower it."""
 
     @property
     def policy(self) -> Policy:
-        """The scheduling algorithm."""
+        """Scheduling policy."""
         return self.context.policy
 
     @property
     def settings(self) -> PlannerSettings:
-        """What was set."""
+        """Settings of this planner."""
         return self.context.settings
 
     @property
     def cluster(self) -> ClusterState:
-        """Jobs, nodes and sites as the planner knows them."""
+        """State of jobs, nodes and sites."""
         return self.context.cluster
 
     @property
     def queue(self) -> JobQueue | None:
-        """The queue of a queue policy."""
+        """Queue of a queue policy; None under a binding policy."""
         return self.context.queue
 
     @property
     def changed(self) -> Iterable[str]:
-        """Jobs whose plans or ledgers the last decision changed, in order."""
+        """Keys of jobs whose plans or ledgers the last decision changed, in order."""
         return self.context.published
 
-    # ---- the outside
+    # ---- interface of the host
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """Take note of a fact and say what to do about it.
+        """Apply an event, and return the instructions that follow.
 
         Args:
-            event: What happened.
-            now: Clock in seconds; must not decrease by more than noise, a step back only delays timers.
+            event: Event to apply.
+            now: Clock in seconds; must not decrease by more than noise: a step back only delays timers.
         """
         return self.handle_all((event,), now)
 
     def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
-        """Take note of all that has happened, in order, and decide once."""
+        """Apply events in order, and decide once."""
         self.context.begin(now)
         return self._step(events)
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
-        """Take over jobs that an earlier planner left, hear what has become of them (asked for then), and decide."""
+        """Take over jobs of an earlier planner, then apply the events (read lazily) since its last plan, and decide."""
         self.context.begin(now)
         self.context.cause = Tick()
         for submitted in sorted(jobs, key=lambda e: (e.job.submitted, e.job.key)):
@@ -88,45 +88,45 @@ class Planner:
         return self._step(events)
 
     def blank(self, settings: PlannerSettings) -> "Planner":
-        """A planner of the same policy that knows nothing, and notes nothing."""
+        """Make an empty planner of the same policy, without a journal."""
         return Planner(self.policy, settings)
 
     def remember(self, event: JobSubmitted) -> None:
-        """Learn from a job that had completed before this planner was there; before `restore`."""
+        """Learn from a job that completed before this planner started; call it before `restore`."""
         job.remember(self.context, event)
 
     def next_wakeup(self) -> float | None:
-        """When a `Tick` is due at the latest."""
+        """Return the latest time at which the host must send a `Tick`, in seconds; None if there is none."""
         return self.context.timers.next()
 
     def forecast(self, now: float) -> dict[str, Estimate]:
-        """Play the plan forward and remember the estimates for `plan_of`."""
-        at_once(self.forecasting(now))
+        """Forecast the plan, and keep the estimates for `plan_of`."""
+        run_to_completion(self.forecasting(now))
         return self.estimates
 
-    def forecasting(self, now: float) -> Pieces[None]:
-        """The same in pieces; events may be handled between them, and do not count before the next time."""
+    def forecasting(self, now: float) -> Steps[None]:
+        """Forecast in steps; events handled between two steps have no effect before the next forecast."""
         self.estimates = yield from forecast(self.context, self.blank, now)
-        self.rehearsals = affordable(self.cluster)
+        self.rollouts_left = affordable(self.cluster)
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
-        """The job's estimate of the last forecast; if it waits behind another, without that one it starts earlier.
+        """Return the job's estimate of the last forecast, and verify the job that it waits behind.
 
-        Made sure of once a forecast, for those who come first, as long as the rehearsals that this takes are not used
-        up (`tranche.planner.forecast.counterfactual`).
+        A verified job is one without which the waiting job would start earlier. Jobs at the head of the queue are
+        verified once per forecast, while `rollouts_left` lasts (`tranche.planner.forecast.counterfactual`).
         """
         state, estimate = self.cluster.jobs[key], self.estimates.get(key)
         if estimate is None or not state.active:
             return None
-        if self.queue is not None and self.rehearsals and not (state.runs or estimate.verified):
-            if binding_constraint(self.cluster, self.policy, state, estimate, now).behind is not None:
-                estimate, used = verified(self.context, self.blank, state, estimate, now, self.rehearsals)
-                self.rehearsals -= used
+        if self.queue is not None and self.rollouts_left and not (state.runs or estimate.verified):
+            if wait_reason_of(self.cluster, self.policy, state, estimate, now).behind is not None:
+                estimate, used = verified(self.context, self.blank, state, estimate, now, self.rollouts_left)
+                self.rollouts_left -= used
             estimate = self.estimates[key] = replace(estimate, verified=True)
         return estimate
 
     def plan_of(self, key: str, now: float) -> JobPlan:
-        """The job's plan as a value."""
+        """Return the job's plan as a value."""
         state = self.cluster.jobs[key]
         estimate = self.estimate_of(key, now)
         homes: dict[str, list[int]] = {}
@@ -149,11 +149,11 @@ class Planner:
         )
 
     def progress_of(self, key: str) -> JobProgress:
-        """The job's ledger as a value."""
-        return progress_ledger.progress_of(self.cluster.jobs[key], self.cluster.lessons.job_factor(key))
+        """Return the job's ledger as a value."""
+        return progress_ledger.progress_of(self.cluster.jobs[key], self.cluster.speed_model.job_factor(key))
 
     def _step(self, events: Iterable[Event]) -> list[Instruction]:
-        """Apply events, and decide once on what they have changed."""
+        """Apply events, and decide once on the jobs and nodes that they changed."""
         context = self.context
         for event in events:
             context.cause = event
@@ -166,7 +166,7 @@ class Planner:
                 context.touch(context.cluster.jobs[key])
                 context.publish(key)
         if context.queue is not None:
-            serve_queue(context, context.queue, context.now)
+            run_cycle(context, context.queue, context.now)
             context.work.jobs.clear()
             context.work.nodes.clear()
         if context.binding is not None:

@@ -1,37 +1,37 @@
-"""The running jobs of a preemptive queue policy by rank, where ranks fall steadily while jobs train.
+"""Running jobs of a preemptive queue policy by rank, where ranks decrease linearly while jobs train.
 
-In its tier, a job's rank at time t is ``anchor − slope·t`` until its windows change. Among jobs of one slope the order
-never changes, so each slope has one sorted list, and what ranks behind a given rank is found by bisection in each:
-O(slopes · log jobs).
+Within its tier, a job's rank at time t is ``anchor − slope·t`` until its windows change. The order among jobs of one
+slope never changes, so there is one sorted list for each slope and number of GPUs, and jobs behind a given rank are
+found by bisection in each list: O(lists · log jobs).
 """
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 
 from tranche.policies import Standing
-from tranche.state.entities import JobState
+from tranche.state.entities import Arrival, JobState
 
-Place = tuple[float, float, float, tuple[float, int, str]]
-"""Tier, anchor, second part of the rank, order of submission: the order among jobs of one slope."""
+RankKey = tuple[float, float, float, Arrival]
+"""Sort key of jobs of one slope: tier, anchor, second part of the rank, order of submission."""
 
 
 class RunningJobs:
-    """Jobs that may be preempted."""
+    """Jobs that may be preempted, in sorted lists."""
 
     def __init__(self) -> None:
-        self._lists: dict[tuple[float, int], list[Place]] = {}
-        """By slope and GPUs held."""
-        self._where: dict[str, tuple[tuple[float, int], Place, JobState]] = {}
+        self._lists: dict[tuple[float, int], list[RankKey]] = {}
+        """Sort keys by slope and number of GPUs that the job holds."""
+        self._where: dict[str, tuple[tuple[float, int], RankKey, JobState]] = {}
 
     def __len__(self) -> int:
         return len(self._where)
 
     def keys(self) -> list[str]:
-        """Their keys."""
+        """Return the keys of the jobs."""
         return list(self._where)
 
     def put(self, state: JobState, rank: Standing, slope: float, gpus: int, now: float) -> None:
-        """Enter a job that holds so many GPUs, or note its new rank."""
+        """Add a job that holds `gpus` GPUs, or update its rank."""
         key = state.job.key
         self.remove(key)
         place = (rank[0], rank[1] + slope * now, rank[2], state.arrival)
@@ -40,7 +40,7 @@ class RunningJobs:
         self._where[key] = (group, place, state)
 
     def remove(self, key: str) -> None:
-        """Strike a job, if it is here."""
+        """Remove a job, if it is present."""
         known = self._where.pop(key, None)
         if known is not None:
             group, place, _ = known
@@ -50,40 +50,43 @@ class RunningJobs:
                 del self._lists[group]
 
     def gpus_behind(self, state: JobState, rank: Standing, now: float) -> int:
-        """GPUs held by other jobs that rank behind the given one."""
+        """Return the number of GPUs held by other jobs that rank behind the given one."""
         (tier, first, second), arrival = rank, state.arrival
         total = 0
         for (slope, gpus), places in self._lists.items():
             total += gpus * (len(places) - bisect_right(places, (tier, first + slope * now, second, arrival)))
         own = self._where.get(state.job.key)
-        if own is not None and own[1] > (tier, first + own[0][0] * now, second, arrival):
-            total -= own[0][1]
+        if own is not None:
+            (slope, gpus), place, _ = own
+            if place > (tier, first + slope * now, second, arrival):
+                total -= gpus
         return total
 
-    def behind(self, state: JobState, rank: Standing, now: float) -> list[tuple[Place, JobState]]:
-        """The other jobs that rank behind the given one, with their places, the first in rank first."""
+    def behind(self, state: JobState, rank: Standing, now: float) -> list[tuple[RankKey, JobState]]:
+        """Return the other jobs that rank behind the given one with their sort keys, best rank first."""
         (tier, first, second), arrival = rank, state.arrival
-        found: list[Place] = []
+        found: list[RankKey] = []
         for (slope, _), places in self._lists.items():
             fall = slope * now
             later = places[bisect_right(places, (tier, first + fall, second, arrival)) :]
             found += [(place[0], place[1] - fall, place[2], place[3]) for place in later]
-        return [(place, self._where[place[3][2]][2]) for place in sorted(found) if place[3][2] != state.job.key]
+        own = state.job.key
+        return [(place, self._where[place[3].key][2]) for place in sorted(found) if place[3].key != own]
 
 
-class RunningSites:
-    """The jobs that may be preempted, site by site; a job stands at every site where it has windows."""
+class RunningJobsBySite:
+    """Jobs that may be preempted, by site; a job is listed at every site where it has windows."""
 
     def __init__(self) -> None:
         self._at: dict[str, RunningJobs] = {}
         self._where: dict[str, tuple[str, ...]] = {}
 
     def keys(self) -> list[str]:
-        """Of all jobs."""
+        """Return the keys of all jobs."""
         return list(self._where)
 
     def put(self, state: JobState, rank: Standing, slope: float, held: Mapping[str, int], now: float) -> None:
-        """Enter a job that holds so many GPUs at each site, or note its new rank."""
+        """Add a job, or update its rank; `held` is the number of GPUs that it holds, by site."""
         for site in self._where.get(state.job.key, ()):
             if site not in held:
                 self._at[site].remove(state.job.key)
@@ -94,20 +97,20 @@ class RunningSites:
         self._where[state.job.key] = tuple(held)
 
     def remove(self, key: str) -> None:
-        """Strike a job, if it is here."""
+        """Remove a job, if it is present."""
         for site in self._where.pop(key, ()):
             self._at[site].remove(key)
 
     def gpus_behind(self, state: JobState, rank: Standing, site: str, now: float) -> int:
-        """GPUs held at the site (anywhere, with "") by other jobs that rank behind the given one."""
-        return sum(one.gpus_behind(state, rank, now) for one in self._seen(site))
+        """Return the number of GPUs held at the site ("" for all sites) by other jobs that rank behind this one."""
+        return sum(one.gpus_behind(state, rank, now) for one in self._lists_at(site))
 
     def behind(self, state: JobState, rank: Standing, site: str, now: float) -> list[JobState]:
-        """The other jobs with windows there that rank behind the given one, the first in rank first."""
-        found = [place for one in self._seen(site) for place in one.behind(state, rank, now)]
+        """Return the other jobs with windows there that rank behind the given one, best rank first."""
+        found = [place for one in self._lists_at(site) for place in one.behind(state, rank, now)]
         return list({state.job.key: state for _, state in sorted(found, key=lambda pair: pair[0])}.values())
 
-    def _seen(self, site: str) -> Iterable[RunningJobs]:
+    def _lists_at(self, site: str) -> Iterable[RunningJobs]:
         if not site:
             return self._at.values()
         return (self._at[site],) if site in self._at else ()

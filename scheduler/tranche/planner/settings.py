@@ -1,4 +1,4 @@
-"""What can be set about the planner."""
+"""Settings of the planner."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,34 +9,38 @@ from tranche.estimate import NetworkPrior
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """What can be set."""
+    """Settings of one planner; all of them have defaults."""
 
     seed: int = 0
-    """Of random choices (parameter server hosts of the faithful policy)."""
+    """Seed of random choices (parameter server hosts of the faithful policy)."""
     validate: bool = False
-    """Re-check all invariants after every event; costs time in proportion to the cluster."""
+    """Check all invariants after every event; the time for that is proportional to the size of the cluster."""
     fallbacks: int = 2
-    """Other nodes of the site on a window's short list."""
+    """Number of fallback nodes of the same site that a window names besides its own node."""
     network: NetworkPrior = NetworkPrior()
-    """What is assumed where no Site describes the network."""
+    """Network properties that are assumed where no Site object describes the network."""
     uploads_reported: bool = False
-    """Copies of data count when `ChunkStaged` says so; else they are believed to be there after Δ."""
-    avoid_seconds: float = 300.0
-    """How long a node that could not take a job's pod is not tried again for this job."""
-    spare_seconds: float = 300.0
-    """How long a job whose pods could not be evicted is not asked again to make way."""
+    """Whether a copy of data counts as complete only after `ChunkStaged`; otherwise it does after the predicted Δ."""
+    node_exclusion_seconds: float = 300.0
+    """Time for which a node that rejected a job's pod is excluded for this job, in seconds."""
+    eviction_hold_seconds: float = 300.0
+    """Time for which a job is not preempted after an eviction of its pods was rejected, in seconds."""
     server_idle_seconds: float = 300.0
-    """So long without windows, servers of a chunked job save and stop, if later ones find what was saved."""
+    """Time without windows after which parameter servers of a chunked job save and stop, in seconds.
+
+    They stop only if later servers can read what they save.
+    """
     failure_backoff_seconds: float = 10.0
-    """Pause after a job's first failed pod; doubles with each, as Kubernetes Jobs do."""
+    """Back-off after a job's first failed pod, in seconds; it doubles with each failure, as for Kubernetes Jobs."""
     rejection_backoff_seconds: float = 30.0
-    """Pause after the API server refused a job's pod; doubles with each refusal."""
+    """Back-off after the API server rejected a job's pod, in seconds; it doubles with each rejection."""
     longest_backoff_seconds: float = 360.0
-    farewell_seconds: float = 5.0
-    """How long GPUs of a gang's members that are done wait at most for the other members before they are given away."""
+    """Upper bound of both back-offs."""
+    gang_completion_timeout_seconds: float = 5.0
+    """Longest time that the GPUs of finished gang members stay reserved until the other members end, in seconds."""
     share_weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """What tenants (namespaces) are entitled to where recent shares count, relative to others; 1 if not given."""
+    """Relative weight of tenants (namespaces) under policies that count recent usage; 1 for tenants not listed."""
 
     def backoff_seconds(self, first_seconds: float, before: int) -> float:
-        """Pause after a failure that so many others came before: it doubles with each, up to the longest."""
+        """Return the back-off in seconds after `before` earlier failures: doubled for each, up to the longest."""
         return min(first_seconds * 2.0 ** min(before, 30), self.longest_backoff_seconds)

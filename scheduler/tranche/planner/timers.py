@@ -1,22 +1,22 @@
-"""When the planner must look at something again although nothing happens."""
+"""Timers: times at which the planner must reconsider a job without an event."""
 
 from collections.abc import Container, Iterator
 from heapq import heappop, heappush
 
 
 class Timers:
-    """Times with the keys of jobs ("" for none); a job has any number of appointments, and one next change of rank."""
+    """Times with job keys ("" for none); a job may have any number of timers, and one time of the next rank change."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str, bool]] = []
         self._changes: dict[str, float] = {}
 
     def wake(self, at: float, key: str) -> None:
-        """Have the job looked at again at that time."""
+        """Set a timer to reconsider the job at that time."""
         heappush(self._heap, (at, key, False))
 
     def change(self, at: float | None, key: str) -> None:
-        """The job's rank changes by itself at that time, or never: what was said before about that is void."""
+        """Set the time at which the job's rank changes by itself (None: never), instead of any earlier one."""
         if at is None:
             self._changes.pop(key, None)
         elif self._changes.get(key) != at:
@@ -24,13 +24,13 @@ class Timers:
             heappush(self._heap, (at, key, True))
 
     def next(self) -> float | None:
-        """The earliest time that still counts."""
+        """Return the earliest valid time; None if there is none."""
         while self._heap and self._void(self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[str]:
-        """Take out what is due."""
+        """Remove the timers that are due, and yield their keys."""
         while self._heap and self._heap[0][0] <= now:
             entry = heappop(self._heap)
             if not self._void(entry):
@@ -39,7 +39,7 @@ class Timers:
                 yield entry[1]
 
     def copied(self, keys: Container[str]) -> "Timers":
-        """The same for these jobs only, to be changed on its own."""
+        """Return an independent copy with the timers of these jobs and of no job."""
         twin = Timers()
         twin._heap = sorted(entry for entry in self._heap if not entry[1] or entry[1] in keys)
         twin._changes = {key: at for key, at in self._changes.items() if key in keys}

@@ -217,9 +217,10 @@ class QueuePolicy(Policy):
         return None
 
     def should_promote(self, state: JobState, now: float) -> bool:
-        """Return whether the service that the job has attained is forgiven now, because the job has waited too long.
+        """Return whether the service that the job has attained no longer counts, because the job has waited too long.
 
-        The planner calls it before `level`; if it is True, `JobState.forgiven` becomes the service attained so far.
+        The planner calls it before `level`. If it is True, the service attained so far is stored in
+        `JobState.gpu_seconds_at_promotion`, and `level` subtracts it.
         """
         return False
 

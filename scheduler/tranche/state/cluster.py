@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from tranche.estimate import (
     Ends,
-    Lessons,
     NetworkPrior,
     Restarts,
+    SpeedModel,
     Uploads,
     batch_seconds,
     bits_per_second,
@@ -38,11 +38,11 @@ class ClusterState:
     shares: Shares = field(default_factory=Shares)
     history: History = field(default_factory=History)
     quotas: Quotas = field(default_factory=Quotas)
-    lessons: Lessons = field(default_factory=Lessons)
+    speed_model: SpeedModel = field(default_factory=SpeedModel)
     """Learnt speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
     restarts: Restarts = field(default_factory=Restarts)
     """Measured cost of stopping and starting workers."""
-    spared: dict[str, float] = field(default_factory=dict)
+    eviction_blocked_until: dict[str, float] = field(default_factory=dict)
     """Time until which a job is not preempted because an eviction of its pods was rejected, by job key."""
     site_uses: dict[tuple[str, Tier], SiteUsage] = field(default_factory=dict)
     """Usage by all jobs since this planner began, by site and its tier at that time; amounts never decrease."""
@@ -116,7 +116,7 @@ class ClusterState:
         """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
         host = self.nodes.get(node) if node is not None else None
         known = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
-        return self.told_batch_seconds(state, site, colocated, node) * self.lessons.factor(
+        return self.told_batch_seconds(state, site, colocated, node) * self.speed_model.factor(
             state.job.key, known[0], site, known[1]
         )
 
@@ -243,7 +243,7 @@ class ClusterState:
         run.closed = now
         node = self.nodes.get(run.home.node or "")
         if node is not None:
-            node.leaving[(state.job.key, run.window.attempt)] = run
+            node.closing_runs[(state.job.key, run.window.attempt)] = run
             node.release(state.job.worker.requests)
         self._count_share(state, -1, now)
         return node
@@ -254,7 +254,7 @@ class ClusterState:
         run.window, run.closed = replace(run.window, state=WindowState.OPEN, preempted_by=""), None
         node = self.nodes.get(run.home.node or "")
         if node is not None:
-            node.leaving.pop((state.job.key, run.window.attempt), None)
+            node.closing_runs.pop((state.job.key, run.window.attempt), None)
             node.reserve(state.job.worker.requests)
         self._count_share(state, 1, now)
         return node
@@ -285,7 +285,7 @@ class ClusterState:
         node = self.nodes.get(run.home.node or "")
         left = None
         if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
-            node.leaving.pop((state.job.key, run.window.attempt), None)
+            node.closing_runs.pop((state.job.key, run.window.attempt), None)
             if not closing:
                 node.release(state.job.worker.requests)
             left = node
@@ -331,7 +331,7 @@ class ClusterState:
     def _enter_node(self, node: NodeState, state: JobState, run: TrackedWindow) -> None:
         node.runs[(state.job.key, run.window.attempt)] = (state, run)
         if run.closing:
-            node.leaving[(state.job.key, run.window.attempt)] = run
+            node.closing_runs[(state.job.key, run.window.attempt)] = run
         else:
             node.reserve(state.job.worker.requests)
 
@@ -347,6 +347,6 @@ def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now
     """Return whether a dispatch rule may bind chunks of the job to the (eligible) node."""
     return (
         (sites is None or node.node.site in sites)
-        and not state.avoids(node.node.name, now)
+        and not state.excludes(node.node.name, now)
         and 0 < state.job.gpus <= len(node.queues)
     )

@@ -92,7 +92,18 @@ class TrackedWindow:
     @property
     def ending(self) -> bool:
         """Whether the worker gets no more chunks, since its pod is to stop or will end."""
-        return self.phase in (WindowPhase.CLOSING, WindowPhase.DISMISSED)
+        return self.phase in (WindowPhase.CLOSING, WindowPhase.EXITING)
+
+
+class Arrival(NamedTuple):
+    """Order of submission: jobs compare by time, then by number, then by key."""
+
+    submitted: float
+    """Time of submission, in seconds."""
+    number: int
+    """`Job.order`."""
+    key: str
+    """Key of the job."""
 
 
 class TrainingPace(NamedTuple):
@@ -157,7 +168,7 @@ class Server:
     requests: Resources
     since: float = 0.0
     """When it was placed, or restored with its place, in seconds on the planner's clock."""
-    homeless: bool = False
+    never_scheduled: bool = False
     """Whether its pod was never scheduled, so that it holds no state that could be lost."""
 
     @property
@@ -285,13 +296,13 @@ class JobState:
     held_until: float = 0.0
     """Time before which nothing of the job starts, in seconds on the planner's clock."""
     hold_reason: str = ""
-    spared: bool = False
-    """Whether it is not preempted for now, because an eviction of its pods was rejected (`ClusterState.spared`)."""
+    eviction_blocked: bool = False
+    """Whether it is not preempted for now, because an eviction of its pods was rejected (see `ClusterState`)."""
     unplannable: tuple[str, str] | None = None
     """CamelCase reason and a sentence, if the job cannot be planned."""
-    avoided: dict[str, float] = field(default_factory=dict)
-    """Nodes that rejected a pod of this job, with the time until which they are avoided."""
-    refused: dict[str, int] = field(default_factory=dict)
+    excluded_nodes: dict[str, float] = field(default_factory=dict)
+    """Nodes that rejected a pod of this job, with the time until which they are excluded."""
+    node_rejections: dict[str, int] = field(default_factory=dict)
     """Number of rejections by each node since a pod of the job last started there."""
     first_started: float | None = None
     """When a worker of the job first trained, in seconds on the planner's clock."""
@@ -305,7 +316,7 @@ class JobState:
     """Number of its priority queue under a policy with several (`QueuePolicy.level`)."""
     level_since: float = 0.0
     """Time of the last change of `level`."""
-    forgiven: float = 0.0
+    gpu_seconds_at_promotion: float = 0.0
     """GPU-seconds attained at the last promotion."""
     granted: int | None = None
     """Most workers on nodes under a policy that allocates workers; None: as many as it asks for."""
@@ -317,8 +328,8 @@ class JobState:
     """Whether only the attained service says anything about the job's size, because its speed is an assumption."""
     restarts: Restarts = field(default_factory=Restarts)
     """Measured cost of stopping and starting its workers."""
-    arrival: tuple[float, int, str] = (0.0, 0, "")
-    """Order of submission: time, number, key."""
+    arrival: Arrival = field(init=False)
+    """Order of submission."""
     hosts: tuple[int, Any] = (-1, None)
     """The answer of `ClusterState.hosts` and the epoch that it holds for; an epoch of -1 makes it void."""
     _left: float | None = None
@@ -330,7 +341,7 @@ class JobState:
     """Time at which another copy is complete, so that `_by_site` changes."""
 
     def __post_init__(self) -> None:
-        self.arrival = (self.job.submitted, self.job.order, self.job.key)
+        self.arrival = Arrival(self.job.submitted, self.job.order, self.job.key)
 
     @property
     def waiting(self) -> list[int]:
@@ -430,7 +441,7 @@ class JobState:
         self._by_site = None
 
     @property
-    def leaving(self) -> bool:
+    def has_closing_servers(self) -> bool:
         """Whether parameter servers are closing; no pod of the job starts before they have ended."""
         return any(server.closing for server in self.servers)
 
@@ -456,7 +467,7 @@ class JobState:
         return [one.shape.requests for one in self.missing_servers]
 
     @property
-    def speakers(self) -> list[Server]:
+    def reporters(self) -> list[Server]:
         """Servers whose reports are about the whole job: the chief, else parameter server 0."""
         chief = self.job.chief is not None
         return [one for one in self.servers if one.planned.is_chief == chief and one.planned.index == 0]
@@ -486,7 +497,7 @@ class JobState:
             (self.unplannable is not None, JobPhase.UNPLANNABLE),
             (self.job.suspended, JobPhase.SUSPENDED),
             (open_window or (chief is not None and not chief.closing), JobPhase.RUNNING),
-            (bool(self.runs) or self.leaving, JobPhase.STOPPING),
+            (bool(self.runs) or self.has_closing_servers, JobPhase.STOPPING),
             (self.held_until > now, JobPhase.HELD),
         )
         return next((phase for holds, phase in phases if holds), JobPhase.WAITING)
@@ -496,9 +507,9 @@ class JobState:
         """Seconds lost by stopping a worker and starting it again, as declared, else as measured."""
         return self.job.restart_seconds if self.job.restart_declared else self.restarts.seconds
 
-    def avoids(self, node: str | None, now: float) -> bool:
+    def excludes(self, node: str | None, now: float) -> bool:
         """Return whether no pod of the job may be placed on that node now."""
-        return bool(self.avoided) and self.avoided.get(node or "", 0.0) > now
+        return bool(self.excluded_nodes) and self.excluded_nodes.get(node or "", 0.0) > now
 
     @property
     def job_gpus(self) -> int:
@@ -508,7 +519,7 @@ class JobState:
     @property
     def stoppable(self) -> bool:
         """Whether the job allows its workers to be stopped for another job, and no rejected eviction forbids it."""
-        return self.job.preemption is Preemption.IMMEDIATE and not self.spared
+        return self.job.preemption is Preemption.IMMEDIATE and not self.eviction_blocked
 
     @property
     def ideal_seconds(self) -> float:
@@ -707,7 +718,7 @@ class NodeState:
     """Bound chunks by slot, in the order of their keys."""
     runs: dict[tuple[str, int], tuple[JobState, TrackedWindow]] = field(default_factory=dict)
     """Open and closing windows by (job key, attempt)."""
-    leaving: dict[tuple[str, int], TrackedWindow] = field(default_factory=dict)
+    closing_runs: dict[tuple[str, int], TrackedWindow] = field(default_factory=dict)
     """Closing windows by (job key, attempt)."""
     free_gpus: int = 0
     """Number of GPUs of `capacity` that are not reserved."""

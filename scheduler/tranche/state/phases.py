@@ -1,4 +1,4 @@
-"""The phases of windows and jobs, and which phase may follow which; docs/reference/phases.md is made from these tables.
+"""Phases of windows and jobs with their allowed transitions; docs/reference/phases.md is generated from these tables.
 
 With ``PlannerSettings.validate`` each transition of a window is checked when it takes place, and that of a job after
 each decision.
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class PhaseError(AssertionError):
-    """A transition that the tables do not have: a defect of tranche, never of its input."""
+    """A transition that is not in the tables: a defect of tranche, never of its input."""
 
 
 class WindowPhase(Enum):
@@ -21,7 +21,7 @@ class WindowPhase(Enum):
     """The pod has a node and does not train yet."""
     TRAINING = "Training"
     """The worker trains the window's chunks."""
-    DISMISSED = "Dismissed"
+    EXITING = "Exiting"
     """The worker asked for more chunks and was answered that there are none, so its pod will end."""
     CLOSING = "Closing"
     """The pod is to stop: it reserves nothing any more, and may still hold its GPUs."""
@@ -55,29 +55,29 @@ WINDOW_TRANSITIONS: Mapping[WindowPhase, Mapping[WindowPhase, str]] = {
     _W.PENDING: {
         _W.BOUND: "pod bound",
         _W.TRAINING: "worker starts",
-        _W.DISMISSED: "no chunks left",
+        _W.EXITING: "no chunks left",
         _W.CLOSING: "close",
         _W.ENDED: "pod ends",
     },
     _W.BOUND: {
         _W.TRAINING: "worker starts",
-        _W.DISMISSED: "no chunks left",
+        _W.EXITING: "no chunks left",
         _W.CLOSING: "close",
         _W.ENDED: "pod ends",
     },
-    _W.TRAINING: {_W.DISMISSED: "no chunks left", _W.CLOSING: "close", _W.ENDED: "pod ends"},
-    _W.DISMISSED: {_W.CLOSING: "close", _W.ENDED: "pod ends"},
+    _W.TRAINING: {_W.EXITING: "no chunks left", _W.CLOSING: "close", _W.ENDED: "pod ends"},
+    _W.EXITING: {_W.CLOSING: "close", _W.ENDED: "pod ends"},
     _W.CLOSING: {
         _W.PENDING: "eviction refused",
         _W.BOUND: "eviction refused",
         _W.TRAINING: "eviction refused",
-        _W.DISMISSED: "eviction refused",
+        _W.EXITING: "eviction refused",
         _W.ENDED: "pod ends",
     },
     _W.ENDED: {},
 }
 """By phase: those that may follow, and what leads there."""
-PROGRESS: Mapping[WindowPhase, int] = {_W.PENDING: 0, _W.BOUND: 1, _W.TRAINING: 2, _W.DISMISSED: 3}
+PROGRESS: Mapping[WindowPhase, int] = {_W.PENDING: 0, _W.BOUND: 1, _W.TRAINING: 2, _W.EXITING: 3}
 """Order of the phases of an open window, which never goes back."""
 
 _J = JobPhase

@@ -83,7 +83,7 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
 def applied_in_order(
     chunks: Sequence[int], before: Mapping[int, float], total: float, trained: float
 ) -> dict[int, float]:
-    """Batches applied by chunk when a worker has trained so many: it trains its chunks in the order of the list.
+    """Return the applied batches by chunk after `trained` batches of a worker, which trains its chunks in list order.
 
     Args:
         chunks: Of its window.
@@ -102,7 +102,7 @@ def applied_in_order(
 def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
     """Count an ended worker: its durable batches, its time, and why it ended.
 
-    Returns the mini-batches that it trained as far as anybody has told.
+    Returns the mini-batches that it trained as far as reports are known.
     """
     trained, lost = count_batches(state, run, event)
     reason: str = event.outcome
@@ -136,7 +136,7 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
 
     A worker that said nothing has done all its chunks if it succeeded, and else what its reports said was durable.
     Progress never decreases here, so that counting the same end twice changes nothing but the totals. Returns the
-    mini-batches that it trained as far as anybody has told, and those that it has probably trained in vain.
+    mini-batches that it trained as far as reports are known, and those that it has probably lost.
     """
     trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
     state.counted_gpu_seconds += trained * max(1, state.job.gpus)

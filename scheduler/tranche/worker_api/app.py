@@ -26,7 +26,7 @@ from tranche.kube.client.client import ApiError
 from tranche.kube.convert.pod_identity import Identity, identity, may_report_progress, may_request_chunks
 from tranche.kube.convert.pods_and_nodes import Pod, is_over
 from tranche.metrics.scheduler import Metrics
-from tranche.model import Allotment, ChunkRequest, Report, Timings
+from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.runtime.rate_limit import RateLimit
 
 LARGEST_REPORT = 256 * 2**10
@@ -57,7 +57,7 @@ class ReportSink(Protocol):
 class ChunkGranter(Protocol):
     """Source of chunk grants for workers."""
 
-    async def ask(self, request: ChunkRequest) -> Allotment | None:
+    async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """Return the next chunks for the worker; None if its attempt has ended.
 
         Raises:
@@ -110,7 +110,7 @@ class ReportRoute:
         if not self.sink.take(_report(body, who.job)):
             raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
 
-    async def allot(self, request: Request) -> Allotment:
+    async def allot(self, request: Request) -> ChunkGrant:
         """Check one chunk request and return the grant; raises the same errors as `receive`."""
         who, body = await self._admit(request, _may_ask, self.request_limit)
         asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)

@@ -12,7 +12,7 @@ from tranche.auth.pod_token import TRUSTED_SECONDS, TokenReviewer
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.metrics.scheduler import Metrics
-from tranche.model import Allotment, ChunkRequest, Report, Timings
+from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.worker_api.app import BURST, LARGEST_REPORT, create_report_app
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -47,7 +47,7 @@ class Sink:
         self.over = False
         self.taken: list[Report] = []
         self.asked: list[ChunkRequest] = []
-        self.given: Allotment | None = Allotment((5,), 9, {5: 20.0})
+        self.given: ChunkGrant | None = ChunkGrant((5,), 9, {5: 20.0})
         self.slow = False
 
     def take(self, report: Report) -> bool:
@@ -55,7 +55,7 @@ class Sink:
             self.taken.append(report)
         return not self.over
 
-    async def ask(self, request: ChunkRequest) -> Allotment | None:
+    async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         self.asked.append(request)
         if self.slow:
             raise TimeoutError
@@ -253,7 +253,7 @@ def test_chunk_request_returns_chunks_fence_and_resume() -> None:
     app = chunked()
     assert ask(app) == (200, {"chunks": [5], "fence": 9, "resume": {"5": 20.0}})
     assert app.sink.asked == [ChunkRequest("ns/free", 7, 8, {0: 10})]
-    app.sink.given = Allotment()
+    app.sink.given = ChunkGrant()
     assert ask(app, {"attempt": 7}) == (200, {"chunks": [], "fence": 0, "resume": {}})
     assert app.sink.asked[1].fence == 7, "of a pod that says nothing else it is its attempt"
     metrics = app.metrics.render().decode()

@@ -7,7 +7,7 @@ import pytest
 from tranche.live.forecasting import Forecasts
 from tranche.live.settings import ControllerSettings
 from tranche.planner import Planner
-from tranche.planner.forecast.pieces import Pieces
+from tranche.planner.forecast.steps import Steps
 from tranche.policies import get_policy
 
 
@@ -26,20 +26,20 @@ class Slow(Planner):
         super().__init__(get_policy("chunk"))
         self.watch, self.made, self.pieces = watch, 0, pieces
 
-    def forecasting(self, now: float) -> Pieces[None]:
+    def forecasting(self, now: float) -> Steps[None]:
         for _ in range(1, self.pieces):
             self.watch.now += self.watch.takes
             yield
         self.watch.now += self.watch.takes
-        self.made, self.rehearsals = self.made + 1, 30
+        self.made, self.rollouts_left = self.made + 1, 30
 
 
-@pytest.mark.parametrize(("takes", "rehearsals"), [(0.001, 30), (0.018, 5), (0.25, 0)])
-def test_explanations_are_made_sure_of_as_far_as_there_is_time(takes: float, rehearsals: int) -> None:
+@pytest.mark.parametrize(("takes", "rollouts"), [(0.001, 30), (0.018, 5), (0.25, 0)])
+def test_explanations_are_made_sure_of_as_far_as_there_is_time(takes: float, rollouts: int) -> None:
     watch = Stopwatch(takes)
     planner = Slow(watch)
     Forecasts(planner, ControllerSettings(), watch).refresh(0.0)
-    assert planner.rehearsals == rehearsals
+    assert planner.rollouts_left == rollouts
 
 
 def test_all_of_it_takes_no_more_than_its_share_of_the_time() -> None:
@@ -50,7 +50,7 @@ def test_all_of_it_takes_no_more_than_its_share_of_the_time() -> None:
         before = planner.made
         forecasts.stir()
         forecasts.refresh(watch.now)
-        watch.now += 0.018 * planner.rehearsals if planner.made > before else 0.01
+        watch.now += 0.018 * planner.rollouts_left if planner.made > before else 0.01
     assert planner.made * 0.018 * (1 + 5) / 60.0 == pytest.approx(0.1, rel=0.02)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.live_controller import reported, resource, taken_over, written
 from tranche.live import Controller, chunk_requests
-from tranche.model import Allotment, ChunkRequest
+from tranche.model import ChunkGrant, ChunkRequest
 
 KEY = "default/cats"
 
@@ -30,13 +30,13 @@ def write(controller: Controller) -> None:
     reported(controller, "jobs", KEY, old.model_copy(update={"status": status}))
 
 
-async def begin(controller: Controller, asked: ChunkRequest) -> "asyncio.Task[Allotment | None]":
+async def begin(controller: Controller, asked: ChunkRequest) -> "asyncio.Task[ChunkGrant | None]":
     task = asyncio.create_task(controller.renewals.ask(asked))
     await asyncio.sleep(0)
     return task
 
 
-async def settled(task: "asyncio.Task[Allotment | None]") -> bool:
+async def settled(task: "asyncio.Task[ChunkGrant | None]") -> bool:
     for _ in range(5):
         await asyncio.sleep(0)
     return task.done()
@@ -53,7 +53,7 @@ def test_chunk_request_is_answered_after_the_plan_is_written() -> None:
         assert not await settled(task)
         write(controller)
         assert await settled(task)
-        assert task.result() == Allotment((1,), 2)
+        assert task.result() == ChunkGrant((1,), 2)
         again = await begin(controller, request())
         controller.step()
         assert await settled(again), "what is written needs no more waiting"
@@ -82,7 +82,7 @@ def test_exit_answer_does_not_wait_for_a_written_plan() -> None:
         task = await begin(controller, request())
         controller.step()
         assert await settled(task)
-        assert task.result() == Allotment()
+        assert task.result() == ChunkGrant()
 
     asyncio.run(scenario())
 

@@ -112,7 +112,7 @@ def test_a_node_whose_labels_change_is_tried() -> None:
 
 @pytest.mark.parametrize("members", [2, 8])
 def test_gang_with_several_unschedulable_pods_pauses_once(members: int) -> None:
-    p = planner("chunk", [node(f"n{i}") for i in range(members)], avoid_seconds=0.0)
+    p = planner("chunk", [node(f"n{i}") for i in range(members)], node_exclusion_seconds=0.0)
     p.handle(JobSubmitted(job("picky", chunks=members, is_gang=True)), 0.0)
     for attempt in list(state_of(p).runs):
         p.handle(WorkerUnschedulable(KEY, attempt, "no free ports"), 30.0)
@@ -124,7 +124,7 @@ def test_gang_with_several_unschedulable_pods_pauses_once(members: int) -> None:
 
 def rivals(**changes: object) -> Planner:
     """Return a planner with one GPU, which a long job has. A short job has failed to preempt it."""
-    p = planner("chunk", [node("n1", labels={"gpu": "yes"})], spare_seconds=20.0)
+    p = planner("chunk", [node("n1", labels={"gpu": "yes"})], eviction_hold_seconds=20.0)
     p.handle(JobSubmitted(job("long", seconds=1e5, **changes)), 0.0)  # type: ignore[arg-type]
     p.handle(WorkerStarted("default/long", 1, 0.0), 0.0)
     p.handle(JobSubmitted(job("short", 1.0, seconds=1.0)), 1.0)

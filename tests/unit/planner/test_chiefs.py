@@ -265,7 +265,7 @@ def test_refused_eviction_reopens_gang_only_if_all_members_stay() -> None:
 
 
 def test_unschedulable_chief_stops_gang_with_growing_backoff() -> None:
-    p = planner("chunk", [node("n1", gpus=2)], avoid_seconds=0.0)
+    p = planner("chunk", [node("n1", gpus=2)], node_exclusion_seconds=0.0)
     p.handle(JobSubmitted(gang()), 0.0)
     now = 0.0
     for pause in (10.0, 20.0):

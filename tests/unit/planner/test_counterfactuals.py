@@ -6,7 +6,7 @@ from support.builders import job, node, planner, worker
 from tranche.model.node_constraints import Constraints
 from tranche.planner import JobRemoved, JobSubmitted, Planner, WorkerStarted
 from tranche.planner.forecast import counterfactual
-from tranche.planner.forecast.rollout import Rehearsal, rehearse
+from tranche.planner.forecast.rollout import Rollout, run_rollout
 
 MINE = "default/mine"
 
@@ -35,14 +35,14 @@ def crowded() -> Planner:
 
 @pytest.fixture
 def left_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Jobs that have been left out of a rehearsal, in order."""
+    """Jobs that have been left out of a rollout, in order."""
     names: list[str] = []
 
-    def noted(*args: object, without: str, **options: object) -> Rehearsal:
+    def noted(*args: object, without: str, **options: object) -> Rollout:
         names.append(without.removeprefix("default/"))
-        return rehearse(*args, without=without, **options)  # type: ignore[arg-type]
+        return run_rollout(*args, without=without, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(counterfactual, "rehearse", noted)
+    monkeypatch.setattr(counterfactual, "run_rollout", noted)
     return names
 
 
@@ -65,7 +65,7 @@ def test_it_is_made_sure_once_a_forecast(left_out: list[str]) -> None:
     assert left_out == ["ending", "staying"] * 2
 
 
-@pytest.mark.parametrize(("bound", "amount"), [("REHEARSALS", 1), ("COPIED", 7)])  # two nodes and five jobs
+@pytest.mark.parametrize(("bound", "amount"), [("MAX_ROLLOUTS", 1), ("COPIED", 7)])  # two nodes and five jobs
 def test_explanation_without_rehearsal_names_job_making_room(
     bound: str, amount: int, left_out: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,8 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.forecast import estimates
-from tranche.planner.forecast.pieces import at_once
-from tranche.planner.forecast.rollout import rehearse
+from tranche.planner.forecast.rollout import run_rollout
+from tranche.planner.forecast.steps import run_to_completion
 from tranche.policies import QueuePolicy
 
 
@@ -26,24 +26,24 @@ def crowded(count: int) -> Planner:
 
 
 def test_jobs_beyond_rehearsed_ones_have_estimates_in_order() -> None:
-    count = estimates.REHEARSED_JOBS + 50
+    count = estimates.SIMULATED_JOBS + 50
     found = crowded(count).forecast(0.0)
-    last, first_behind = f"default/j{count - 1:03}", f"default/j{estimates.REHEARSED_JOBS + 1:03}"
+    last, first_behind = f"default/j{count - 1:03}", f"default/j{estimates.SIMULATED_JOBS + 1:03}"
     assert len(found) == count
     starts = [found[key].start for key in sorted(found)]
     assert starts == sorted(starts)
-    assert found[first_behind].behind == f"default/j{estimates.REHEARSED_JOBS:03}"
+    assert found[first_behind].behind == f"default/j{estimates.SIMULATED_JOBS:03}"
     # On one GPU, one after the other, the fluid estimate is exact.
     assert found[last].completion == sum(100.0 + i for i in range(count))
 
 
 def test_job_beyond_cut_rehearsal_gets_fluid_estimate() -> None:
     p = crowded(10)
-    rehearsal = rehearse(p.context, p.blank, (), 0.0, decisions=6)
-    assert rehearsal.cut_short
-    assert 0 < len(rehearsal.completions) < 10
+    rollout = run_rollout(p.context, p.blank, (), 0.0, decisions=6)
+    assert rollout.cut_short
+    assert 0 < len(rollout.completions) < 10
     assert isinstance(p.policy, QueuePolicy)
-    found = at_once(estimates._rehearsed(rehearsal, p.policy))
+    found = run_to_completion(estimates._estimates_of_rollout(rollout, p.policy))
     whole = p.forecast(0.0)
     assert {key: round(one.completion, 6) for key, one in found.items()} == {
         key: round(one.completion, 6) for key, one in whole.items()

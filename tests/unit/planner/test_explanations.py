@@ -6,7 +6,7 @@ import pytest
 
 from support.builders import job, node, planner, worker
 from tranche.model import Job, Link, Node, PodShape, Preemption, Resources, Site, Taint
-from tranche.planner import JobSubmitted, Limit, Planner, WorkerRejected, WorkerStarted, binding_constraint
+from tranche.planner import JobSubmitted, Planner, WaitReasonKind, WorkerRejected, WorkerStarted, wait_reason_of
 
 BUSY = job("busy", seconds=100.0)
 
@@ -16,9 +16,9 @@ def sentence(p: Planner, name: str, now: float) -> str:
     return p.plan_of(f"default/{name}", now).explanation
 
 
-def limit(p: Planner, name: str, now: float) -> Limit:
+def limit(p: Planner, name: str, now: float) -> WaitReasonKind:
     state = p.cluster.jobs[f"default/{name}"]
-    return binding_constraint(p.cluster, p.policy, state, p.estimates.get(state.job.key), now).limit
+    return wait_reason_of(p.cluster, p.policy, state, p.estimates.get(state.job.key), now).kind
 
 
 def submitted(nodes: list[Node], *jobs: Job, sites: list[Site] | None = None) -> Planner:
@@ -69,7 +69,7 @@ def test_data_on_the_way_bind_where_the_job_will_start_first() -> None:
     hindered = node("n1", "edge-a", unschedulable=True)
     p = submitted([hindered, node("n2", "edge-b")], moved, sites=sites)
     assert sentence(p, "moved", 1.0) == "its data are on the way to edge-b until 00:00:50Z"
-    assert limit(p, "moved", 1.0) is Limit.DATA
+    assert limit(p, "moved", 1.0) is WaitReasonKind.DATA
 
 
 def test_data_on_the_way_do_not_bind_if_room_comes_later() -> None:

@@ -26,7 +26,7 @@ POLICIES = ["chunk", "srsf", "las", "tiresias"]
 
 def crowded(policy: str) -> tuple[Planner, Job, Job, Job]:
     """Four GPUs, a gang that trains on all of them; one for all and one for half of them wait, in this order."""
-    made = planner(policy, [node("n1", gpus=4)], farewell_seconds=PATIENCE)
+    made = planner(policy, [node("n1", gpus=4)], gang_completion_timeout_seconds=PATIENCE)
     first = gang("first", members=4, seconds=10.0)
     whole, half = gang("whole", 1.0, members=4, seconds=20.0), gang("half", 2.0, seconds=3000.0)
     made.handle(JobSubmitted(first), 0.0)

@@ -31,7 +31,7 @@ def find_no_place(made: Planner, key: str, now: float) -> int:
 
 
 def test_unschedulable_member_stops_gang_and_next_gang_starts() -> None:
-    made = planner("fifo-skip", [node(f"n{i}") for i in range(3)], avoid_seconds=0.0)
+    made = planner("fifo-skip", [node(f"n{i}") for i in range(3)], node_exclusion_seconds=0.0)
     first, second = gang("first", members=3), gang("second", 1.0, members=3)
     made.handle(JobSubmitted(first), 0.0)
     made.handle(JobSubmitted(second), 1.0)
@@ -43,7 +43,7 @@ def test_unschedulable_member_stops_gang_and_next_gang_starts() -> None:
 
 
 def test_gang_backoff_doubles_until_the_gang_has_run() -> None:
-    made = planner("fifo", [node("n1"), node("n2")], avoid_seconds=0.0, failure_backoff_seconds=10.0)
+    made = planner("fifo", [node("n1"), node("n2")], node_exclusion_seconds=0.0, failure_backoff_seconds=10.0)
     one = gang("one")
     made.handle(JobSubmitted(one), 0.0)
     now = 0.0
@@ -66,7 +66,7 @@ def test_gang_backoff_doubles_until_the_gang_has_run() -> None:
 
 
 def test_the_longest_pause_is_bounded() -> None:
-    made = planner("fifo", [node("n1"), node("n2")], avoid_seconds=0.0, longest_backoff_seconds=60.0)
+    made = planner("fifo", [node("n1"), node("n2")], node_exclusion_seconds=0.0, longest_backoff_seconds=60.0)
     one = gang("one")
     made.handle(JobSubmitted(one), 0.0)
     now = 0.0

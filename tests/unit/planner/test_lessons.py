@@ -123,17 +123,17 @@ def test_windows_end_later_on_a_slow_node() -> None:
 
 def test_a_completed_job_is_forgotten() -> None:
     p = taught(slow_and_fast())
-    assert not p.cluster.lessons.jobs
-    assert not p.cluster.lessons.places
+    assert not p.cluster.speed_model.jobs
+    assert not p.cluster.speed_model.places
 
 
 def test_changed_step_time_resets_learnt_factor_of_job() -> None:
     p = planner("chunk:aging=0", [node("n1")])
     submitted(p, "a", chunks=3)
     ended(p, "a", 1, 500.0)
-    assert p.cluster.lessons.job_factor("default/a") > 2
+    assert p.cluster.speed_model.job_factor("default/a") > 2
     p.handle(JobChanged(job("a", chunks=3, seconds=500, generation=2)), 501.0)
-    assert p.cluster.lessons.job_factor("default/a") == 1.0
+    assert p.cluster.speed_model.job_factor("default/a") == 1.0
 
 
 def test_a_gang_is_stopped_only_for_more_than_both_starts_cost() -> None:

@@ -24,7 +24,7 @@ def taught() -> Planner:
     p = fresh()
     p.handle(JobSubmitted(job("j", data_site="here", chunk_bytes=PROMISED)), 0.0)
     p.cluster.copy_measured(p.cluster.jobs["default/j"], "there", 32.0)
-    p.cluster.lessons.observe("default/j", "", "there", "n2", 2.0, 1000.0)
+    p.cluster.speed_model.observe("default/j", "", "there", "n2", 2.0, 1000.0)
     p.cluster.restarts.started(20.0)
     p.cluster.restarts.saved(3.0)
     return p
@@ -40,9 +40,11 @@ def test_links_nodes_and_restarts_are_handed_on() -> None:
     assert delta(second) == 8.0, "as promised"
     recall(second.context, memory_of(first.cluster))
     assert delta(second) == pytest.approx(32.0)
-    known = first.cluster.lessons.node_factor("n2")
+    known = first.cluster.speed_model.node_factor("n2")
     assert known > 1.1
-    assert second.cluster.nodes["n2"].learnt == second.cluster.lessons.node_factor("n2") == pytest.approx(known, 1e-5)
+    assert (
+        second.cluster.nodes["n2"].learnt == second.cluster.speed_model.node_factor("n2") == pytest.approx(known, 1e-5)
+    )
     assert second.cluster.restarts.seconds == 23.0
     assert memory_of(second.cluster) == memory_of(first.cluster)
 
@@ -66,7 +68,7 @@ def test_measured_link_is_reset_when_its_bandwidth_changes() -> None:
 def test_missing_nodes_and_non_learning_policies_recall_no_speed() -> None:
     p = fresh()
     recall(p.context, Memory(nodes={"gone": 2.0}))
-    assert not p.cluster.lessons.nodes
+    assert not p.cluster.speed_model.nodes
     p = fresh(policy="fifo")
     recall(p.context, Memory(nodes={"n1": 2.0}))
     assert p.cluster.nodes["n1"].learnt == 1.0
@@ -75,7 +77,7 @@ def test_missing_nodes_and_non_learning_policies_recall_no_speed() -> None:
 def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:
     p = fresh()
     for number in range(MOST + 50):
-        p.cluster.lessons.recall_node(f"node-{number:03}", 1.0 + number / 100)
+        p.cluster.speed_model.recall_node(f"node-{number:03}", 1.0 + number / 100)
         p.cluster.uploads.corrections["here", f"site-{number:03}"] = log(1.0 + number / 100)
     memory = memory_of(p.cluster)
     assert list(memory.nodes) == [f"node-{number:03}" for number in range(50, MOST + 50)]

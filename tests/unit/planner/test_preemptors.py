@@ -29,7 +29,7 @@ GUEST = "pod/default/guest"
 
 def preempted(policy: str = "srsf", large: Job | None = None) -> tuple[Planner, list[Window]]:
     """A planner whose job `large` has just been preempted by `small`, and the closed windows."""
-    made = planner(policy, [node("n1", gpus=2)], spare_seconds=1e6)
+    made = planner(policy, [node("n1", gpus=2)], eviction_hold_seconds=1e6)
     one = large or job("large", chunks=2, seconds=5000.0)
     made.handle(JobSubmitted(one), 0.0)
     for attempt in made.cluster.jobs[one.key].runs:

@@ -1,7 +1,7 @@
 """Running jobs by rank, while their ranks fall."""
 
 from support.builders import job
-from tranche.planner.running_jobs import Place, RunningJobs, RunningSites
+from tranche.planner.running_jobs import RankKey, RunningJobs, RunningJobsBySite
 from tranche.state.entities import JobState
 
 
@@ -9,7 +9,7 @@ def state(name: str, submitted: float = 0.0) -> JobState:
     return JobState(job(name, submitted))
 
 
-def names(found: list[tuple[Place, JobState]]) -> list[str]:
+def names(found: list[tuple[RankKey, JobState]]) -> list[str]:
     return [one.job.key.removeprefix("default/") for _, one in found]
 
 
@@ -54,7 +54,7 @@ def test_removed_or_replaced_job_leaves_no_rank() -> None:
 
 
 def test_job_with_windows_at_two_sites_ranks_at_both() -> None:
-    running = RunningSites()
+    running = RunningJobsBySite()
     one, new = state("one"), state("new")
     running.put(one, (0.0, 100.0, 0.0), 1.0, {"a": 2, "b": 3}, now=0.0)
     assert [running.gpus_behind(new, (0.0, 50.0, 0.0), site, 0.0) for site in ("a", "b", "c", "")] == [2, 3, 0, 5]

@@ -79,7 +79,7 @@ def test_chunk_end_preemption_gives_windows_of_one_chunk() -> None:
 
 @pytest.mark.parametrize("policy", [policy for policy in QUEUED if policy not in (*BY_SERVICE, *BY_LEASE)])
 def test_refused_victim_runs_on_and_rival_is_planned_elsewhere(policy: str) -> None:
-    made = planner(policy, [node("n1"), node("n2", "edge-b", taints=())], spare_seconds=300.0)
+    made = planner(policy, [node("n1"), node("n2", "edge-b", taints=())], eviction_hold_seconds=300.0)
     first, second = job("first", seconds=1e4), job("second", 1.0, seconds=2e4)
     running(made, first)
     running(made, second, 1.0)
@@ -90,7 +90,7 @@ def test_refused_victim_runs_on_and_rival_is_planned_elsewhere(policy: str) -> N
     where = nodes_of(made, victim, WindowState.CLOSING)
     out = made.handle(EvictionRefused(victim, (attempt,), "budget"), 11.0)
     assert nodes_of(made, victim) == where
-    assert made.cluster.jobs[victim].spared
+    assert made.cluster.jobs[victim].eviction_blocked
     closed = [close.job for close in of_type(CloseWindow, out)]
     assert closed[0] == "default/small", "its pod cannot be bound there"
     assert victim not in closed
@@ -102,7 +102,7 @@ def test_refused_victim_runs_on_and_rival_is_planned_elsewhere(policy: str) -> N
 
 
 def test_spared_victim_is_preempted_when_spare_time_ends() -> None:
-    made = planner("srsf", [node("n1")], spare_seconds=300.0)
+    made = planner("srsf", [node("n1")], eviction_hold_seconds=300.0)
     victim = job("victim", seconds=1e4)
     running(made, victim)
     made.handle(JobSubmitted(urgent("small", 10.0)), 10.0)

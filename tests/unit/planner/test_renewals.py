@@ -8,8 +8,8 @@ import pytest
 
 from support.builders import job, node, of_type, planner, worker
 from tranche.model import (
-    Allotment,
     Checkpoint,
+    ChunkGrant,
     ChunkRequest,
     Preemption,
     Quota,
@@ -22,6 +22,7 @@ from tranche.model import (
 from tranche.planner import (
     ChunksRequested,
     CloseWindow,
+    ExtendWindow,
     Instruction,
     JobChanged,
     JobSubmitted,
@@ -31,12 +32,11 @@ from tranche.planner import (
     Planner,
     ProgressReported,
     QuotaChanged,
-    RenewWindow,
     WorkerBound,
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.handlers.chunk_request import allotment
+from tranche.planner.handlers.chunk_request import chunk_grant
 from tranche.state.entities import JobState
 
 KEY = "default/cats"
@@ -69,11 +69,11 @@ def ledger(p: Planner) -> tuple[set[int], dict[int, float]]:
 
 def ask(
     p: Planner, durable: dict[int, float], at: float = 100.0, fence: int | None = None
-) -> tuple[Allotment, list[Instruction]]:
+) -> tuple[ChunkGrant, list[Instruction]]:
     attempt = window(p).attempt
     request = ChunkRequest(KEY, attempt, fence or window(p).fence, durable)
     instructions = p.handle(ChunksRequested(request, at), at)
-    given = allotment(state_of(p), attempt, request.fence, durable)
+    given = chunk_grant(state_of(p), attempt, request.fence, durable)
     assert given is not None
     return given, instructions
 
@@ -84,11 +84,11 @@ def test_a_worker_gets_its_next_chunk_and_its_pod_goes_on(policy: str) -> None:
     before = window(p)
     given, instructions = ask(p, WHOLE)
     after = window(p)
-    assert given == Allotment((1,), after.fence)
+    assert given == ChunkGrant((1,), after.fence)
     assert (after.index, after.attempt, after.node) == (before.index, before.attempt, before.node)
     assert after.fence > before.fence
     assert p.progress_of(KEY).done == {0}
-    assert of_type(RenewWindow, instructions)[0].window == after
+    assert of_type(ExtendWindow, instructions)[0].window == after
     assert not of_type(OpenWindow, instructions) + of_type(CloseWindow, instructions)
 
 
@@ -106,10 +106,10 @@ def test_asked_twice_it_says_the_same_and_changes_nothing(policy: str) -> None:
 def test_repeated_request_after_exit_answer_gets_exit_again() -> None:
     p = running("fifo")
     p.handle(JobSubmitted(job("dogs", -1.0)), 50.0)
-    assert ask(p, WHOLE)[0] == Allotment()
+    assert ask(p, WHOLE)[0] == ChunkGrant()
     p.handle(NodeChanged(node("n2")), 101.0)  # dogs go there
     assert p.cluster.jobs["default/dogs"].runs
-    assert ask(p, WHOLE, 102.0)[0] == Allotment()
+    assert ask(p, WHOLE, 102.0)[0] == ChunkGrant()
 
 
 def test_renewal_charges_no_restart_and_counts_each_chunk_once() -> None:
@@ -165,7 +165,7 @@ def test_progress_of_refused_renewal_counts_for_any_pod_end() -> None:
     p = running("srsf", preemption=Preemption.AT_CHUNK_END)
     ask(p, WHOLE)
     other()(p)
-    assert ask(p, {1: 100.0}, 200.0)[0] == Allotment()
+    assert ask(p, {1: 100.0}, 200.0)[0] == ChunkGrant()
     p.handle(WorkerEnded(KEY, window(p).attempt, "Lost", 201.0), 201.0)
     assert ledger(p) == ({0, 1}, {})
 
@@ -182,7 +182,7 @@ def test_report_from_before_renewal_keeps_progress_of_new_chunk() -> None:
 def test_early_renewal_request_returns_the_current_chunk() -> None:
     p = running()
     before = window(p)
-    assert ask(p, {0: 60.0})[0] == Allotment((0,), before.fence)
+    assert ask(p, {0: 60.0})[0] == ChunkGrant((0,), before.fence)
     assert window(p) == before
     assert ledger(p) == (set(), {})
 
@@ -190,7 +190,7 @@ def test_early_renewal_request_returns_the_current_chunk() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_after_the_last_chunk_it_is_to_exit(policy: str) -> None:
     p = running(policy, chunks=1)
-    assert ask(p, WHOLE)[0] == Allotment()
+    assert ask(p, WHOLE)[0] == ChunkGrant()
 
 
 def other(name: str = "dogs", **changes: Any) -> Callable[[Planner], object]:
@@ -221,7 +221,7 @@ def test_it_is_to_exit_if(why: str) -> None:
     p = running("srsf", preemption=Preemption.AT_CHUNK_END)
     EXITS[why](p)
     assert window(p).state is WindowState.OPEN
-    assert ask(p, WHOLE)[0] == Allotment(), why
+    assert ask(p, WHOLE)[0] == ChunkGrant(), why
     assert ledger(p) == (set(), WHOLE), "done with the end of its pod"
 
 
@@ -243,7 +243,7 @@ def test_at_chunk_end_the_slot_goes_to_who_ranks_before() -> None:
     p = running("srsf", preemption=Preemption.AT_CHUNK_END)
     other()(p)
     attempt = window(p).attempt
-    assert ask(p, WHOLE)[0] == Allotment()
+    assert ask(p, WHOLE)[0] == ChunkGrant()
     instructions = p.handle(WorkerEnded(KEY, attempt, "Succeeded", 101.0, WHOLE), 101.0)
     assert [opened.job for opened in of_type(OpenWindow, instructions)] == ["default/dogs"]
 
@@ -254,7 +254,7 @@ def test_higher_ranked_job_waiting_for_quota_gets_the_slot() -> None:
     p.handle(QuotaChanged(Quota("default", "small", (QuotaLimit("pods", "pods", 1),))), 1.0)
     other(worker=worker(2))(p)  # which does not fit on n1
     assert not p.cluster.jobs["default/dogs"].runs
-    assert ask(p, WHOLE)[0] == Allotment()
+    assert ask(p, WHOLE)[0] == ChunkGrant()
 
 
 def test_higher_ranked_gang_gets_slot_if_the_rest_of_it_fits() -> None:
@@ -262,7 +262,7 @@ def test_higher_ranked_gang_gets_slot_if_the_rest_of_it_fits() -> None:
     other(chunks=2, max_workers=2, is_gang=True)(p)
     p.handle(NodeChanged(node("n2")), 60.0)
     assert not p.cluster.jobs["default/dogs"].runs
-    assert ask(p, WHOLE)[0] == Allotment()
+    assert ask(p, WHOLE)[0] == ChunkGrant()
 
 
 def test_late_request_does_not_complete_a_reopened_chunk() -> None:
@@ -287,7 +287,7 @@ def test_a_chunk_whose_data_are_elsewhere_is_not_given() -> None:
     p.context.touch(state)
     p.handle(NodeChanged(node("n1", "edge-0")), 1.0)
     assert window(p).chunks == (0,)
-    assert ask(p, WHOLE, 2.0)[0] == Allotment()
+    assert ask(p, WHOLE, 2.0)[0] == ChunkGrant()
 
 
 def test_request_of_ended_attempt_gets_no_answer_and_no_effect() -> None:
@@ -296,7 +296,7 @@ def test_request_of_ended_attempt_gets_no_answer_and_no_effect() -> None:
     p.handle(WorkerEnded(KEY, attempt, "Lost", 50.0), 50.0)
     counted = p.progress_of(KEY)
     p.handle(ChunksRequested(ChunkRequest(KEY, attempt, attempt, WHOLE), 60.0), 60.0)
-    assert allotment(state_of(p), attempt, attempt, WHOLE) is None
+    assert chunk_grant(state_of(p), attempt, attempt, WHOLE) is None
     assert p.progress_of(KEY) == counted
 
 

@@ -12,7 +12,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.handlers.progress import is_superseded, spoken_for, trained
+from tranche.planner.handlers.progress import is_superseded, reported_chunks, trained
 from tranche.state.entities import JobState
 
 KEY = "default/cats"
@@ -91,8 +91,8 @@ def test_a_report_of_an_attempt_that_is_over_is_not_counted(policy: str) -> None
     assert server(p) > old
     report(p, old, {0: 100}, {0: 100}, 11.0)
     assert p.progress_of(KEY).partial == {}
-    assert not spoken_for(state_of(p), old)
-    assert list(spoken_for(state_of(p), server(p))) == [0, 1]
+    assert not reported_chunks(state_of(p), old)
+    assert list(reported_chunks(state_of(p), server(p))) == [0, 1]
 
 
 def test_only_an_attempt_that_another_one_replaces_is_superseded() -> None:

@@ -206,4 +206,4 @@ def test_estimates_count_with_data_that_are_on_the_way() -> None:
     estimate = p.forecast(1.0)[KEY]
     assert estimate.completion is not None
     assert DELTA < estimate.completion < 20 * DELTA
-    assert staging(p).attempt == 2  # a simulation leaves the plan as it is
+    assert staging(p).attempt == 2  # a rollout leaves the plan as it is

@@ -1,11 +1,11 @@
-"""The place and the time window of each chunk of a job, as the present plan has them.
+"""Chunk windows: site, node and time window of each chunk of a job in the current plan.
 
-Under a policy that binds, the queues of the slots are played forward as the planner serves them: on each slot the first
-chunk in the policy's order whose data have arrived runs, and it is preempted when one that comes before it becomes
-ready (JSAC'22, Alg. 4 [P], for the whole queue instead of one insertion [I]). This is exact as long as no quota, CPU
-shortage or lack of a parameter server's host keeps a chunk from its slot; the worker limit of another job counts as far
-as its chunks are on the same nodes. Under a policy with one queue, windows that are open are known, and those to come
-are of the last forecast (`tranche.planner.forecast.rollout`).
+Under a binding policy, the queues of the slots are simulated as the planner serves them: on each slot, the first chunk
+in the policy's order whose data have arrived runs, and it is preempted when a chunk ahead of it becomes ready
+(JSAC'22, Alg. 4 [P], for the whole queue instead of one insertion [I]). This is exact unless a quota, a CPU shortage or
+the lack of a node for a parameter server keeps a chunk from its slot; the worker limit of another job is respected only
+for its chunks on the same nodes. Under a policy with one queue, open windows are known, and later ones are taken from
+the last forecast (`tranche.planner.forecast.rollout`).
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from typing import Protocol
 from tranche.model import ChunkState, ChunkWindow
 from tranche.planner.context import PlannerContext
 from tranche.planner.forecast.estimates import Estimate
-from tranche.planner.forecast.pieces import Pieces, at_once
+from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.job_queue import preemptible
 from tranche.policies import Policy
 from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
 
 
 class PlannerView(Protocol):
-    """What these functions read of a planner; `tranche.planner.Planner` is one."""
+    """Interface that these functions need of a planner; `tranche.planner.Planner` implements it."""
 
     context: PlannerContext
     estimates: dict[str, Estimate]
 
 
 STEPS = 20_000
-"""Starts and ends that are played at most; what comes later is lined up without preemption."""
-PIECE = 100
-"""Of them in one piece."""
+"""Maximum number of simulated starts and ends; chunks after these are lined up without preemption."""
+EVENTS_PER_STEP = 100
+"""Number of simulated starts and ends between two yields."""
 
 
 def chunk_windows(planner: PlannerView, key: str, now: float) -> tuple[ChunkWindow, ...]:
-    """One row a chunk, or a member of a gang, in their order; none if the planner does not know the job.
+    """Return one row per chunk, or per member of a gang, in order; none if the planner does not know the job.
 
     Args:
-        planner: Whose plan it is; it is left as it is.
-        key: Of the job.
+        planner: Planner whose plan is listed; it is not changed.
+        key: Key of the job.
         now: Clock, in seconds.
     """
-    return at_once(listing(planner, key, now))
+    return run_to_completion(listing(planner, key, now))
 
 
-def listing(planner: PlannerView, key: str, now: float) -> Pieces[tuple[ChunkWindow, ...]]:
-    """The same in pieces; what happens between them may count or not."""
+def listing(planner: PlannerView, key: str, now: float) -> Steps[tuple[ChunkWindow, ...]]:
+    """Return the rows in steps; events handled between two steps may or may not be included."""
     context = planner.context
     state = context.cluster.jobs.get(key)
     if state is None:
@@ -63,20 +63,20 @@ def listing(planner: PlannerView, key: str, now: float) -> Pieces[tuple[ChunkWin
             rows |= {row.chunk: row for row in _of_run(state, run, now) if row.chunk not in rows}
     if context.queue is None:
         entries = dict(state.entries)
-        paper = Paper(now)
+        simulated = SlotSimulation(now)
         if state.active and entries:
-            yield from paper.copy(context, state)
-            yield from paper.play()
+            yield from simulated.copy(context, state)
+            yield from simulated.play()
         for chunk, entry in entries.items():
             if chunk not in state.done:
-                rows[chunk] = _of_entry(entry, rows.get(chunk), paper.own.get(chunk))
+                rows[chunk] = _of_entry(entry, rows.get(chunk), simulated.own.get(chunk))
     else:
         rows = _with_forecast(state, rows, planner.estimates.get(key)) if state.active else rows
     return tuple(rows.get(chunk, ChunkWindow(chunk, ChunkState.WAITING)) for chunk in range(state.job.chunks))
 
 
 def times_in_window(state: JobState, run: TrackedWindow, now: float) -> Iterator[tuple[int, float, float]]:
-    """Chunks of an open window, each with its start and its expected end; they train one after the other."""
+    """Yield the chunks of an open window with their start and expected end; they train one after the other."""
     pace = max(one.batch_seconds for one in state.runs.values()) if state.job.is_gang else run.batch_seconds
     begin, end = run.window.start, run.since
     if end is None:
@@ -88,15 +88,15 @@ def times_in_window(state: JobState, run: TrackedWindow, now: float) -> Iterator
 
 
 def _of_run(state: JobState, run: TrackedWindow, now: float) -> Iterator[ChunkWindow]:
-    told = ChunkState.RUNNING if run.started is not None and run.started <= now else ChunkState.PLANNED
+    phase = ChunkState.RUNNING if run.started is not None and run.started <= now else ChunkState.PLANNED
     for chunk, start, end in times_in_window(state, run, now):
-        yield ChunkWindow(chunk, told, run.home.site, run.home.node, run.home.slots, start, end)
+        yield ChunkWindow(chunk, phase, run.home.site, run.home.node, run.home.slots, start, end)
 
 
 def _with_forecast(
     state: JobState, rows: Mapping[int, ChunkWindow], estimate: Estimate | None
 ) -> dict[int, ChunkWindow]:
-    """Chunks that come into a window later, too, and the ends of those that are stopped and start again."""
+    """Add the forecast windows of later chunks, and correct the ends of chunks that are stopped and start again."""
     found = dict(rows)
     for chunk, one in (estimate.chunks if estimate is not None else {}).items():
         row, run = rows.get(chunk), state.chunk_runs.get(chunk)
@@ -108,14 +108,14 @@ def _with_forecast(
 
 
 def _of_entry(entry: QueuedChunk, row: ChunkWindow | None, item: Item | None) -> ChunkWindow:
-    """What the queue says of a chunk: its place, the present plan, and the plan at dispatch."""
+    """Make the row of a queued chunk: its binding, the current plan, and the plan at dispatch."""
     start = item.start if item is not None else None
-    told = ChunkState.WAITING if start is None else ChunkState.PLANNED
+    phase = ChunkState.WAITING if start is None else ChunkState.PLANNED
     if row is not None:
-        told, start = row.state, row.start
+        phase, start = row.state, row.start
     return ChunkWindow(
         entry.chunk,
-        told,
+        phase,
         entry.home.site,
         entry.home.node,
         entry.home.slots,
@@ -127,32 +127,32 @@ def _of_entry(entry: QueuedChunk, row: ChunkWindow | None, item: Item | None) ->
     )
 
 
-# ---- the queues of slots, played forward
+# ---- simulation of the slots' queues
 
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """A bound chunk on paper."""
+    """A bound chunk in the simulation."""
 
     entry: QueuedChunk
     place: Place
     order: tuple[float, float, str, bool, int]
     rest: float
-    """Seconds that it has to train."""
+    """Remaining training time, in seconds."""
     setup: float
     """Seconds from its next start until it trains."""
     ready: float
     fixed: bool
-    """It is not stopped once it runs."""
+    """Whether it is never preempted once it runs."""
     since: float | None = None
-    """When it started, if it runs."""
+    """Time of its last start, in seconds, while it runs."""
     start: float | None = None
     end: float | None = None
     ticket: int = 0
-    """Of the end that is expected."""
+    """Number of its expected end; ends with another number are void."""
 
     def rank(self, *, runs: bool) -> None:
-        """Take its place in the order: a running chunk is not displaced by a waiting one of its own job."""
+        """Update its position in the order: a waiting chunk does not displace a running one of its own job."""
         value, arrival, job, waits, chunk = self.order
         if waits == runs:
             self.place.items.remove(self)
@@ -166,13 +166,13 @@ class Place:
 
     slots: float
     items: list[Item] = field(default_factory=list)
-    """Unfinished, in order."""
+    """Unfinished chunks in the policy's order."""
     running: dict[int, Item] = field(default_factory=dict)
-    """By identity."""
+    """Running chunks by identity."""
 
 
-class Paper:
-    """The nodes where a job has chunks, with all that may keep these from running."""
+class SlotSimulation:
+    """Simulation of the nodes where a job has chunks, with all chunks that may keep these from running."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -182,12 +182,12 @@ class Paper:
         self._wakes: list[tuple[float, int, Place]] = []
         self._count = 0
         self._workers: Counter[str] = Counter()
-        """Windows by job."""
+        """Number of windows by job."""
         self._blocked: dict[str, dict[int, Place]] = {}
-        """Places where a job could not start a chunk since it has its most workers."""
+        """Places where a job could not start a chunk because it has its maximum number of workers."""
 
     def copy(self, context: PlannerContext, state: JobState) -> Iterator[None]:
-        """Take the queues of these nodes over, a node at a time."""
+        """Copy the queues of these nodes, one node per step."""
         last = max(entry.key for entry in state.entries.values())
         names = dict.fromkeys(entry.home.node for entry in state.entries.values())
         for name in names:
@@ -240,10 +240,10 @@ class Paper:
         place.items.sort(key=lambda item: item.order)
 
     def play(self) -> Iterator[None]:
-        """Until all chunks of the job are done, or so much has happened that the rest is lined up."""
+        """Simulate until all chunks of the job are done, or until `STEPS` events; the rest is lined up then."""
         left = len(self.own)
         dirty = {id(place): place for place in self._places}
-        steps, pause = 0, PIECE
+        steps, pause = 0, EVENTS_PER_STEP
         while left:
             while dirty:
                 self._choose(dirty.pop(next(iter(dirty))), dirty)
@@ -262,7 +262,7 @@ class Paper:
                 dirty[id(place)] = place
                 steps += 1
             if steps >= pause:
-                pause = steps + PIECE
+                pause = steps + EVENTS_PER_STEP
                 yield
         if left:
             self._line_up()
@@ -277,7 +277,7 @@ class Paper:
         heappush(self._ends, (self.now + item.setup + item.rest, item.ticket, item))
 
     def _stop(self, item: Item) -> None:
-        """It makes way and keeps what it has trained."""
+        """Preempt a running chunk, which keeps its progress."""
         assert item.since is not None
         item.rest -= max(0.0, self.now - item.since - item.setup)
         item.setup, item.since, item.ticket = item.entry.state.job.restart_seconds, None, 0
@@ -296,7 +296,7 @@ class Paper:
         dirty.update(self._blocked.pop(job, {}))
 
     def _choose(self, place: Place, dirty: dict[int, Place]) -> None:
-        """Let those run that come first, as `tranche.planner.scheduling.slot_scheduler` does."""
+        """Choose, start and stop chunks as `tranche.planner.scheduling.slot_scheduler` does."""
         taken: set[int] = set()
         chosen: list[Item] = []
         before = list(place.running.values())
@@ -335,7 +335,7 @@ class Paper:
         return False
 
     def _line_up(self) -> None:
-        """One after the other on each slot, in order: what would be too much to play."""
+        """Place the remaining chunks one after the other on each slot, in order, without simulating preemption."""
         for place in self._places:
             free: dict[int, float] = {}
             for item in place.items:

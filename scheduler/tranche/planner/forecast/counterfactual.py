@@ -1,7 +1,7 @@
-"""Whether a job would start earlier without the one that it is said to wait behind: it is rehearsed without that one.
+"""Counterfactual check of the job that another one waits behind: a rollout without that job must start it earlier.
 
-Whoever makes the room for a job need not be what keeps it waiting: without that one, the room may go to a third job
-that keeps it longer. So others are tried then, and the first whose absence helps is named.
+The job whose end frees the capacity is not necessarily the one that delays this job: without it, the capacity may go to
+a third job that keeps it longer. In that case other jobs are tried, and the first one whose absence helps is named.
 """
 
 from collections.abc import Iterator
@@ -9,28 +9,27 @@ from dataclasses import replace
 from itertools import islice
 
 from tranche.planner.context import PlannerContext
-from tranche.planner.forecast.estimates import REHEARSED_JOBS, Estimate
-from tranche.planner.forecast.rollout import PlannerFactory, rehearse
-from tranche.planner.job_queue import Arrival
+from tranche.planner.forecast.estimates import SIMULATED_JOBS, Estimate
+from tranche.planner.forecast.rollout import PlannerFactory, run_rollout
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.entities import Arrival, JobState
 
 FIRST = 20
-"""Waiting jobs, from the first, about which it is made sure."""
+"""Number of waiting jobs, from the head of the queue, that are verified."""
 TRIED = 6
-"""Jobs at most that are left out, one after the other."""
-REHEARSALS = 30
-"""At most, between two forecasts."""
+"""Maximum number of jobs that are left out, one after the other, to verify one estimate."""
+MAX_ROLLOUTS = 30
+"""Maximum number of rollouts between two forecasts."""
 COPIED = 20_000
-"""Nodes and jobs that are copied for them at most: a rehearsal takes time in proportion to the cluster."""
+"""Maximum number of nodes and jobs copied for them: the time of a rollout is proportional to the cluster's size."""
 SOONER = 1e-6
 """Seconds by which a start must be earlier to count."""
 
 
 def affordable(cluster: ClusterState) -> int:
-    """Rehearsals between two forecasts."""
-    return min(REHEARSALS, COPIED // max(1, len(cluster.nodes) + len(cluster.jobs)))
+    """Return the number of rollouts that are affordable between two forecasts."""
+    return min(MAX_ROLLOUTS, COPIED // max(1, len(cluster.nodes) + len(cluster.jobs)))
 
 
 def verified(
@@ -41,37 +40,37 @@ def verified(
     now: float,
     budget: int,
 ) -> tuple[Estimate, int]:
-    """The estimate, behind a job without which this one starts earlier, if any of those that are tried is such.
+    """Return the estimate, behind a job without which this one starts earlier if any of the tried jobs is such a job.
 
     Args:
-        context: Of the planner, whose policy has one queue; it is left as it is.
-        new_planner: Makes the planner that decides in a rehearsal.
+        context: Context of the planner, whose policy has one queue; it is not changed.
+        new_planner: Makes the planner that decides in a rollout.
         state: A job that waits behind another.
-        estimate: Of the last forecast.
+        estimate: Its estimate from the last forecast.
         now: Clock, in seconds.
-        budget: Rehearsals at most.
+        budget: Maximum number of rollouts.
 
     Returns:
-        The estimate, and how many rehearsals it took.
+        The estimate, and the number of rollouts used.
     """
     assert context.queue is not None
     first = [one for _, one in islice(context.queue.in_order(), FIRST)]
     before = [one for one in first if _place(context, one, now) < _place(context, state, now)]
     if len(before) == FIRST:
         return estimate, 0
-    later = context.queue.waiting()[REHEARSED_JOBS:]
+    later = context.queue.waiting()[SIMULATED_JOBS:]
     key, until = state.job.key, estimate.start - SOONER
     used = 0
     for other in islice(_candidates(context, before, state, estimate, now), min(TRIED, budget)):
         used += 1
-        start = rehearse(context, new_planner, later, now, without=other, until=(key, until)).starts.get(key)
+        start = run_rollout(context, new_planner, later, now, without=other, until=(key, until)).starts.get(key)
         if start is not None and start.at < until:
             return replace(estimate, behind=other), used
     return estimate, used
 
 
 def _place(context: PlannerContext, state: JobState, now: float) -> tuple[Standing, Arrival]:
-    """The smaller comes first."""
+    """Return the sort key of the job in the queue."""
     assert context.queue is not None
     return (context.queue.policy.standing(state, context.cluster, now), state.arrival)
 
@@ -79,7 +78,7 @@ def _place(context: PlannerContext, state: JobState, now: float) -> tuple[Standi
 def _candidates(
     context: PlannerContext, before: list[JobState], state: JobState, estimate: Estimate, now: float
 ) -> Iterator[str]:
-    """Who may stand in the way: whoever makes the room, who runs there, who waits before it; the largest first."""
+    """Yield jobs that may delay it: the one that frees the capacity, then jobs that run there, then jobs ahead."""
 
     def size(other: JobState) -> tuple[float, str]:
         return (-other.worker_seconds(now) * max(1, other.job.gpus), other.job.key)

@@ -13,56 +13,55 @@ from types import MappingProxyType
 
 from tranche.model import PodShape
 from tranche.planner.context import PlannerContext
-from tranche.planner.forecast.pieces import Pieces
-from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rehearsal, Start, prepare
-from tranche.planner.job_queue import Arrival
+from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rollout, Start, prepare
+from tranche.planner.forecast.steps import Steps
 from tranche.planner.scheduling.placement_trial import could_run
 from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, QueuedChunk
+from tranche.state.entities import Arrival, JobState, QueuedChunk
 
-REHEARSED_JOBS = 200
-"""Waiting jobs, from the first, that are rehearsed."""
+SIMULATED_JOBS = 200
+"""Number of waiting jobs, from the head of the queue, that a rollout simulates."""
 
 _NO_CHUNKS: Mapping[int, PlannedChunk] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When a job starts and completes if nothing else arrives; `start` is past for one that has windows."""
+    """Start and completion of a job if no other job arrives; `start` is in the past for a job with windows."""
 
     start: float
     completion: float
     behind: str | None = None
-    """The job that makes room for its earliest chunk at `start`."""
+    """Key of the job that frees the capacity for its earliest chunk at `start`."""
     site: str = ""
-    """Where that chunk will train; "" if that is not known yet."""
+    """Site where that chunk will train; "" if unknown."""
     node: str = ""
     verified: bool = False
-    """Whether it has been made sure that `behind` is in the way, as far as that is done at all."""
+    """Whether `behind` was verified, or is not verified at all (`Planner.estimate_of`)."""
     chunks: Mapping[int, PlannedChunk] = field(default_factory=lambda: _NO_CHUNKS, compare=False, repr=False)
-    """Where and when chunks train that are in no window yet, as far as that was rehearsed."""
+    """Planned training of chunks that are in no window yet, as far as the rollout simulated it."""
 
 
-def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -> Pieces[dict[str, Estimate]]:
-    """Estimates by job key, for every job that is neither finished nor stuck.
+def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -> Steps[dict[str, Estimate]]:
+    """Return estimates by job key, for every job that is neither finished nor unable to run.
 
     Args:
-        context: Of the planner, which is left as it is, and may go on between the pieces: what is played is how it
-            stood at the first.
-        new_planner: Makes the planner that decides in the rehearsal.
+        context: Context of the planner, which is not changed. It may handle events between the steps: the forecast uses
+            the state at the first step.
+        new_planner: Makes the planner that decides in the rollout.
         now: Clock, in seconds.
     """
     if context.queue is None:
-        return _play_slots(context.cluster, now)
+        return _simulate_slots(context.cluster, now)
     waiting = context.queue.waiting()
-    later = waiting[REHEARSED_JOBS:]
-    rehearsal = yield from prepare(context, new_planner, later, now)
-    known = rehearsal.planner.context.cluster.jobs.values()
+    later = waiting[SIMULATED_JOBS:]
+    rollout = yield from prepare(context, new_planner, later, now)
+    known = rollout.planner.context.cluster.jobs.values()
     ahead = sum(_gpu_seconds(state, now) for state in known if state.active)
-    yield from rehearsal.play(DECISIONS)
-    estimates = yield from _rehearsed(rehearsal, context.queue.policy)
-    last = waiting[REHEARSED_JOBS - 1].job.key if later else None
+    yield from rollout.play(DECISIONS)
+    estimates = yield from _estimates_of_rollout(rollout, context.queue.policy)
+    last = waiting[SIMULATED_JOBS - 1].job.key if later else None
     fluid = Fluid(context.cluster, now, ahead, last)
     for state in later:
         fluid.add(state, None, estimates)
@@ -73,23 +72,25 @@ def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -
 # ---- one queue
 
 
-def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Pieces[dict[str, Estimate]]:
-    """What was rehearsed, and the fluid estimate from there on for those whose end was not reached."""
+def _estimates_of_rollout(rollout: Rollout, policy: QueuePolicy) -> Steps[dict[str, Estimate]]:
+    """Return the results of the rollout, and fluid estimates from its end on for jobs that it did not complete."""
     estimates: dict[str, Estimate] = {}
-    paper = rehearsal.planner.context.cluster
-    for key, completion in rehearsal.completions.items():
-        start = rehearsal.starts.get(key) or Start(completion, "", "")  # else it ends with what a stopped pod has saved
+    simulated = rollout.planner.context.cluster
+    for key, completion in rollout.completions.items():
+        start = rollout.starts.get(key) or Start(
+            completion, "", ""
+        )  # without a start, it completes by the progress that a stopped pod saved
         estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)
-    open_ended = [state for state in paper.jobs.values() if state.active] if rehearsal.cut_short else []
+    open_ended = [state for state in simulated.jobs.values() if state.active] if rollout.cut_short else []
     ranks: dict[str, tuple[Standing, Arrival]] = {}
     for state in open_ended:
-        ranks[state.job.key] = (policy.standing(state, paper, rehearsal.now), state.arrival)
+        ranks[state.job.key] = (policy.standing(state, simulated, rollout.now), state.arrival)
         yield
-    fluid = Fluid(paper, rehearsal.now)
+    fluid = Fluid(simulated, rollout.now)
     for state in sorted(open_ended, key=lambda state: ranks[state.job.key]):
-        fluid.add(state, rehearsal.starts.get(state.job.key), estimates)
+        fluid.add(state, rollout.starts.get(state.job.key), estimates)
         yield
-    for key, chunks in rehearsal.chunks.items():
+    for key, chunks in rollout.chunks.items():
         if key in estimates:
             estimates[key] = replace(estimates[key], chunks=chunks)
     return estimates
@@ -97,14 +98,14 @@ def _rehearsed(rehearsal: Rehearsal, policy: QueuePolicy) -> Pieces[dict[str, Es
 
 @dataclass(slots=True, eq=False)
 class Fluid:
-    """Jobs one after the other on all GPUs that can serve them, as if work could be divided at will."""
+    """Fluid model: jobs run one after the other on all GPUs that can serve them, as if work were divisible at will."""
 
     cluster: ClusterState
     now: float
     ahead: float = 0.0
-    """GPU-seconds of those who come before."""
+    """GPU-seconds of the jobs ahead."""
     last: str | None = None
-    """The one just before."""
+    """Key of the previous job in the order."""
     _gpus: dict[tuple[PodShape, int], float] = field(default_factory=dict)
 
     def add(self, state: JobState, begun: Start | None, estimates: dict[str, Estimate]) -> None:
@@ -121,7 +122,7 @@ class Fluid:
         self.ahead, self.last = self.ahead + own, key
 
     def _capacity(self, state: JobState) -> float:
-        """GPUs of the nodes that could take its workers; 0 if it can never run."""
+        """Return the GPUs of the nodes that could take its workers; 0 if it can never run."""
         job = state.job
         demand = (job.worker, job.min_available, *((job.chief, job.server, job.servers) if job.is_gang else ()))
         if demand not in self._gpus:
@@ -171,7 +172,7 @@ class _Tally:
         return Estimate(start, self.last, behind, entry.home.site, entry.home.node or "")
 
 
-def _play_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
+def _simulate_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
     tallies: dict[str, _Tally] = {}
     for entry, slots in _merged_queues(cluster, now):
         state = entry.state
@@ -191,7 +192,7 @@ def _play_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
 
 
 def _merged_queues(cluster: ClusterState, now: float) -> Iterable[tuple[QueuedChunk, list[_Slot]]]:
-    """All bound chunks by their keys, each with its slots."""
+    """Return all bound chunks in order of their keys, each with its slots."""
     merged: list[tuple[QueuedChunk, list[_Slot]]] = []
     for node in cluster.nodes.values():
         slots = [_Slot(now) for _ in node.queues]

@@ -1,10 +1,10 @@
-"""One sentence per job: what it does, or what it waits for; status, event, API and CLI have this text from here."""
+"""Explanation of a job's state in one sentence, for its status, its events, the API and the CLI."""
 
 from collections import Counter
 
 from tranche.model import Job, Measure, until
 from tranche.planner.forecast.estimates import Estimate
-from tranche.planner.forecast.wait_reason import Constraint, Limit, Precedence, binding_constraint
+from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
@@ -12,22 +12,22 @@ from tranche.state.phases import JobPhase
 from tranche.state.quota_usage import Shortage
 
 LONGEST = 2000
-"""Characters of an explanation; messages of the API server are cut."""
+"""Longest explanation in characters; longer ones, which contain messages of the API server, are cut."""
 
 
 def explain(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
 ) -> tuple[str, str]:
-    """The sentence for status.plan.explanation, and the kind of what the job waits for, empty if it does not."""
+    """Return the sentence for status.plan.explanation, and the kind of the wait reason; "" if the job does not wait."""
     text, waits_for = _activity(state, now), ""
     if not text:
-        constraint = binding_constraint(cluster, policy, state, estimate, now)
-        text, waits_for = describe(constraint, cluster, policy, state, now), constraint.limit.value
+        reason = wait_reason_of(cluster, policy, state, estimate, now)
+        text, waits_for = describe(reason, cluster, policy, state, now), reason.kind.value
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", waits_for
 
 
 def _activity(state: JobState, now: float) -> str:
-    """What the job does, or why it never will do anything; empty if it waits."""
+    """Describe what the job does, or why it will never run; "" if it waits."""
     job = state.job
     done = f"{len(state.done)} of {job.chunks} {'members' if job.is_gang else 'chunks'} done"
     match state.phase(now):
@@ -45,7 +45,7 @@ def _activity(state: JobState, now: float) -> str:
 
 
 def _workers(state: JobState) -> str:
-    """How many workers the job has at which sites; of a gang whose workers have ended, where its chief is."""
+    """Count the job's workers by site; for a gang whose workers have ended, name the site of its chief."""
     active = [run for run in state.runs.values() if not run.closing]
     if not active and state.chief is not None:
         return f"its chief goes on at {state.chief.planned.site}"
@@ -55,53 +55,53 @@ def _workers(state: JobState) -> str:
     return f"{len(active)} worker{'s' if len(active) > 1 else ''} ({places}){most}"
 
 
-def describe(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
-    """The sentence that names what a job waits for."""
-    moment = until(constraint.until, now)
-    site = constraint.site or "any site"
-    match constraint.limit:
-        case Limit.SUSPENDED:
+def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
+    """Write the sentence that names what a job waits for."""
+    moment = until(reason.until, now)
+    site = reason.site or "any site"
+    match reason.kind:
+        case WaitReasonKind.SUSPENDED:
             return "suspended by spec.suspend"
-        case Limit.HELD:
-            return f"held{moment}: {constraint.reason}"
-        case Limit.DATA if constraint.reason:
-            return f"its data cannot be brought to {site}: {constraint.reason}"
-        case Limit.DATA:
+        case WaitReasonKind.HELD:
+            return f"held{moment}: {reason.detail}"
+        case WaitReasonKind.DATA if reason.detail:
+            return f"its data cannot be brought to {site}: {reason.detail}"
+        case WaitReasonKind.DATA:
             return f"its data are on the way to {site}{moment}"
-        case Limit.SERVER:
-            behind = f"{moment}, behind {constraint.behind}" if constraint.behind else ""
+        case WaitReasonKind.SERVER:
+            behind = f"{moment}, behind {reason.behind}" if reason.behind else ""
             return f"waits for room for its parameter server at {site}{behind}"
-        case Limit.AVOIDED:
+        case WaitReasonKind.AVOIDED:
             need = _gpus(state.job.gpus)
-            return f"waits for {need} at {site}: {constraint.node} refused its pod and is avoided{moment}"
-        case Limit.QUOTA if constraint.shortage is not None:
-            return _quota(constraint.shortage)
-        case Limit.UNKNOWN:
+            return f"waits for {need} at {site}: {reason.node} refused its pod and is avoided{moment}"
+        case WaitReasonKind.QUOTA if reason.shortage is not None:
+            return _quota(reason.shortage)
+        case WaitReasonKind.UNKNOWN:
             return f"waits for {_gpus(state.job.gpus)}: {policy.name} has not placed it yet"
-        case Limit.ROOM:
-            return _room(constraint, cluster, policy, state, moment)
-    return _never(constraint, cluster, state)
+        case WaitReasonKind.ROOM:
+            return _room(reason, cluster, policy, state, moment)
+    return _never(reason, cluster, state)
 
 
-def _never(constraint: Constraint, cluster: ClusterState, state: JobState) -> str:
-    """What waiting alone does not change."""
+def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
+    """Write the sentence for a wait reason that waiting alone does not remove."""
     need = _gpus(state.job.gpus)
-    match constraint.limit:
-        case Limit.NO_NODES:
+    match reason.kind:
+        case WaitReasonKind.NO_NODES:
             return f"waits for {need}: the cluster has no nodes"
-        case Limit.SIZE:
+        case WaitReasonKind.SIZE:
             return _too_small(cluster, state, need)
-        case Limit.NODE:
-            return f"no node takes a worker: {constraint.count} of {len(cluster.nodes)} nodes {constraint.reason}"
-        case Limit.GANG:
+        case WaitReasonKind.NODE:
+            return f"no node takes a worker: {reason.count} of {len(cluster.nodes)} nodes {reason.detail}"
+        case WaitReasonKind.GANG:
             return f"needs {_gang(state.job, need)} at once, more than the cluster can hold"
-        case Limit.SERVER_SIZE:
-            return f"no node at {constraint.site or 'any site'} can ever hold its parameter server"
+        case WaitReasonKind.SERVER_SIZE:
+            return f"no node at {reason.site or 'any site'} can ever hold its parameter server"
     return "its workers do not fit beside its parameter servers"
 
 
 def _quota(short: Shortage) -> str:
-    """Names the limit as its quota does."""
+    """Write the sentence for a quota; it names the limit as the ResourceQuota does."""
     name, measure = short.limit.resource.removeprefix("requests."), short.limit.measure
     used, asked, hard = (_measured(n, measure) for n in (short.used, short.asked, short.limit.hard))
     if short.hopeless:
@@ -110,7 +110,7 @@ def _quota(short: Shortage) -> str:
 
 
 def _gang(job: Job, need: str) -> str:
-    """All pods that start together."""
+    """List the pods of a gang."""
     parts = [f"{job.chunks} workers of {need}"]
     parts += ["a chief"] if job.chief is not None else []
     parts += [f"{job.servers} parameter server{'s' if job.servers > 1 else ''}"] if job.servers else []
@@ -127,22 +127,22 @@ def _measured(number: int, measure: Measure) -> str:
             return str(number)
 
 
-def _room(constraint: Constraint, cluster: ClusterState, policy: Policy, state: JobState, moment: str) -> str:
-    room = " and ".join(_amount(state, resource) for resource in constraint.resources)
-    place = f" at {constraint.site}" if constraint.site else ""
-    if constraint.behind is None:
+def _room(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, moment: str) -> str:
+    room = " and ".join(_amount(state, resource) for resource in reason.resources)
+    place = f" at {reason.site}" if reason.site else ""
+    if reason.behind is None:
         return f"next for {room}{place}{moment}"
-    why = _precedence(constraint, cluster, policy)
-    return f"waits for {room}{place}{moment}, behind {constraint.behind}, {why}"
+    why = _precedence(reason, cluster, policy)
+    return f"waits for {room}{place}{moment}, behind {reason.behind}, {why}"
 
 
-def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -> str:
-    match constraint.precedence:
+def _precedence(reason: WaitReason, cluster: ClusterState, policy: Policy) -> str:
+    match reason.precedence:
         case Precedence.ORDER:
             return policy.traits.precedence_reason
         case Precedence.POLICY:
-            other = cluster.jobs[constraint.behind or ""]
-            if other.spared:
+            other = cluster.jobs[reason.behind or ""]
+            if other.eviction_blocked:
                 return "whose pods a disruption budget keeps from being stopped"
             return f"which may not be stopped (preemption.policy {other.job.preemption})"
         case Precedence.COST:
@@ -152,7 +152,7 @@ def _precedence(constraint: Constraint, cluster: ClusterState, policy: Policy) -
 
 
 def _amount(state: JobState, resource: str) -> str:
-    """So much of a resource as a worker needs, or all members of a gang together."""
+    """Format the amount of a resource that a worker needs, or all members of a gang together."""
     request, members = state.job.worker.requests, state.job.min_available
     match resource:
         case "cpu":

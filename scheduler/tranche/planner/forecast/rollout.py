@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 from tranche.model import ChunkRequest, Window
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.forecast.pieces import Pieces, at_once
-from tranche.planner.instructions import CloseParameterServer, CloseWindow, Instruction, OpenWindow, RenewWindow
+from tranche.planner.forecast.steps import Steps, run_to_completion
+from tranche.planner.instructions import CloseParameterServer, CloseWindow, ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_actions import HelperEnd, end_of, expected_end
 from tranche.planner.settings import PlannerSettings
 from tranche.state.entities import JobState, TrackedWindow, expected_copies
@@ -38,15 +38,15 @@ def shallow_copy(original: T) -> T:
 
 
 DECISIONS = 500
-"""At most so many are played."""
+"""Maximum number of decisions in a rollout."""
 TIMER = 0.1
-"""A decision at which nothing has happened but time counts so much: jobs age, and hardly anything comes of it."""
+"""Share of a decision that a decision without events counts: it is cheap, because only time has passed."""
 LOOKS = 20
-"""So often the planner on paper looks ahead for copies of data; later it makes do with those it has."""
+"""Number of previews for data copies in a rollout; after these, the simulated planner starts no more copies ahead."""
 
 
-class RehearsedPlanner(Protocol):
-    """What a rehearsal needs of the planner that decides in it; `tranche.planner.Planner` is one."""
+class SimulatedPlanner(Protocol):
+    """Interface of the planner that decides in a rollout; `tranche.planner.Planner` implements it."""
 
     context: PlannerContext
 
@@ -54,72 +54,76 @@ class RehearsedPlanner(Protocol):
         """Apply events, and decide once."""
 
     def next_wakeup(self) -> float | None:
-        """When a `Tick` is due at the latest."""
+        """Return the latest time of the next `Tick`, in seconds; None if there is none."""
 
 
-PlannerFactory = Callable[[PlannerSettings], RehearsedPlanner]
+PlannerFactory = Callable[[PlannerSettings], SimulatedPlanner]
 """Makes an empty planner of the same policy; the planner passes it in, so that forecasts need not import it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a job that waits comes to its first window."""
+    """First window of a waiting job in a rollout."""
 
     at: float
     site: str
     node: str
     behind: str | None = None
-    """Whose window ended or was stopped there in that moment."""
+    """Key of the job whose window ended or was closed there at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChunk:
-    """Where and when a chunk trains in windows that are not open yet, or that are stopped before its end."""
+    """Site, node and time of a chunk's training in windows that are not open yet, or are closed before its end."""
 
     site: str
     node: str
     start: float
-    """Of the first of these windows."""
+    """Start of the first of these windows."""
     end: float | None
-    """Of the last one; None: that is later than is rehearsed."""
+    """End of the last one; None if that is after the end of the rollout."""
     attempt: int = 0
-    """Of the window that is open already; 0: none is."""
+    """Attempt number of the window that is open already; 0 if there is none."""
 
 
 @dataclass(slots=True, eq=False)
-class Rehearsal:
-    """A planner on paper and what happens to its workers."""
+class Rollout:
+    """A simulated planner with the events of its workers."""
 
-    planner: RehearsedPlanner
+    planner: SimulatedPlanner
     now: float
     starts: dict[str, Start] = field(default_factory=dict)
-    """Of jobs that had no window, by key."""
+    """First windows by job; for a job that has windows, its earliest open one."""
     completions: dict[str, float] = field(default_factory=dict)
     chunks: dict[str, dict[int, PlannedChunk]] = field(default_factory=dict)
-    """Those that came into a window or were stopped, by job; with the place of the first window if it was several."""
+    """Chunks that got a window or were stopped, by job; with the site and node of the first window."""
     cut_short: bool = False
-    """Not everything was played."""
+    """Whether the rollout ended before all jobs did."""
     until: tuple[str, float] | None = None
-    """Nothing matters but whether this job starts, which has no window, before that time."""
+    """Job without a window and time: the rollout ends when the job starts, or at that time."""
     _looks: int = LOOKS
     _ends: list[tuple[float, str, int]] = field(default_factory=list)
     _begins: list[tuple[float, str, int]] = field(default_factory=list)
     _freed: dict[str, str] = field(default_factory=dict)
-    """Nodes where somebody has made room in this moment, and who."""
+    """Job that freed capacity at the current time, by node."""
 
     def play(self, decisions: float, *first: Event) -> Iterator[None]:
-        """Let things happen, these first, until all jobs are done, nothing more happens, or so much is decided.
+        """Simulate until all jobs are done, no event is left, or `decisions` decisions were made.
 
-        Yields after each decision; the planner that was copied may go on meanwhile.
+        Yields after each decision; the planner that was copied may handle events meanwhile.
+
+        Args:
+            decisions: Maximum number of decisions.
+            first: Events to apply first.
         """
         self._adopt()
         unfinished = {key for key, state in self.planner.context.cluster.jobs.items() if state.active}
-        told: list[Event] = [*first, *self._leaving(), *self._due()]
+        events: list[Event] = [*first, *self._ends_of_helpers(), *self._due()]
         while len(self.completions) < len(unfinished) and not self._is_known():
             self.cut_short = decisions <= 0
             if self.cut_short:
                 return
-            if not told:
+            if not events:
                 times = [heap[0][0] for heap in (self._ends, self._begins) if heap]
                 wakeup = self.planner.next_wakeup()
                 times += [] if wakeup is None else [wakeup]
@@ -127,13 +131,13 @@ class Rehearsal:
                     return
                 self.now = max(self.now, min(times))
                 self._freed = {}
-                told = self._due()
-            decisions -= 1 if told else TIMER
-            told = self._tell(told)
+                events = self._due()
+            decisions -= 1 if events else TIMER
+            events = self._decide(events)
             yield
 
-    def _leaving(self) -> list[HelperEnd]:
-        """Parameter servers that are to stop have done so, and so have chiefs whose workers are done."""
+    def _ends_of_helpers(self) -> list[HelperEnd]:
+        """Return the ends of closing parameter servers, and of chiefs whose workers are done."""
         jobs = self.planner.context.cluster.jobs
         stopped = [
             end_of(key, server.planned, "Preempted", 143)
@@ -144,11 +148,11 @@ class Rehearsal:
         return stopped + [end for key, state in jobs.items() if (end := expected_end(key, state)) is not None]
 
     def _is_known(self) -> bool:
-        """Whether the one thing that matters is known."""
+        """Return whether the result that `until` asks for is known."""
         return self.until is not None and (self.until[0] in self.starts or self.now >= self.until[1])
 
     def _adopt(self) -> None:
-        """Have workers that are already there begin and end."""
+        """Schedule the starts and ends of workers in windows that are already open or closing."""
         for state in self.planner.context.cluster.jobs.values():
             for run in state.runs.values():
                 if run.closing:
@@ -160,19 +164,19 @@ class Rehearsal:
                     self._will_end(state, run)
 
     def _due(self) -> list[Event]:
-        """What has happened by now, ends before beginnings."""
-        told: list[Event] = []
+        """Remove and return the events up to now, ends before starts."""
+        events: list[Event] = []
         while self._ends and self._ends[0][0] <= self.now:
             _, key, attempt = heappop(self._ends)
             run = self._run(key, attempt)
             if run is not None:
-                told.append(self._ended(key, run))
+                events.append(self._ended(key, run))
         while self._begins and self._begins[0][0] <= self.now:
             at, key, attempt = heappop(self._begins)
             run = self._run(key, attempt)
             if run is not None and not run.closing:
-                told.append(WorkerStarted(key, attempt, at))
-        return told
+                events.append(WorkerStarted(key, attempt, at))
+        return events
 
     def _run(self, key: str, attempt: int) -> TrackedWindow | None:
         state = self.planner.context.cluster.jobs.get(key)
@@ -180,7 +184,7 @@ class Rehearsal:
 
     def _ended(self, key: str, run: TrackedWindow) -> WorkerEnded | ChunksRequested:
         whole = dict.fromkeys(run.window.chunks, inf)
-        if run.window.renewed and not run.ending:  # it asks again, and ends if it is sent home
+        if run.window.renewed and not run.ending:  # it requests chunks again, and ends if it gets none
             return ChunksRequested(ChunkRequest(key, run.window.attempt, run.window.fence, whole), self.now)
         if not run.closing:
             self._freed.setdefault(run.home.node or "", key)
@@ -188,23 +192,23 @@ class Rehearsal:
         progress = self._progress(self.planner.context.cluster.jobs[key], run)
         return WorkerEnded(key, run.window.attempt, "Preempted", self.now, progress, 143)
 
-    def _tell(self, told: list[Event]) -> list[Event]:
-        """One decision; returns what follows from it at once."""
+    def _decide(self, events: list[Event]) -> list[Event]:
+        """Pass events to the planner for one decision; returns the events that follow immediately."""
         jobs = self.planner.context.cluster.jobs
-        instructions = self.planner.handle_all(told or (Tick(),), self.now)
+        instructions = self.planner.handle_all(events or (Tick(),), self.now)
         self._count_looks()
         following: list[Event] = []
-        for event in told:
+        for event in events:
             if isinstance(event, WorkerStarted) and (run := self._run(event.job, event.attempt)) is not None:
                 self._will_end(jobs[event.job], run)
-            elif isinstance(event, ChunksRequested) and (run := self._run(*_asker(event))) is not None:
+            elif isinstance(event, ChunksRequested) and (run := self._run(*_requester(event))) is not None:
                 if run.ending:
                     following.append(self._ended(event.request.job, run))
                 else:
                     self._will_end(jobs[event.request.job], run)
             elif isinstance(event, WorkerEnded | ChiefEnded) and jobs[event.job].finished:
                 self.completions[event.job] = self.now
-        touched = dict.fromkeys(event.job for event in told if isinstance(event, WorkerEnded))
+        touched = dict.fromkeys(event.job for event in events if isinstance(event, WorkerEnded))
         ends = (expected_end(key, jobs[key]) for key in touched)
         following += [end for end in ends if end is not None]
         for instruction in instructions:
@@ -221,7 +225,7 @@ class Rehearsal:
                     self._note_start(key, window)
                     self._note_chunks(key, window, self.now + jobs[key].job.restart_seconds)
                     heappush(self._begins, (self.now + jobs[key].job.restart_seconds, key, window.attempt))
-                case RenewWindow(job=key, window=window):
+                case ExtendWindow(job=key, window=window):
                     self._note_chunks(key, window, self.now)
                 case _:
                     pass
@@ -241,7 +245,7 @@ class Rehearsal:
             self.starts[key] = Start(self.now, window.site, node, next(others, None))
 
     def _note_chunks(self, key: str, window: Window, trains: float) -> None:
-        """A window begins: its chunks train one after the other from then on."""
+        """Record the chunks of a new window, which train one after the other from `trains` on."""
         run = self._run(key, window.attempt)
         if run is None:
             return
@@ -256,17 +260,17 @@ class Rehearsal:
             start = end
 
     def _note_stop(self, key: str, run: TrackedWindow) -> None:
-        """A window is stopped: when those of its chunks end that are not through is open again."""
+        """Clear the end of the unfinished chunks of a window that is stopped."""
         state, known, window = self.planner.context.cluster.jobs[key], self.chunks.setdefault(key, {}), run.window
         for chunk, batches in self._progress(state, run).items():
             if batches < state.job.batches_per_chunk_total:
                 planned = PlannedChunk(window.site, window.node or "", window.start, None, window.attempt)
                 known[chunk] = replace(known[chunk], end=None) if chunk in known else planned
 
-    # ---- how long workers train
+    # ---- training times of workers
 
     def _pace(self, state: JobState, run: TrackedWindow) -> float:
-        """Seconds per mini-batch; a gang is as fast as its slowest member."""
+        """Return the seconds per mini-batch; a gang is as fast as its slowest member."""
         return max(one.batch_seconds for one in state.runs.values()) if state.job.is_gang else run.batch_seconds
 
     def _will_end(self, state: JobState, run: TrackedWindow) -> None:
@@ -275,18 +279,18 @@ class Rehearsal:
         heappush(self._ends, (max(self.now, end), state.job.key, run.window.attempt))
 
     def _progress(self, state: JobState, run: TrackedWindow) -> dict[int, float]:
-        """Batches applied by chunk, as far as is expected."""
+        """Return the expected number of applied batches, by chunk."""
         trained = 0.0 if run.since is None else max(0.0, self.now - run.since) / self._pace(state, run)
         total = state.job.batches_per_chunk_total
         before = {c: total if c in state.done else state.known_batches(c) for c in run.window.chunks}
         return applied_in_order(run.window.chunks, before, total, trained)
 
 
-def _asker(event: ChunksRequested) -> tuple[str, int]:
+def _requester(event: ChunksRequested) -> tuple[str, int]:
     return event.request.job, event.request.attempt
 
 
-def rehearse(
+def run_rollout(
     context: PlannerContext,
     new_planner: PlannerFactory,
     later: Collection[JobState],
@@ -295,79 +299,79 @@ def rehearse(
     *,
     without: str | None = None,
     until: tuple[str, float] | None = None,
-) -> Rehearsal:
-    """Play the queue forward.
+) -> Rollout:
+    """Run a rollout of the queue.
 
     Args:
-        context: Of the planner, whose policy has one queue; it is left as it is.
-        new_planner: Makes the planner that decides in the rehearsal.
-        later: Waiting jobs to leave out: those that come after all others.
+        context: Context of the planner, whose policy has one queue; it is not changed.
+        new_planner: Makes the planner that decides in the rollout.
+        later: Waiting jobs to leave out: those that rank behind all others.
         now: Clock, in seconds.
-        decisions: At most so many are played.
-        without: A job that is suspended first.
+        decisions: Maximum number of decisions.
+        without: Key of a job that is suspended first; None for none.
         until: Stop when this job, which has no window, starts, or at that time.
     """
-    rehearsal = at_once(prepare(context, new_planner, later, now))
-    rehearsal.until = until
+    rollout = run_to_completion(prepare(context, new_planner, later, now))
+    rollout.until = until
     absent = context.cluster.jobs[without].job if without is not None else None
-    for _ in rehearsal.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
+    for _ in rollout.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
         pass
-    return rehearsal
+    return rollout
 
 
 def prepare(
     context: PlannerContext, new_planner: PlannerFactory, later: Collection[JobState], now: float
-) -> Pieces[Rehearsal]:
-    """A rehearsal that has not begun; what the planner does after the first piece does not concern it."""
+) -> Steps[Rollout]:
+    """Prepare a rollout in steps; events that the planner handles after the first step do not affect it."""
     left_out = {state.job.key for state in later}
     jobs = context.cluster.jobs.items()
     chosen = {key for key, state in jobs if state.runs or (state.active and key not in left_out)}
-    paper, resuming = _paper_copy(context, new_planner, chosen, now)
+    simulated, resuming = _copy_planner(context, new_planner, chosen, now)
     yield
     yield from resuming
-    rehearsal = Rehearsal(paper, now)
-    for key, state in paper.context.cluster.jobs.items():
+    rollout = Rollout(simulated, now)
+    for key, state in simulated.context.cluster.jobs.items():
         active = [run for run in state.runs.values() if not run.closing]
         if active:
             first = min(active, key=lambda run: run.window.start)
-            rehearsal.starts[key] = Start(first.window.start, first.window.site, first.window.node or "")
-    return rehearsal
+            rollout.starts[key] = Start(first.window.start, first.window.site, first.window.node or "")
+    return rollout
 
 
-def _paper_copy(
+def _copy_planner(
     context: PlannerContext, new_planner: PlannerFactory, chosen: set[str], now: float
-) -> tuple[RehearsedPlanner, Iterator[None]]:
-    """A planner in the same state that knows these jobs only; among them must be all that have windows.
+) -> tuple[SimulatedPlanner, Iterator[None]]:
+    """Return a planner in the same state with only the chosen jobs, which must include all jobs with windows.
 
-    Its queue stands as the other one does when the iterator has come to its end.
+    Its queue is in the state of the original queue when the returned iterator is exhausted.
     """
     assert context.queue is not None
     settings = replace(context.settings, validate=False, uploads_reported=False, server_idle_seconds=inf)
     planner = new_planner(settings)
-    paper = planner.context
-    assert paper.queue is not None
-    cluster, old = paper.cluster, context.cluster
+    simulated = planner.context
+    assert simulated.queue is not None
+    cluster, old = simulated.cluster, context.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
-    cluster.lessons, cluster.quotas = deepcopy(old.lessons), old.quotas.copied()
+    cluster.speed_model, cluster.quotas = deepcopy(old.speed_model), old.quotas.copied()
     for name, node in old.nodes.items():
         cluster.nodes[name] = twin = shallow_copy(node)
-        twin.runs, twin.leaving, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None
-    for key, state in old.jobs.items():  # in this order: it decides where nothing else does
+        twin.runs, twin.closing_runs, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None
+    for key, state in old.jobs.items():  # keeps the order of the jobs, which breaks ties
         if key in chosen:
-            _copy_job(paper, state)
-    paper.timers = context.timers.copied(cluster.jobs)
-    return planner, paper.queue.resume(context.queue, now)
+            _copy_job(simulated, state)
+    simulated.timers = context.timers.copied(cluster.jobs)
+    return planner, simulated.queue.resume(context.queue, now)
 
 
-def _copy_job(paper: PlannerContext, state: JobState) -> None:
-    twin = paper.cluster.jobs[state.job.key] = shallow_copy(state)
-    twin.done, twin.partial, twin.avoided = set(state.done), dict(state.partial), dict(state.avoided)
-    twin.applied, twin.refused = dict(state.applied), dict(state.refused)
-    twin.restarts, twin.use = state.restarts.on_paper(), JobUse()
+def _copy_job(simulated: PlannerContext, state: JobState) -> None:
+    twin = simulated.cluster.jobs[state.job.key] = shallow_copy(state)
+    twin.done, twin.partial, twin.excluded_nodes = set(state.done), dict(state.partial), dict(state.excluded_nodes)
+    twin.applied, twin.node_rejections = dict(state.applied), dict(state.node_rejections)
+    twin.restarts, twin.use = state.restarts.for_rollout(), JobUse()
     twin.entries, twin.data_sites, twin.cloud = {}, dict(state.data_sites), dict(state.cloud)
-    if state.job.staged:  # on paper pods need what is expected
+    if state.job.staged:  # staging pods of the copy take as long as expected
         twin.job = replace(state.job, staged=False)
     twin.copies, twin.coming = expected_copies(state.copies, state.coming), {}
     twin.stagings = {site: shallow_copy(staging) for site, staging in state.stagings.items()}
@@ -377,8 +381,8 @@ def _copy_job(paper: PlannerContext, state: JobState) -> None:
     for attempt, run in state.runs.items():
         again = shallow_copy(run)
         twin.enter(again)
-        node = paper.cluster.nodes.get(run.home.node or "")
+        node = simulated.cluster.nodes.get(run.home.node or "")
         if node is not None:
             node.runs[state.job.key, attempt] = (twin, again)
             if run.closing:
-                node.leaving[state.job.key, attempt] = again
+                node.closing_runs[state.job.key, attempt] = again

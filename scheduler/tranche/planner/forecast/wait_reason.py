@@ -1,4 +1,4 @@
-"""What keeps a job from starting, as a value: the one fact whose removal would let it start earlier."""
+"""Wait reason of a job: the one fact whose removal would let the job start earlier."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from tranche.state.entities import JobState, expected_copies
 from tranche.state.quota_usage import Shortage
 
 
-class Limit(StrEnum):
-    """Kinds of constraints."""
+class WaitReasonKind(StrEnum):
+    """Kind of a wait reason; the values are public (`waitsFor` of a plan and a metric's label)."""
 
     SUSPENDED = "Suspended"
     HELD = "Held"
-    """Back-off after failures or refusals."""
+    """Back-off after failures or rejections."""
     NO_NODES = "NoNodes"
     NODE = "Node"
     """No node takes a worker."""
@@ -31,99 +31,99 @@ class Limit(StrEnum):
     QUOTA = "Quota"
     """A ResourceQuota of the namespace."""
     DATA = "Data"
-    """On the way to a site."""
+    """The job's data are on the way to a site."""
     SERVER = "Server"
-    """No room for its parameter servers."""
+    """No free capacity for its parameter servers."""
     SERVER_SIZE = "ServerSize"
     """No node could ever host one of its parameter servers."""
-    TOGETHER = "Together"
+    WORKERS_WITH_SERVERS = "Together"
     """The cluster cannot hold its parameter servers and the workers that it needs at once."""
     AVOIDED = "Avoided"
-    """A node that refused a pod of the job."""
+    """The node rejected a pod of the job and is excluded."""
     ROOM = "Room"
-    """GPUs, CPU, memory or pods."""
+    """Too few free GPUs, CPU, memory or pods."""
     UNKNOWN = "Unknown"
-    """No estimate has been made yet, or nothing that is planned lets the job start."""
+    """There is no estimate yet, or no planned event lets the job start."""
 
 
 class Precedence(StrEnum):
-    """Why the other job has the room."""
+    """Reason why another job has the capacity that a job waits for."""
 
     ORDER = "Order"
-    """It ranks before."""
+    """The other job ranks ahead."""
     POLICY = "Policy"
-    """It ranks behind, and its own preemption policy, or a disruption budget, forbids to stop it."""
+    """The other job ranks behind, and its own preemption policy or a disruption budget forbids stopping it."""
     COST = "Cost"
-    """It ranks behind, and to stop it would cost more than it gains."""
+    """The other job ranks behind, and stopping it would cost more than it gains."""
     RUNNING = "Running"
-    """It ranks behind, and nobody is ever stopped."""
+    """The other job ranks behind, and the policy does not preempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
-    """What binds."""
+class WaitReason:
+    """Why a job waits."""
 
-    limit: Limit
+    kind: WaitReasonKind
     until: float | None = None
-    """When it is expected to end."""
+    """Expected end of the reason, in seconds on the planner's clock; None if unknown."""
     site: str = ""
     node: str = ""
     behind: str | None = None
-    """The job whose end or stop makes the room."""
+    """Key of the job whose end or preemption frees the capacity."""
     precedence: Precedence = Precedence.ORDER
     resources: tuple[str, ...] = ("gpus",)
     """Fields of `Resources` that are short."""
-    reason: str = ""
-    """Why held, or what nodes object."""
+    detail: str = ""
+    """Why the job is held, or the nodes' objection to its workers."""
     count: int = 0
-    """Nodes with this objection."""
+    """Number of nodes with this objection."""
     shortage: Shortage | None = None
-    """Of which quota."""
+    """The quota and its limit that the job would exceed."""
 
 
-def binding_constraint(
+def wait_reason_of(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
-) -> Constraint:
-    """What an unfinished job without windows waits for.
+) -> WaitReason:
+    """Return what an unfinished job without windows waits for.
 
     Args:
-        cluster: All there is.
-        policy: Its order.
-        state: The job.
-        estimate: From the forecast, if there is one.
+        cluster: State of the cluster.
+        policy: Policy that ranks the jobs.
+        state: State of the job.
+        estimate: The job's estimate from the last forecast, if there is one.
         now: Clock, in seconds.
     """
     start = estimate.start if estimate is not None else now
     if state.job.suspended:
-        return Constraint(Limit.SUSPENDED)
+        return WaitReason(WaitReasonKind.SUSPENDED)
     if not cluster.eligible(state.job.worker) and not any(cluster.unlimited_sites()):
         return _no_node(cluster, state)
     if state.job.is_gang and not could_run(cluster, state):
-        return Constraint(Limit.GANG)
+        return WaitReason(WaitReasonKind.GANG)
     if not _servers_fit(cluster, policy, state):
-        return Constraint(Limit.SERVER_SIZE, site=_server_place(cluster, policy, state))
+        return WaitReason(WaitReasonKind.SERVER_SIZE, site=_server_place(cluster, policy, state))
     if estimate is None and not _fits_with_servers(cluster, state):
-        return Constraint(Limit.TOGETHER)
+        return WaitReason(WaitReasonKind.WORKERS_WITH_SERVERS)
     if state.held_until > now and start <= state.held_until:
-        return Constraint(Limit.HELD, state.held_until, reason=state.hold_reason)
+        return WaitReason(WaitReasonKind.HELD, state.held_until, detail=state.hold_reason)
     if (short := cluster.shortage(state)) is not None:
-        return Constraint(Limit.QUOTA, shortage=short)
+        return WaitReason(WaitReasonKind.QUOTA, shortage=short)
     data = _data(cluster, state, estimate, now)
     if data is not None:
         return data
     until = start if estimate is not None and start > now else None
     if _servers_bind(cluster, policy, state, estimate, now):
         where = _server_place(cluster, policy, state)
-        return Constraint(Limit.SERVER, until, where, behind=estimate.behind if estimate is not None else None)
+        return WaitReason(WaitReasonKind.SERVER, until, where, behind=estimate.behind if estimate is not None else None)
     if estimate is None:
-        return Constraint(Limit.UNKNOWN)
-    avoided = [name for name, at in state.avoided.items() if now < at <= start]
-    if estimate.behind is None and avoided and (state.job.is_gang or estimate.node in avoided):
-        node = estimate.node if estimate.node in avoided else avoided[0]
-        return Constraint(Limit.AVOIDED, until, estimate.site, node)
+        return WaitReason(WaitReasonKind.UNKNOWN)
+    excluded = [name for name, at in state.excluded_nodes.items() if now < at <= start]
+    if estimate.behind is None and excluded and (state.job.is_gang or estimate.node in excluded):
+        node = estimate.node if estimate.node in excluded else excluded[0]
+        return WaitReason(WaitReasonKind.AVOIDED, until, estimate.site, node)
     other = cluster.jobs.get(estimate.behind or "")
-    return Constraint(
-        Limit.ROOM,
+    return WaitReason(
+        WaitReasonKind.ROOM,
         until,
         estimate.site,
         estimate.node,
@@ -133,18 +133,18 @@ def binding_constraint(
     )
 
 
-def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now: float) -> Constraint | None:
-    """Data on the way, if the job starts with their arrival, or has none anywhere where it could start."""
+def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now: float) -> WaitReason | None:
+    """Return data as the reason if the job starts when they arrive, or has none at any site where it could start."""
     uploads = [entry for entry in state.entries.values() if entry.home.site]
     if uploads:
         first = min(uploads, key=lambda entry: entry.ready_at)
         binds = first.ready_at > now and (estimate is None or estimate.start <= first.ready_at)
-        return Constraint(Limit.DATA, first.ready_at, first.home.site) if binds else None
+        return WaitReason(WaitReasonKind.DATA, first.ready_at, first.home.site) if binds else None
     if estimate is not None and estimate.site:
         copies = {estimate.site: state.copies.get(estimate.site, {})}
         coming = expected_copies(copies, state.coming)[estimate.site].values()
         binds = estimate.start > now and estimate.start in coming
-        return Constraint(Limit.DATA, estimate.start, estimate.site) if binds else None
+        return WaitReason(WaitReasonKind.DATA, estimate.start, estimate.site) if binds else None
     hosts = {node.node.site for node in cluster.hosts(state)}
     if not (state.copies or state.stagings) or hosts.intersection(state.waiting_by_site(now)):
         return None
@@ -152,20 +152,20 @@ def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now
     arrivals = [(at, site) for site, copies in expected.items() for at in copies.values()]
     if arrivals:
         at, site = min(arrivals)
-        return Constraint(Limit.DATA, at if at > now else None, site)
+        return WaitReason(WaitReasonKind.DATA, at if at > now else None, site)
     failed = sorted(staging.site for staging in state.stagings.values() if staging.given_up)
-    return Constraint(Limit.DATA, None, failed[0], reason="too many staging pods failed") if failed else None
+    return WaitReason(WaitReasonKind.DATA, None, failed[0], detail="too many staging pods failed") if failed else None
 
 
 def _server_place(cluster: ClusterState, policy: Policy, state: JobState) -> str:
-    """The one site where the job's parameter servers may be; "" if there are several."""
+    """Return the only site where the job's parameter servers may be; "" if there are several."""
     missing = state.missing_servers
     sites = server_sites(cluster, state, policy, missing[0].shape) if missing else []
     return (sites[0] or "") if len(sites) == 1 else ""
 
 
 def _servers_fit(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
-    """Whether for each parameter server that is missing some node could host it if it ran nothing of ours."""
+    """Return whether each missing parameter server fits some node, leaving out tranche's own pods there."""
     for shape in {one.shape: None for one in state.missing_servers}:
         sites = server_sites(cluster, state, policy, shape)
         unlimited = any(site in cluster.sites and cluster.sites[site or ""].unlimited for site in sites)
@@ -175,7 +175,7 @@ def _servers_fit(cluster: ClusterState, policy: Policy, state: JobState) -> bool
 
 
 def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
-    """Whether the workers that must start together find room beside the servers that have a place."""
+    """Return whether the workers that must start together fit beside the servers that are placed already."""
     rooms = {node.node.name: node.capacity for node in cluster.hosts(state)}
     for server in state.servers:
         host = server.planned.node or ""
@@ -189,7 +189,7 @@ def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
 def _servers_bind(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
 ) -> bool:
-    """Whether parameter servers find no room although a worker would, as far as is known."""
+    """Return whether parameter servers find no free capacity although, as far as is known, a worker would."""
     if len(state.servers) >= state.job.helper_count or room_for_servers(cluster, state, policy, now):
         return False
     sites = state.waiting_by_site(now) if state.copies else ("",)
@@ -198,7 +198,7 @@ def _servers_bind(
 
 
 def _short(cluster: ClusterState, state: JobState, estimate: Estimate) -> tuple[str, ...]:
-    """Of what there is too little, whatever there is of the rest: where the job will start, a gang anywhere."""
+    """Return the resources that are short on the node where the job will start, or on all nodes for a gang."""
     request, members = state.job.worker.requests, state.job.min_available
     known = None if state.job.is_gang else cluster.nodes.get(estimate.node)
     rooms = [node.capacity - node.reserved for node in ([known] if known is not None else cluster.hosts(state))]
@@ -218,14 +218,14 @@ def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: J
         return Precedence.ORDER
     if not policy.traits.preemptive:
         return Precedence.RUNNING
-    free = other.job.preemption is Preemption.IMMEDIATE and not other.spared
+    free = other.job.preemption is Preemption.IMMEDIATE and not other.eviction_blocked
     return Precedence.COST if free else Precedence.POLICY
 
 
-def _no_node(cluster: ClusterState, state: JobState) -> Constraint:
-    """Names what keeps most nodes from taking a worker."""
+def _no_node(cluster: ClusterState, state: JobState) -> WaitReason:
+    """Return the most frequent objection of the nodes to a worker as the reason."""
     if not cluster.nodes:
-        return Constraint(Limit.NO_NODES)
+        return WaitReason(WaitReasonKind.NO_NODES)
     objections = Counter(node.objection(state.job.worker) or "" for node in cluster.nodes.values())
     reason, count = objections.most_common(1)[0]
-    return Constraint(Limit.SIZE if reason == "too small" else Limit.NODE, reason=reason, count=count)
+    return WaitReason(WaitReasonKind.SIZE if reason == "too small" else WaitReasonKind.NODE, detail=reason, count=count)

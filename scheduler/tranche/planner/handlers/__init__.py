@@ -1,4 +1,5 @@
-"""Handlers: each applies one kind of event to the state, and records on the context what follows.
+"""Handlers: each applies one kind of event to the state, and records its effects on the context.
 
-They import neither each other nor the planner; what several of them do to a job is in `tranche.planner.job_actions`.
+They import neither each other nor the planner; the actions on jobs that several handlers share are in
+`tranche.planner.job_actions`.
 """

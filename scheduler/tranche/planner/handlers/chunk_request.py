@@ -1,17 +1,17 @@
-"""Workers that have trained their chunks and ask for more: the window of a pod ends, and another one begins in it.
+"""Chunk requests: a worker that has trained its chunks requests more, and its window is extended or its pod exits.
 
-A slot that nobody contests stays with its job, so that no pod has to be started for its next chunk. Whoever else might
-get the slot sends the worker home, and the slot is given away when its pod is over, as that of any other worker.
+A slot that no other job could use stays with its job, so that the job's next chunk needs no new pod. If another job
+could use the slot, the worker exits, and the slot is assigned when its pod has ended, like that of any other worker.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tranche.model import Allotment
+from tranche.model import ChunkGrant
 from tranche.planner import learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChunksRequested, WorkerEnded
-from tranche.planner.instructions import RenewWindow
+from tranche.planner.instructions import ExtendWindow
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
@@ -21,31 +21,31 @@ from tranche.state.entities import JobState, NodeState, TrackedWindow
 from tranche.state.phases import WindowPhase
 
 
-def allotment(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> Allotment | None:
-    """What a worker that asks is to train; nothing if it is to exit; None if its attempt is over.
+def chunk_grant(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> ChunkGrant | None:
+    """Return the chunks that a requesting worker trains next: none if it has to exit, None if its attempt is over.
 
     Args:
-        state: Its job, after `renew`.
-        attempt: Of its pod.
-        fence: Of the chunks that it has trained, which may have been followed by others already.
-        durable: Mini-batches of these by chunk.
+        state: State of its job, after `requested` has handled the request.
+        attempt: Attempt number of its pod.
+        fence: `Window.fence` of the chunks that it has trained; its window may already have later ones.
+        durable: Number of durable mini-batches of these chunks, by chunk.
     """
     run = state.runs.get(attempt)
     if run is None:
         return None
     if run.ending:
-        return Allotment()
+        return ChunkGrant()
     left = run.window.chunks
     if fence == run.window.fence:
         left = tuple(chunk for chunk in left if not _is_complete(state, chunk, durable))
     resume = {chunk: state.partial[chunk] for chunk in left if chunk in state.partial}
-    return Allotment(left, run.window.fence, resume)
+    return ChunkGrant(left, run.window.fence, resume)
 
 
-def renew(context: PlannerContext, event: ChunksRequested) -> None:
-    """Give the worker its next chunks if its window is done and nobody contests its slot; else have it exit.
+def requested(context: PlannerContext, event: ChunksRequested) -> None:
+    """Extend the worker's window if its chunks are done and no other job could use its slot; else let it exit.
 
-    A question that comes twice changes nothing the second time: the fence that it names is not the window's any more.
+    A repeated request changes nothing, because its fence is no longer that of the window.
     """
     request = event.request
     state = context.cluster.jobs.get(request.job)
@@ -56,9 +56,9 @@ def renew(context: PlannerContext, event: ChunksRequested) -> None:
         return
     chunks = _next_chunks(context, state, run, context.now)
     if chunks:
-        _begin_anew(context, state, run, chunks, event)
+        _extend_window(context, state, run, chunks, event)
     else:
-        _dismiss(context, state, run)
+        _let_exit(context, state, run)
 
 
 def _is_complete(state: JobState, chunk: int, durable: Mapping[int, float]) -> bool:
@@ -66,7 +66,7 @@ def _is_complete(state: JobState, chunk: int, durable: Mapping[int, float]) -> b
 
 
 def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, now: float) -> tuple[int, ...]:
-    """What the slot would train next if its pod ended, as long as that is of the same job."""
+    """Return the chunks that the slot would train next if its pod ended, or none if they are of another job."""
     node = context.cluster.nodes.get(run.home.node or "")
     unchanged = run.window.generation == state.job.generation and not run.obsolete
     if not (state.active and unchanged and state.held_until <= now) or state.job.is_gang:
@@ -74,7 +74,7 @@ def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, n
     if run.home.node is not None and (node is None or node.objection(state.job.worker) is not None):
         return ()
     fits = node is None or node.reserved.fits(node.capacity)
-    if not fits or context.cluster.quotas.exceeded(state.job) is not None:  # more is planned than there is room for
+    if not fits or context.cluster.quotas.exceeded(state.job) is not None:  # the node or a quota is overcommitted
         return ()
     if context.queue is None:
         return _queued(state, run, node, now)
@@ -89,7 +89,7 @@ def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, n
 
 
 def _queued(state: JobState, run: TrackedWindow, node: NodeState | None, now: float) -> tuple[int, ...]:
-    """Of a policy that binds: the chunk that comes first in the queues of all of the window's slots."""
+    """Return the chunk that is next in the queues of all slots of the window, under a binding policy."""
     slots = run.home.slots if node is not None else ()
     queues = [node.queues[slot] for slot in slots if slot < len(node.queues)] if node is not None else []
     firsts = [next((e for e in queue if e.state.chunk_runs.get(e.chunk) is not run), None) for queue in queues]
@@ -103,7 +103,7 @@ def _queued(state: JobState, run: TrackedWindow, node: NodeState | None, now: fl
 def _is_contested(
     context: PlannerContext, queue: JobQueue, state: JobState, run: TrackedWindow, node: NodeState | None, now: float
 ) -> bool:
-    """Whether somebody who ranks before the job waits for what its worker holds: room, or a share of a quota."""
+    """Return whether a job of higher rank waits for the capacity or quota that the job's worker holds."""
     rank = (queue.policy.standing(state, context.cluster, now), state.arrival)
     for site, head in queue.heads_before(rank, now):
         if head is state:
@@ -118,7 +118,7 @@ def _is_contested(
 def _could_use(
     context: PlannerContext, queue: JobQueue, head: JobState, state: JobState, node: NodeState, now: float
 ) -> bool:
-    """Whether the end of a worker of the job on the node would be what another job waits for."""
+    """Return whether another job could start if a worker of the job on the node ended."""
     shape, cluster = head.job.worker, context.cluster
     if queue.policy.traits.head_of_line_blocking and could_run_on_nodes(cluster, head):
         return True
@@ -132,9 +132,9 @@ def _could_use(
     return count_fitting(shape.requests, rooms, head.job.min_available) == head.job.min_available
 
 
-def _dismiss(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:
-    """Send the worker home; what it said counts, however its pod ends."""
-    context.cluster.note_window(state, run, WindowPhase.DISMISSED)
+def _let_exit(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:
+    """Let the worker exit; the progress in its request counts, whatever the outcome of its pod."""
+    context.cluster.note_window(state, run, WindowPhase.EXITING)
     unfinished = [chunk for chunk in run.window.chunks if chunk not in state.done]
     state.partial.update(dict.fromkeys(unfinished, float(state.job.batches_per_chunk_total)))
     state.ledger_changed(run.window.chunks)
@@ -142,10 +142,10 @@ def _dismiss(context: PlannerContext, state: JobState, run: TrackedWindow) -> No
     context.publish(state.job.key)
 
 
-def _begin_anew(
+def _extend_window(
     context: PlannerContext, state: JobState, run: TrackedWindow, chunks: tuple[int, ...], event: ChunksRequested
 ) -> None:
-    """Count what the worker has trained, as if its pod had ended, and enter its next chunks."""
+    """Count the chunks that the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
     learning.learn(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
@@ -159,9 +159,9 @@ def _begin_anew(
     run.window = replace(window, chunks=chunks, start=at, end=at + seconds, renewed=state.attempts)
     context.cluster.note_window(state, run, WindowPhase.TRAINING)
     run.started, run.since, run.counted, run.left = at, at, 0.0, None
-    speaks = run.first_report is not None or not state.job.servers
-    run.first_report = (at, 0.0) if speaks else None  # what it finds is what it was told
+    reports = run.first_report is not None or not state.job.servers
+    run.first_report = (at, 0.0) if reports else None  # it resumes from the grant's batches
     state.enter(run)
     context.touch(state)
     context.publish(state.job.key)
-    context.instruct(RenewWindow(state.job.key, run.window, event))
+    context.instruct(ExtendWindow(state.job.key, run.window, event))

@@ -1,4 +1,4 @@
-"""Nodes, sites and quotas that come, change and go, and what follows for what is planned there."""
+"""Handlers for nodes, sites and quotas that are added, changed or removed, and the effects on plans."""
 
 from dataclasses import replace
 
@@ -13,13 +13,13 @@ from tranche.planner.events import (
     SiteChanged,
     SiteRemoved,
 )
-from tranche.planner.job_actions import displace, forgive, unbind_chunks
+from tranche.planner.job_actions import displace, readmit_node, unbind_chunks
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.state.entities import JobState, NodeState, TrackedWindow
 
 
 def node_changed(context: PlannerContext, event: NodeChanged) -> None:
-    """Note a node that is new or changed, and unbind or close what it cannot hold any more."""
+    """Update a new or changed node; unbind chunks and close windows that it cannot hold any more."""
     cluster, node = context.cluster, event.node
     known = cluster.nodes.get(node.name)
     if known is None:
@@ -29,7 +29,7 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     before = known.node
     known.set_node(node)
     if replace(before, foreign=node.foreign) != node or not before.foreign.fits(node.foreign):
-        forgive(context, node.name)  # it has not just become fuller
+        readmit_node(context, node.name)  # not only because foreign pods use more of it
     cluster.nodes_changed()
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]
@@ -42,24 +42,24 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
         if run is not None and id(entry) in gone:
             displaced[id(run)] = (entry.state, run)
     del known.queues[known.slots :]
-    for state, run in displaced.values():  # what runs goes on, on the slots that are left
+    for state, run in displaced.values():  # running windows continue on the remaining slots
         run.home = run.home._replace(slots=())
         if context.binding is not None:
             bind_window(context, context.binding, state, run, run.window)
     if context.queue is not None:
-        displace(context, (node.name,))  # what foreign pods have taken
+        displace(context, (node.name,))  # make way for foreign pods
     context.work.nodes.add(node.name)
     context.capacity_changed()
 
 
 def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
-    """Forget a node; its windows go on until their pods' ends arrive."""
+    """Remove a node; its windows remain until the ends of their pods are reported."""
     name = event.node
     node = context.cluster.nodes.pop(name, None)
     if node is None:
         return
     context.cluster.nodes_changed()
-    context.cluster.lessons.forget_node(name)
+    context.cluster.speed_model.forget_node(name)
     for entry in node.entries():
         unbind_chunks(context, entry.state, (entry.chunk,))
     context.work.nodes.discard(name)
@@ -67,12 +67,12 @@ def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
 
 
 def site_changed(context: PlannerContext, event: SiteChanged) -> None:
-    """Note a site that is new or changed."""
+    """Update a new or changed site."""
     _set_sites(context, {**context.cluster.sites, event.site.name: event.site})
 
 
 def site_removed(context: PlannerContext, event: SiteRemoved) -> None:
-    """Forget a site."""
+    """Remove a site."""
     sites = context.cluster.sites
     _set_sites(context, {known: site for known, site in sites.items() if known != event.site})
 
@@ -81,7 +81,7 @@ def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
     network, before, learnt = context.cluster.network, context.cluster.sites, context.cluster.uploads.corrections
     for ends in list(learnt):
         if link_between(network, before, *ends) != link_between(network, sites, *ends):
-            del learnt[ends]  # it was relative to what was promised
+            del learnt[ends]  # it was measured relative to the old link
     context.cluster.sites = sites
     context.cluster.nodes_changed()
     for state in context.cluster.jobs.values():
@@ -92,7 +92,7 @@ def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
 
 
 def _clouds_changed(context: PlannerContext, state: JobState) -> None:
-    """Release chunks that were to train at a site that is not unlimited any more, and have the job compared again."""
+    """Unbind chunks that wait for a site that is not unlimited any more, and let the job be reviewed again."""
     cluster = context.cluster
     state.cloud = {chunk: site for chunk, site in state.cloud.items() if cluster.is_unlimited(site)}
     state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
@@ -109,27 +109,27 @@ def _clouds_changed(context: PlannerContext, state: JobState) -> None:
 
 
 def quota_changed(context: PlannerContext, event: QuotaChanged) -> None:
-    """Note a quota: limits and scopes change who waits with whom; what others use only changes how much is left."""
+    """Update a quota: a change of limits or scopes changes demand classes; foreign usage changes only the rest."""
     quota = event.quota
     known = context.cluster.quotas.by_namespace.get(quota.namespace, {}).get(quota.name)
     context.cluster.quotas.put(quota)
     if known is None or known.with_foreign({}) != quota.with_foreign({}):
         _quotas_differ(context, quota.namespace)
     else:
-        context.quota_grew(quota.namespace)
+        context.quota_freed(quota.namespace)
 
 
 def quota_removed(context: PlannerContext, event: QuotaRemoved) -> None:
-    """Forget a quota."""
+    """Remove a quota."""
     context.cluster.quotas.remove(event.namespace, event.name)
     _quotas_differ(context, event.namespace)
 
 
 def _quotas_differ(context: PlannerContext, namespace: str) -> None:
-    """Have all jobs of a namespace looked at: other quotas hold for it, so other jobs wait together."""
+    """Reconsider all jobs of a namespace: other quotas apply to it, so its demand classes change."""
     for state in context.cluster.jobs.values():
         if state.job.namespace == namespace:
             context.touch(state)
             if not state.runs:
                 context.publish(state.job.key)
-    context.room_grew(None)
+    context.capacity_freed(None)

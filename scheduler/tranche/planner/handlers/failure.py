@@ -1,19 +1,19 @@
-"""Pods that find no node, that the API server refuses, or that a disruption budget does not let be stopped."""
+"""Handlers for pods that cannot be scheduled, that the API server rejects, or whose eviction a budget blocks."""
 
 from collections.abc import Collection
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import EvictionRefused, WorkerRejected, WorkerUnschedulable
 from tranche.planner.job_actions import (
-    avoid,
     close_server,
     close_window,
     close_workers,
     count_rejection,
     displace,
+    exclude_node,
     hold,
-    keep_servers,
     pause_gang,
+    reopen_servers,
     stop,
     stop_gang,
     unbind_chunks,
@@ -21,40 +21,40 @@ from tranche.planner.job_actions import (
 from tranche.state.entities import JobState, Server, TrackedWindow
 
 
-def expire(context: PlannerContext) -> None:
-    """Allow preemption again of jobs that have been spared for long enough."""
-    spared = context.cluster.spared
-    for key in [key for key, until in spared.items() if until <= context.now]:
-        del spared[key]
+def expire_eviction_holds(context: PlannerContext) -> None:
+    """Allow preemption of jobs again whose eviction hold has expired (`PlannerSettings.eviction_hold_seconds`)."""
+    blocked = context.cluster.eviction_blocked_until
+    for key in [key for key, until in blocked.items() if until <= context.now]:
+        del blocked[key]
         state = context.cluster.jobs.get(key)
         if state is not None:
-            state.spared = False
+            state.eviction_blocked = False
             context.touch(state)
             context.rank_fell(state)
 
 
 def unschedulable(context: PlannerContext, event: WorkerUnschedulable) -> None:
-    """Release the place of a pod that has waited for its node for too long."""
+    """Release the capacity reserved for a pod that has waited too long to be scheduled."""
     state = context.cluster.jobs.get(event.job)
     if state is None:
         return
     run = state.runs.get(event.attempt)
     if run is not None:
-        _worker_found_no_place(context, state, run, event.message)
+        _worker_unschedulable(context, state, run, event.message)
         unbind_chunks(context, state, run.window.chunks)
         return
     server = next((one for one in state.servers if one.planned.attempt == event.attempt and not one.closing), None)
     if server is not None:
-        _server_found_no_place(context, state, server, event.message)
+        _server_unschedulable(context, state, server, event.message)
 
 
-def _worker_found_no_place(context: PlannerContext, state: JobState, run: TrackedWindow, message: str) -> None:
-    """Close the window of a pod that has waited for its node for too long; the job avoids the node for some time.
+def _worker_unschedulable(context: PlannerContext, state: JobState, run: TrackedWindow, message: str) -> None:
+    """Close the window of a worker pod that has waited too long to be scheduled, and exclude its node for the job.
 
-    A gang releases everything and pauses, longer each time, so that another gang may start. If several of its pods
-    found no node, that counts once.
+    A gang releases all of its reservations and backs off, longer each time, so that another gang can start. Several
+    unschedulable pods of one gang count as one rejection.
     """
-    avoid(context, state, run.window.node)
+    exclude_node(context, state, run.window.node)
     if run.closing:
         return
     if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
@@ -62,13 +62,13 @@ def _worker_found_no_place(context: PlannerContext, state: JobState, run: Tracke
     close_window(context, state, run)
 
 
-def _server_found_no_place(context: PlannerContext, state: JobState, server: Server, message: str) -> None:
-    """Stop a parameter server or chief whose pod has waited for its node for too long, and what waits for it.
+def _server_unschedulable(context: PlannerContext, state: JobState, server: Server, message: str) -> None:
+    """Stop a parameter server or chief whose pod has waited too long to be scheduled, and the pods that depend on it.
 
     No worker trains without it, so the windows of a chunked job are closed; its other servers stay.
     """
-    avoid(context, state, server.planned.node)
-    server.homeless = True
+    exclude_node(context, state, server.planned.node)
+    server.never_scheduled = True
     if state.job.is_gang:
         what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
         pause_gang(context, state, f"{what} found no place: {message}")
@@ -79,7 +79,10 @@ def _server_found_no_place(context: PlannerContext, state: JobState, server: Ser
 
 
 def rejected(context: PlannerContext, event: WorkerRejected) -> None:
-    """Stop a job whose pods the API server will always refuse; else close what has not started, and pause."""
+    """Handle a pod that the API server rejected: stop the job if the rejection is permanent, else back off.
+
+    During the back-off, windows whose worker has not started are closed.
+    """
     state = context.cluster.jobs.get(event.job)
     if state is None or state.finished:
         return
@@ -99,9 +102,10 @@ def rejected(context: PlannerContext, event: WorkerRejected) -> None:
 
 
 def eviction_refused(context: PlannerContext, event: EvictionRefused) -> None:
-    """Open the windows again; the job is not preempted for some time.
+    """Reopen windows whose pods a disruption budget protects, and block preemption of the job for some time.
 
-    A gang goes on only if none of its members has been stopped; else the rest has to go, however long that takes.
+    A gang is reopened only if none of its pods has stopped; otherwise the remaining pods have to stop too, however long
+    their budget delays that.
     """
     state = context.cluster.jobs.get(event.job)
     if state is None or not state.active:
@@ -109,23 +113,23 @@ def eviction_refused(context: PlannerContext, event: EvictionRefused) -> None:
     runs = [run for attempt, run in state.runs.items() if attempt in event.attempts and run.closing]
     if any(run.obsolete for run in runs) or (state.job.is_gang and not _is_whole(state, event.attempts)):
         return
-    keep_servers(context, state, event.attempts)
+    reopen_servers(context, state, event.attempts)
     if not runs:
         return
     for run in runs:
         node = context.cluster.reopen_window(state, run, context.now)
         if node is not None:
             context.work.nodes.add(node.node.name)
-    state.spared = True
-    context.cluster.spared[event.job] = context.now + context.settings.spare_seconds
-    context.wake(context.cluster.spared[event.job], event.job)
+    state.eviction_blocked = True
+    context.cluster.eviction_blocked_until[event.job] = context.now + context.settings.eviction_hold_seconds
+    context.wake(context.cluster.eviction_blocked_until[event.job], event.job)
     displace(context, {run.home.node or "" for run in runs})
     context.touch(state)
     context.publish(event.job)
 
 
 def _is_whole(state: JobState, refused: Collection[int]) -> bool:
-    """Whether a gang that was to stop can go on if these attempts do not stop."""
+    """Return whether a closing gang is still complete if the attempts in `refused` do not stop."""
     stopped = [one for one in state.servers if one.closing and one.planned.attempt not in refused]
     covered = {c for run in state.runs.values() if run.window.attempt in refused for c in run.window.chunks}
     return (

@@ -1,13 +1,14 @@
-"""The members of a gang end one after another, and as one: what the first leave waits for what the last leave.
+"""Joint release of a gang's GPUs: the ends of finished members are held until the last member ends or a timeout passes.
 
-Ours [I]. A gang's members are done in the same moment, but their ends arrive one by one, over a tenth of a second in
-the simulator and over seconds from real kubelets. A planner that gives away each GPU at once gives the first half to a
-smaller gang, and takes it back when the second half could hold the job that ranks first.
+Ours [I]. A gang's members finish at the same moment, but their ends arrive one by one: over a tenth of a second in the
+simulator and over seconds from real kubelets. A planner that reuses each GPU immediately gives the first half to a
+smaller gang, and preempts that gang when the second half could hold the job that ranks first. The timeout is
+`PlannerSettings.gang_completion_timeout_seconds`.
 """
 
 from collections.abc import Iterator
 
-from tranche.planner.context import HeldEnds, PlannerContext
+from tranche.planner.context import PendingGangCompletion, PlannerContext
 from tranche.planner.events import (
     Event,
     JobChanged,
@@ -20,39 +21,44 @@ from tranche.planner.events import (
 from tranche.state.entities import JobState
 
 
-def puts_off(context: PlannerContext, event: WorkerEnded) -> bool:
-    """Hold the end of a member that is done, if others of its gang are about to be; returns whether it is held."""
+def defer_member_end(context: PlannerContext, event: WorkerEnded) -> bool:
+    """Hold the end of a finished member while other members of its gang still train; returns whether it is held."""
     if event.outcome != "Succeeded":
         return False
     state = context.cluster.jobs.get(event.job)
-    if state is None or not _ends_as_one(state) or event.attempt not in state.runs:
+    if state is None or not _ends_together(state) or event.attempt not in state.runs:
         return False
-    held = context.held_ends.get(event.job)
+    held = context.pending_completions.get(event.job)
     ended = held.ends if held is not None else {}
     if all(attempt in ended or attempt == event.attempt for attempt in state.runs):
         return False
     if held is None:
-        held = context.held_ends[event.job] = HeldEnds(context.now + context.settings.farewell_seconds)
+        held = context.pending_completions[event.job] = PendingGangCompletion(
+            context.now + context.settings.gang_completion_timeout_seconds
+        )
         context.wake(held.until, event.job)
     held.ends[event.attempt] = event
     return True
 
 
-def due(context: PlannerContext, event: Event) -> Iterator[WorkerEnded]:
-    """Take out the ends that count now, before this event does: it decides on their job, or they are held too long."""
-    key = _decides_on(event)
-    for job in [job for job, held in context.held_ends.items() if job == key or held.until <= context.now]:
-        yield from context.held_ends.pop(job).ends.values()
+def release_due(context: PlannerContext, event: Event) -> Iterator[WorkerEnded]:
+    """Remove and yield the held ends to count before this event.
+
+    These are the ends of the job whose windows the event may change, and those whose timeout has passed.
+    """
+    key = _affected_job(event)
+    for job in [job for job, held in context.pending_completions.items() if job == key or held.until <= context.now]:
+        yield from context.pending_completions.pop(job).ends.values()
 
 
-def _ends_as_one(state: JobState) -> bool:
-    """Whether the job is a gang whose members are all at work; with a chief, it is the chief's end that counts."""
+def _ends_together(state: JobState) -> bool:
+    """Return whether the job is a gang without a chief whose members all train; a chief's end would end the job."""
     runs = state.runs.values()
     return state.job.is_gang and state.job.chief is None and not any(run.closing or run.started is None for run in runs)
 
 
-def _decides_on(event: Event) -> str | None:
-    """The job whose windows the event may change."""
+def _affected_job(event: Event) -> str | None:
+    """Return the job whose windows the event may change."""
     match event:
         case WorkerBound() | WorkerStarted() | ProgressReported():
             return None

@@ -1,4 +1,4 @@
-"""Parameter servers and chiefs that end: lost ones are replaced, and the end of a gang's one is that of the gang."""
+"""Handlers for ended parameter servers and chiefs: those of chunked jobs are replaced, those of a gang end the gang."""
 
 from tranche.model import AttemptRecord
 from tranche.planner.context import PlannerContext
@@ -21,20 +21,20 @@ from tranche.state.entities import JobState, Server
 
 
 def ended(context: PlannerContext, event: HelperEnd) -> None:
-    """Count the end of a parameter server's or chief's pod: what it has not saved is lost."""
+    """Count the end of a parameter server's or chief's pod; progress that it has not saved is lost."""
     state = context.cluster.jobs.get(event.job)
     server = next((s for s in state.servers if s.planned.attempt == event.attempt), None) if state is not None else None
     if state is None or server is None:
         return
     remove_servers(context, state, [server])
-    context.room_grew(None)
+    context.capacity_freed(None)
     if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
     elif not server.closing:
         roll_back_to_checkpoint(context, state)
         if state.active and not place_servers(context, state):
             close_workers(context, state)
-    elif server.homeless:
+    elif server.never_scheduled:
         pass
     elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
         roll_back_to_checkpoint(context, state)
@@ -45,8 +45,8 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
 def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
     """Count the end of a gang's parameter server or chief, which is removed already.
 
-    A chief that succeeded ends the job. A parameter server that succeeded is only gone. Any other end takes the whole
-    gang with it, and counts as its failure if a pod failed that was not to stop.
+    A chief that succeeded ends the job. A parameter server that succeeded has no further effect. Any other end stops
+    the whole gang, and counts as a failure of the job if the pod failed and was not closing.
     """
     planned = server.planned
     if planned.is_chief:
@@ -69,7 +69,7 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
 
 
 def _succeed(context: PlannerContext, state: JobState) -> None:
-    """Finish a gang whose chief is done: its members have nothing more to do, whatever they are at."""
+    """Finish a gang whose chief has succeeded; the progress of its members does not matter any more."""
     for run in list(state.runs.values()):
         end = WorkerEnded(state.job.key, run.window.attempt, "Succeeded", context.now)
         count_end(context, state, run, end)

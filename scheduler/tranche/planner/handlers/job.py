@@ -1,4 +1,4 @@
-"""Jobs that are submitted or restored from what an earlier planner wrote, that change, and that are removed."""
+"""Handlers for jobs that are submitted, restored from the status that an earlier planner wrote, changed or removed."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, Track
 
 
 def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
-    """Why the policy can never plan this job: a CamelCase reason and a sentence; None if it can."""
+    """Return why the policy can never plan this job, as a CamelCase reason and a sentence; None if it can."""
     if job.gpus == 0:
         return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
     if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.traits.supports_gangs:
@@ -42,7 +42,7 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
 
 
 def submitted(context: PlannerContext, event: JobSubmitted) -> None:
-    """Make a new job known; of a job that is known already, follow the change of its specification."""
+    """Admit a new job; for a known job, apply the change of its specification."""
     if event.job.key in context.cluster.jobs:
         changed(context, JobChanged(event.job))
     else:
@@ -50,7 +50,7 @@ def submitted(context: PlannerContext, event: JobSubmitted) -> None:
 
 
 def admit(context: PlannerContext, event: JobSubmitted) -> None:
-    """Make the job known, with its ledger and its running windows; dispatch follows when all are known."""
+    """Add the job with its ledger and its running windows; chunks are dispatched when all jobs are added."""
     job, cluster, now = event.job, context.cluster, context.now
     state = cluster.jobs[job.key] = JobState(
         job, idle_since=job.submitted, level_since=now, restarts=Restarts(cluster.restarts)
@@ -68,14 +68,14 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
         _restore_plan(context, state, event.plan)
         _catch_up(context, state, event.plan, event.outdated)
     state.settle_busy(now)
-    if job.suspended or state.unplannable or state.failed:  # no planner may have been there to stop it
+    if job.suspended or state.unplannable or state.failed:  # perhaps no planner was running then to stop it
         stop(context, state)
     context.touch(state)
     context.publish(job.key)
 
 
 def remember(context: PlannerContext, event: JobSubmitted) -> None:
-    """Learn what a completed job needed."""
+    """Learn the service that a completed job needed."""
     state = JobState(event.job)
     state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)
     if event.progress is not None:
@@ -119,7 +119,7 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
 
 
 def _catch_up(context: PlannerContext, state: JobState, plan: JobPlan, outdated: Collection[int]) -> None:
-    """Follow a change of the specification that took place while no planner was there; compare `changed`."""
+    """Apply a change of the specification that was made while no planner was running; compare `changed`."""
     if plan.generation == state.job.generation:
         return
     data_staging.renew(context, state)
@@ -129,13 +129,13 @@ def _catch_up(context: PlannerContext, state: JobState, plan: JobPlan, outdated:
 
 
 def changed(context: PlannerContext, event: JobChanged) -> None:
-    """Follow a change of the job's specification."""
+    """Apply a change of the job's specification."""
     job, now = event.job, context.now
     state = context.cluster.jobs.get(job.key)
     if state is None or job == state.job:
         return
     old, resized = state.job, job.worker.requests != state.job.worker.requests
-    if resized:  # what running windows reserve is what their pods were made with
+    if resized:  # running windows reserve the requests of their pods, which are those before the change
         for run in list(state.runs.values()):
             run.obsolete = True
             close_window(context, state, run)
@@ -163,7 +163,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
 
 
 def removed(context: PlannerContext, event: JobRemoved) -> None:
-    """Remove a job and all that it holds."""
+    """Remove a job with all of its reservations."""
     key = event.job
     state = context.cluster.jobs.get(key)
     if state is None:
@@ -175,6 +175,6 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     drop_servers(context, state)
     context.touch(state)
     del context.cluster.jobs[key]
-    context.cluster.lessons.forget_job(key)
+    context.cluster.speed_model.forget_job(key)
     context.work.unhosted.discard(key)
     context.rejections.pop(key, None)

@@ -1,7 +1,7 @@
-"""Counting what running jobs report: durable batches into the ledger, applied ones into the estimates.
+"""Handler for progress reports: durable batches are counted in the ledger, applied ones in the estimates.
 
-A checkpoint wins over the ledger: what the first report of an attempt says is what that attempt found, even if it is
-less than was counted.
+A checkpoint takes precedence over the ledger: the first report of an attempt states the progress that the attempt
+loaded, even if that is less than was counted.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,21 +18,21 @@ from tranche.state.progress_ledger import roll_back
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How far a job is."""
+    """Progress of a job."""
 
     batches: float
-    """Mini-batches of all chunks together, by the last reports and the pace of running workers."""
+    """Number of mini-batches of all chunks, by the last reports and the pace of running workers."""
     of: float
-    """When that many are durable, the job is done."""
+    """Number of durable mini-batches at which the job is done."""
     estimated: bool
-    """Some worker that trains reports nothing: what it has done is estimated from its run time alone."""
+    """Whether some running worker does not report, so that its progress is estimated from its run time alone."""
     reported: float | None
-    """When the job last reported."""
+    """Time of the job's last report, in seconds; None if there was none."""
     timings: Timings
 
 
 def trained(state: JobState, now: float) -> Trained:
-    """How far the job is."""
+    """Return the progress of the job."""
     whole = state.job.chunks * state.job.batches_per_chunk_total
     pace = state.nominal_batch_seconds
     left = state.worker_seconds(now) / pace if pace > 0 else state.batches_left(range(state.job.chunks))
@@ -41,13 +41,13 @@ def trained(state: JobState, now: float) -> Trained:
     return Trained(min(whole, max(0.0, whole - left)), whole, silent, at, timings)
 
 
-def spoken_for(state: JobState, attempt: int) -> Collection[int]:
-    """Chunks of which reports of the attempt count: none if it is over, or if another pod reports for its job.
+def reported_chunks(state: JobState, attempt: int) -> Collection[int]:
+    """Return the chunks for which reports of the attempt count: none if it is over or another pod reports for them.
 
-    The chief speaks for all chunks, else parameter server 0, and else rank 0 of a gang; where there is none of them, a
-    worker speaks for those of its window.
+    The chief reports for all chunks, else parameter server 0, and else rank 0 of a gang. Without any of these, a worker
+    reports for the chunks of its window.
     """
-    if any(server.planned.attempt == attempt for server in state.speakers):
+    if any(server.planned.attempt == attempt for server in state.reporters):
         return range(state.job.chunks)
     run = state.runs.get(attempt)
     if run is None or state.job.helper_count:
@@ -58,12 +58,12 @@ def spoken_for(state: JobState, attempt: int) -> Collection[int]:
 
 
 def is_superseded(state: JobState, attempt: int) -> bool:
-    """Whether another attempt goes on in place of this one, so that it must not even save any more.
+    """Return whether another attempt has replaced this one, so that this one must not even save any more.
 
-    The server of a job that is done or suspended is not: it still has to save what it holds.
+    The server of a job that is done or suspended is not superseded: it still has to save its state.
     """
     if state.job.helper_count:
-        return any(server.planned.attempt > attempt for server in state.speakers)
+        return any(server.planned.attempt > attempt for server in state.reporters)
     return attempt not in state.runs and not state.finished
 
 
@@ -71,7 +71,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     """Count a report, unless its attempt is over."""
     report = event.report
     state = context.cluster.jobs.get(report.job)
-    chunks = spoken_for(state, report.attempt) if state is not None else ()
+    chunks = reported_chunks(state, report.attempt) if state is not None else ()
     if state is None or not chunks:
         return
     total = state.job.batches_per_chunk_total
@@ -114,7 +114,7 @@ def _merged(known: Checkpoint | None, attempt: int, durable: Mapping[int, float]
 
 
 def _raise(state: JobState, durable: Mapping[int, float], applied: Mapping[int, float]) -> None:
-    """Count what is more than is known; a chunk in a window is not done before its worker has ended."""
+    """Count progress beyond the known progress; a chunk in a window is done only when its worker has ended."""
     for chunk, batches in applied.items():
         if chunk in state.done:
             continue
@@ -133,7 +133,7 @@ def _raise(state: JobState, durable: Mapping[int, float], applied: Mapping[int, 
 
 
 def _pace(run: TrackedWindow, gained: float, at: float) -> None:
-    """Note what a running worker has done since its last report, and how fast it is between its first and this one."""
+    """Record a running worker's progress since its last report, and its pace since its first report."""
     run.counted += gained
     if run.since is None:
         return

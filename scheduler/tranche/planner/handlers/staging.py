@@ -1,4 +1,4 @@
-"""Copies of data that have come to a site, and pods that were to bring some."""
+"""Handlers for completed copies of data, and for ended staging pods."""
 
 from tranche.planner import data_staging
 from tranche.planner.context import PlannerContext
@@ -6,7 +6,7 @@ from tranche.planner.events import ChunkStaged, StagingEnded
 
 
 def staged(context: PlannerContext, event: ChunkStaged) -> None:
-    """Note that the data of a chunk are at a site, and learn from the time that they took."""
+    """Record that the data of a chunk are at a site, and learn from the time that the copy took."""
     state = context.cluster.jobs.get(event.job)
     if state is None:
         return
@@ -17,7 +17,7 @@ def staged(context: PlannerContext, event: ChunkStaged) -> None:
 
 
 def ended(context: PlannerContext, event: StagingEnded) -> None:
-    """Count the end of a staging pod, unless the plan does not have it any more."""
+    """Count the end of a staging pod, unless the plan no longer contains it."""
     state = context.cluster.jobs.get(event.job)
     staging = next((s for s in state.stagings.values() if s.attempt == event.attempt), None) if state else None
     if state is None or staging is None:

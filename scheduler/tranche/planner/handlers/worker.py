@@ -1,4 +1,4 @@
-"""Worker pods that are bound to a node, start to train, or end."""
+"""Handlers for worker pods that are bound to a node, start to train, or end."""
 
 from dataclasses import replace
 
@@ -25,14 +25,14 @@ from tranche.state.remaining_work import NEARLY
 def _window(
     context: PlannerContext, event: WorkerBound | WorkerStarted | WorkerEnded
 ) -> tuple[JobState, TrackedWindow] | None:
-    """The window that an event is about; None if its attempt is over and counted, so that the event is void."""
+    """Return the job and window of an event; None if its attempt was counted as ended, so that the event is void."""
     state = context.cluster.jobs.get(event.job)
     run = state.runs.get(event.attempt) if state is not None else None
     return None if state is None or run is None else (state, run)
 
 
 def bound(context: PlannerContext, event: WorkerBound) -> None:
-    """Note that a pod has a node, which may be another than the planned one."""
+    """Record the node of a pod, which may differ from the planned node."""
     found = _window(context, event)
     if found is None:
         return
@@ -43,9 +43,9 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
 
 
 def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: str) -> None:
-    """Have the window, its chunks and its reservation follow the pod to the fallback that kube-scheduler chose.
+    """Move the window, its chunks and its reservation to the fallback node that kube-scheduler chose for the pod.
 
-    A node of an unlimited site is only named: nothing is planned or reserved on it.
+    A node of an unlimited site is only recorded by name: nothing is planned or reserved on it.
     """
     if context.cluster.is_unlimited(run.window.site) and name not in context.cluster.nodes:
         run.window = replace(run.window, node=name)
@@ -67,7 +67,7 @@ def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: st
 
 
 def started(context: PlannerContext, event: WorkerStarted) -> None:
-    """Note that a worker trains; nothing is published, since the pod itself says that it runs."""
+    """Record that a worker trains; nothing is published, since the pod's own status shows that it runs."""
     found = _window(context, event)
     if found is None or found[1].started is not None:
         return
@@ -80,16 +80,16 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     if state.first_started is None:
         state.first_started = at
     if context.policy.traits.preemptive:
-        context.rank_again(state)  # its rank falls from now on
+        context.rank_again(state)  # its rank value decreases from now on
     rest = state.left_of(run) * run.batch_seconds
     run.window = replace(run.window, start=at, end=at + rest)
     if run.window.end > end + NEARLY or state.restart_seconds < cost:
-        context.stopping_cheaper(state)
+        context.reconsider_preemption(state)
     has_started(context, state)
 
 
 def ended(context: PlannerContext, event: WorkerEnded) -> None:
-    """Count a worker's end, and finish, stop or pause its job if that follows."""
+    """Count a worker's end, and finish, stop or pause its job if the end requires it."""
     found = _window(context, event)
     if found is None:
         return

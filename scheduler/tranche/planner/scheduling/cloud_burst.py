@@ -10,8 +10,8 @@ fourth term of (5)). Ties go to the least sum of chunk completion times, then to
 chunks, workers and parameter server are together (ζ = 1) and no gradient crosses a link. A gang goes as a whole or not
 at all, without the term of delay.
 
-A chunk that is to train at an unlimited site starts there as soon as its data are there. Until then each review
-compares again, so it may still start on a node that has become free; bytes that were copied meanwhile are in vain.
+A chunk that is assigned to an unlimited site starts there as soon as its data are there. Until then each review
+compares again, so it may still start on a node that has become free; the bytes copied meanwhile are then wasted.
 Reviews take place when a job arrives and, because conditions change with every chunk that ends, again after 3 % of the
 shortest expected time to completion, but at least 30 s: reviews after 1 % gave the same JCT.
 """
@@ -38,19 +38,19 @@ REVIEW_SECONDS = 30.0
 REVIEW_SHARE = 0.03
 """Time between two reviews, as a share of the shortest expected time to completion."""
 REVIEWED_JOBS = 1000
-"""Waiting jobs, the first in rank first, that a review looks at."""
+"""Number of waiting jobs, best rank first, that a review considers."""
 NEAREST_SITES = 12
-"""Sites with nodes, the nearest first, where a job's chunks are expected to train."""
+"""Number of sites with nodes, nearest first, where a job's chunks are expected to train."""
 
 
 def is_due(context: PlannerContext, queue: JobQueue, changed: Sequence[str], now: float) -> bool:
-    """Whether waiting jobs are to be compared with unlimited sites now.
+    """Return whether a review of the waiting jobs is due now; otherwise set the timer for it.
 
     Args:
-        context: Has a timer for the next time.
-        queue: When that is.
-        changed: Jobs that an event concerned. If one of them has waiting chunks that no review has seen, the next
-            review takes place at once.
+        context: Context of the planner.
+        queue: Queue, with the time of the next review.
+        changed: Keys of jobs that events changed. A review is due immediately if one of them has waiting chunks that no
+            review has considered.
         now: Clock, in seconds.
     """
     cluster = context.cluster
@@ -82,7 +82,7 @@ def review(context: PlannerContext, queue: JobQueue, now: float) -> None:
             state.reviewed = state.returned
             soonest = min(soonest, split.completion - now)
             _bind(context, queue, state, split, now)
-        elif state.unassigned > 0:  # it has its most workers, or is held
+        elif state.unassigned > 0:  # it has its maximum number of workers, or is held
             state.reviewed = state.returned
             soonest = min(soonest, max(state.held_until, state.window_ends[0]) - now)
         if looked == REVIEWED_JOBS:
@@ -104,7 +104,7 @@ def _in_rank_order(queue: JobQueue, now: float) -> list[JobState]:
 
 
 def _uses_nodes(state: JobState) -> bool:
-    """Whether the job waits for nodes or has windows there."""
+    """Return whether the job waits for nodes or has windows on nodes."""
     return state.waiting_for_nodes > 0 or any(run.home.node is not None for run in state.runs.values())
 
 
@@ -125,9 +125,9 @@ class _Placed:
     end: float
     """Expected completion, in seconds."""
     seconds: float
-    """How long it holds its GPUs."""
+    """Time for which it holds its GPUs."""
     taken: tuple[float, ...]
-    """When its GPUs were free before."""
+    """Times at which its GPUs were free before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,11 +137,11 @@ class NodeForecast:
     cluster: ClusterState
     now: float
     free_at: dict[Pool, list[float]] = field(default_factory=dict)
-    """Times in seconds, a heap by pool."""
+    """Time at which each GPU becomes free, in seconds: a heap for each pool."""
     _sites: dict[str, list[Pool]] = field(default_factory=dict)
 
     def pools(self, site: str) -> list[Pool]:
-        """The pools of one site."""
+        """Return the pools of one site."""
         if site not in self._sites:
             nodes = self.cluster.free.nodes_at(site)
             for node in nodes:
@@ -151,11 +151,11 @@ class NodeForecast:
         return self._sites[site]
 
     def gpus(self, pool: Pool) -> list[float]:
-        """The heap of one pool."""
+        """Return the heap of one pool."""
         return self.free_at[pool] if pool in self.pools(pool.site) else []
 
     def occupy(self, state: JobState) -> None:
-        """Have the job's open windows on nodes hold their GPUs until they end."""
+        """Hold the GPUs of the job's open windows on nodes until the windows end."""
         gpus, more = max(1, state.job.gpus), 0.0
         runs = [run for run in state.runs.values() if not run.closing]
         if runs and state.waiting_for_nodes > 0 and len(runs) >= state.job.max_workers:
@@ -167,7 +167,7 @@ class NodeForecast:
                 self._take(_pool_of(node), gpus, self.now, rest_seconds(state, run, self.now) + more)
 
     def place(self, state: JobState, options: Sequence[_Option], chunk: int) -> _Placed | None:
-        """Have a chunk train where it would complete first; None if no pool has as many GPUs as a worker needs."""
+        """Place a chunk where it would complete first; None if no pool has as many GPUs as a worker needs."""
         gpus, best = max(1, state.job.gpus), (inf, Pool("", 0.0), 0.0)
         rest = state.remaining_batches(chunk)
         for option in options:
@@ -184,21 +184,21 @@ class NodeForecast:
         return _Placed(chunk, best[1], end, seconds, taken)
 
     def gang_slots(self, state: JobState) -> list[tuple[float, Pool]]:
-        """The GPUs on which all members of a gang would start soonest, as (free at, pool); empty if it never fits."""
+        """Return the GPUs on which a gang would start soonest, as (free at, pool); empty if the gang never fits."""
         needed = state.job.min_available * max(1, state.job.gpus)
         pools = [pool for site in self.cluster.hosts(state).by_site for pool in self.pools(site)]
         found = nsmallest(needed, ((at, pool) for pool in pools for at in self.gpus(pool)))
         return found if len(found) == needed and could_run_on_nodes(self.cluster, state) else []
 
     def take_slots(self, slots: Sequence[tuple[float, Pool]], end: float) -> None:
-        """Hold these GPUs until then."""
+        """Hold these GPUs until `end`."""
         for _, pool in slots:
             heappop(self.gpus(pool))
         for _, pool in slots:
             heappush(self.gpus(pool), end)
 
     def undo(self, placed: Sequence[_Placed]) -> None:
-        """Give back what these chunks took."""
+        """Release the GPUs that these chunks took."""
         for pool in {one.pool for one in placed}:
             heap = self.gpus(pool)
             for one in reversed(placed):  # a later chunk may have taken the GPU of an earlier one
@@ -208,7 +208,7 @@ class NodeForecast:
             heapify(heap)
 
     def _take(self, pool: Pool, gpus: int, start: float, seconds: float) -> tuple[tuple[float, ...], float]:
-        """Hold the GPUs of the pool that are free first; returns when these were free, and until when they are held."""
+        """Hold the GPUs of the pool that are free first; returns when these were free, and the end of the hold."""
         heap = self.gpus(pool)
         taken = tuple(heappop(heap) for _ in range(min(gpus, len(heap))))
         end = max((start, *taken)) + seconds
@@ -227,21 +227,21 @@ def _pool_of(node: NodeState) -> Pool:
 
 @dataclass(slots=True, eq=False)
 class _Option:
-    """GPUs with which chunks of a job could train: a pool of nodes, or an unlimited site."""
+    """A pool of nodes or an unlimited site whose GPUs could train chunks of a job."""
 
     pool: Pool
     batch_seconds: float
     copies: Mapping[int, float]
-    """When each chunk's data are there, in seconds; for chunks that are not here, `otherwise`."""
+    """Time at which each chunk's data are there, in seconds; `otherwise` for chunks that are missing here."""
     otherwise: float
 
     def ready(self, chunk: int) -> float:
-        """When the chunk could start there if a GPU were free."""
+        """Return when the chunk could start there if a GPU were free."""
         return self.copies.get(chunk, self.otherwise)
 
 
 def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]:
-    """Pools of nodes where the job's chunks could train, at the nearest sites."""
+    """Return the pools of nodes at the nearest sites where the job's chunks could train."""
     cluster = queue.cluster
     by_site = cluster.hosts(state).by_site
     delta = {site: cluster.transfer_seconds(state, site) for site in by_site}
@@ -256,7 +256,7 @@ def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]
 
 
 def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[dict[int, float], float]:
-    """When the data of each chunk are at a site, and when those of all other chunks are, in seconds."""
+    """Return when the data of each chunk are at a site, and when those of all other chunks are, in seconds."""
     cluster = queue.cluster
     if not data_replication.moves_data(state) or site == state.job.data_site or queue.policy.traits.free_data_movement:
         return {}, now
@@ -270,10 +270,10 @@ def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[d
 
 
 class _Split(NamedTuple):
-    """What a review decides for one job."""
+    """Decision of a review for one job."""
 
     chunks: tuple[int, ...]
-    """To train at `site`."""
+    """Chunks that train at `site`."""
     site: str
     completion: float
     """Expected completion of the job, in seconds."""
@@ -283,10 +283,10 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
     """Decide how many of the job's waiting chunks train at an unlimited site; the others take GPUs in the forecast.
 
     Args:
-        queue: Gives the policy and the cluster.
-        forecast: After all jobs that rank before this one.
-        state: The job.
-        behind: Jobs that rank behind it and use nodes: GPU time on nodes delays each of them.
+        queue: Queue, with the policy and the cluster.
+        forecast: Forecast after all jobs that rank ahead of this one.
+        state: State of the job.
+        behind: Number of jobs that rank behind it and use nodes: GPU time on nodes delays each of them.
         now: Clock, in seconds.
     """
     options = [one for one in (_cloud_option(queue, state, site, now) for site in queue.cluster.clouds) if one]
@@ -306,7 +306,7 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
         placed.append(one)
         if one.end > limit:
             break
-    toll = state.job.gpus * behind / max(1, sum(len(forecast.gpus(one.pool)) for one in nodes))
+    delay_per_second = state.job.gpus * behind / max(1, sum(len(forecast.gpus(one.pool)) for one in nodes))
     best: tuple[float, float, int, int] | None = None
     for number, ends in enumerate(clouds):
         on_nodes, latest, held = 0.0, -inf, 0.0
@@ -316,7 +316,7 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
             end = max(floor, latest, ends.together[0] if not kept else ends.apart[kept])
             total = on_nodes + (ends.sum_together if not kept else ends.sum_apart[kept])
             held += placed[kept - 1].seconds if kept else 0.0
-            key = (end + price * ends.seconds[kept] + toll * held, total, -kept, number)
+            key = (end + price * ends.seconds[kept] + delay_per_second * held, total, -kept, number)
             best = min(best, key) if best is not None else key
     if best is None:
         return _Split((), "", max([floor, *(one.end for one in placed)]) if placed else inf)
@@ -326,13 +326,13 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
 
 
 class _CloudEnds(NamedTuple):
-    """When the chunks from each position on would complete at an unlimited site, in seconds."""
+    """Completion at an unlimited site of the chunks from each position on, in seconds."""
 
     site: str
     apart: list[float]
-    """The last of them, with workers or parameter servers elsewhere (ζ = 0); -inf at the end, where none is left."""
+    """Completion of the last of them with other pods of the job elsewhere (ζ = 0); -inf at the end, without chunks."""
     together: list[float]
-    """The last of all of them with everything at this site (ζ = 1); only the first position counts."""
+    """Completion of the last of them with all pods at this site (ζ = 1); only the first position counts."""
     sum_apart: list[float]
     sum_together: float
     seconds: list[float]
@@ -340,7 +340,7 @@ class _CloudEnds(NamedTuple):
 
 
 def _cloud_option(queue: JobQueue, state: JobState, site: str, now: float) -> _Option | None:
-    """The unlimited site, unless the job's data cannot be brought there."""
+    """Return the unlimited site as an option; None if copying the job's data there was given up."""
     if is_given_up(state, site):
         return None
     seconds = queue.cluster.batch_seconds(state, site, colocated=False)
@@ -392,7 +392,7 @@ def _split_gang(
 
 
 def _bind(context: PlannerContext, queue: JobQueue, state: JobState, split: _Split, now: float) -> None:
-    """Note the decision, and begin the copies that it needs."""
+    """Record the decision, and begin the copies that it needs."""
     chosen = dict.fromkeys(split.chunks, split.site)
     if chosen != state.cloud:
         state.cloud = chosen

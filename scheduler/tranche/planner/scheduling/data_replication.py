@@ -1,11 +1,12 @@
-"""Where the data of chunks are copied, so that they can train there: ahead of need, and where a chunk would end first.
+"""Data replication: copying the data of chunks ahead of need to the sites where the chunks would end first.
 
-Source: ours [I] (decision 5): a chunk's data are copied, not moved. They stay where they came from and wherever they
-have been, so a waiting chunk may start at any of these sites, whichever has room first. At arrival the data go to the
-nearest sites (`QueuePolicy.prefetch_site_count`). Then, twice a minute, the queue is played forward in order of rank
-over the slots of all sites with nodes, each chunk going where it ends first with Δ counted (own wait, work and transfer
-of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"); a chunk that goes where
-it has no copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to unlimited sites.
+Source: ours [I] (decision 5): a chunk's data are copied, not moved. They stay at their origin and at every site with a
+copy, so a waiting chunk may start at any of these sites, whichever has free capacity first. At arrival the data are
+copied to the nearest sites (`QueuePolicy.prefetch_site_count`). Then, twice a minute, the head of the queue is
+simulated in order of rank over the slots of all sites with nodes. Each chunk goes where it ends first with Δ included
+(own wait, work and transfer of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"). A
+chunk that goes to a site without a copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts
+copies to unlimited sites.
 """
 
 from collections import Counter
@@ -24,23 +25,23 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import ARRIVED, JobState
 
 LOOK_AHEAD_SECONDS = 30.0
-"""How often the queue is played forward."""
+"""Interval between two previews of the queue."""
 LOOKED_AT = 40
-"""Waiting chunks, from the first, that are looked at then."""
+"""Number of waiting chunks, from the head of the queue, that a preview considers."""
 NEAREST = 12
-"""Sites, the nearest first, where a job's chunks could go then."""
+"""Number of sites, nearest first, that a preview considers for a job's chunks."""
 LEAD = 4.0
-"""A copy is begun when the chunk needs it within so many times Δ: plans change, and what is begun too late is missed,
-what is begun too early may never be used."""
+"""A copy is begun when the chunk needs it within LEAD · Δ: a copy begun too late delays the chunk, and one begun too
+early may never be used, because plans change."""
 
 
 def moves_data(state: JobState) -> bool:
-    """Whether the job's chunks have to be brought to where they train."""
+    """Return whether the job's data have to be copied to the sites where its chunks train."""
     return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.is_gang
 
 
 def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: float) -> None:
-    """A job has arrived: bring its data to the nearest sites that could train it."""
+    """Copy the data of a job that has arrived to the nearest sites that could train it."""
     if state.copies or not state.waiting:
         return
     delta = {site: context.cluster.transfer_seconds(state, site) for site in context.cluster.hosts(state).by_site}
@@ -55,9 +56,9 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
 
 
 def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> None:
-    """Have the data of a job that has arrived at every site, once they have been on the way for as long as they take.
+    """Record uploads of the data of a job that has arrived to every site, each complete after its transfer time.
 
-    For policies that do not plan where data are (`QueuePolicy.uploads_on_arrival`).
+    This serves policies that do not plan where data are (`QueuePolicy.uploads_on_arrival`).
     """
     cluster, queue = context.cluster, context.queue
     if queue is None or not queue.policy.uploads_on_arrival() or not moves_data(state):
@@ -81,7 +82,7 @@ def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> N
 
 
 def look_ahead(context: PlannerContext, queue: JobQueue, now: float) -> None:
-    """Begin the copies that chunks near the head of the queue will need, if that was not done just before."""
+    """Begin the copies that chunks near the head of the queue will need, at most once per `LOOK_AHEAD_SECONDS`."""
     due = queue.looked_ahead + LOOK_AHEAD_SECONDS
     if now < due:
         if not queue.look_due:
@@ -107,23 +108,23 @@ def look_ahead(context: PlannerContext, queue: JobQueue, now: float) -> None:
 
 @dataclass(slots=True, eq=False)
 class Preview:
-    """The slots of all sites, played forward over the head of the queue."""
+    """Simulation of the head of the queue over the slots of all sites."""
 
     cluster: ClusterState
     queue: JobQueue
     now: float
     free: dict[str, float] = field(default_factory=dict)
-    """GPUs that nobody holds."""
+    """Number of free GPUs, by site."""
     ends: dict[str, list[float]] = field(default_factory=dict)
-    """When windows end, a heap by site; of sites that somebody has asked for."""
+    """Ends of windows as a heap for each site, filled on first use."""
     taken: Counter[str] = field(default_factory=Counter)
-    """GPUs, free or preempted, that chunks took on paper."""
+    """Number of GPUs, free or preempted, that chunks took in the simulation, by site."""
 
     def __post_init__(self) -> None:
         self.free = dict(self.cluster.free.gpus())
 
     def ends_at(self, site: str) -> list[float]:
-        """When windows there end, a heap."""
+        """Return the heap of the ends of windows at the site."""
         if site not in self.ends:
             nodes = self.cluster.free.nodes_at(site)
             self.ends[site] = [run.window.end for node in nodes for _, run in node.runs.values() if not run.closing]
@@ -131,7 +132,7 @@ class Preview:
         return self.ends[site]
 
     def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
-        """Let the chunks take their places; returns those that need a copy: chunk, site, when it starts there, Δ."""
+        """Place the chunks; returns those that need a copy, as (chunk, site, start there in seconds, Δ in seconds)."""
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
         delta = {site: cluster.transfer_seconds(state, site) for site in cluster.hosts(state).by_site}
         sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
@@ -168,7 +169,7 @@ class Preview:
 def copy(
     context: PlannerContext, queue: JobQueue, state: JobState, chunks: Iterable[int], site: str, now: float
 ) -> None:
-    """Begin to bring data of chunks to a site."""
+    """Begin to copy data of chunks to a site."""
     reported = context.settings.uploads_reported or state.job.staged
     sent = tuple(chunks)
     ready = context.cluster.begin_copies(state, site, len(sent), now)

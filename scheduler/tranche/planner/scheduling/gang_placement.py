@@ -1,4 +1,4 @@
-"""Gangs with parameter servers or a chief: a place for all pods or for none."""
+"""Placement of gangs with parameter servers or a chief: all pods are placed, or none."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from tranche.model import PlannedServer
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
 from tranche.planner.scheduling.placement import free_nodes
-from tranche.planner.scheduling.placement_trial import Trial
+from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, Missing, NodeState, Server
 
@@ -14,44 +14,44 @@ from tranche.state.entities import JobState, Missing, NodeState, Server
 def find_places(
     cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float, *, first_fit: bool
 ) -> tuple[list[NodeState], list[NodeState]] | None:
-    """Nodes for all members in what is free, and for what has to start with them; None if one pod finds none.
+    """Return nodes with free capacity for all members and for the pods that start with them; None if one does not fit.
 
     Args:
-        cluster: All there is.
-        state: Of the gang.
-        nodes: For members to choose from, by name.
+        cluster: State of the cluster.
+        state: State of the gang.
+        nodes: Nodes that members may use, by name.
         now: Clock, in seconds.
-        first_fit: Members take nodes by name, not the ones that they fill best.
+        first_fit: Choose nodes for members by name instead of best fit.
     """
     chosen = free_nodes(nodes, state, state.job.min_available, first_fit=first_fit)
     if len(chosen) < state.job.min_available:
         return None
     helpers = state.missing_servers
-    trial = Trial(cluster, state, now, iter(()))
-    trial.occupy(chosen)
-    if not trial.seat(helpers):
-        trial = Trial(cluster, state, now, iter(()))
-        if not trial.together(nodes, helpers, helpers_first=True):
+    trial = PlacementTrial(cluster, state, now, iter(()))
+    trial.place_workers(chosen)
+    if not trial.place_helpers(helpers):
+        trial = PlacementTrial(cluster, state, now, iter(()))
+        if not trial.place_gang(nodes, helpers, helpers_first=True):
             return None
-    return trial.nodes, trial.seats
+    return trial.nodes, trial.helper_nodes
 
 
-def seat(context: PlannerContext, state: JobState, seats: Sequence[NodeState], now: float) -> None:
-    """Start what the gang lacks beside its members on these nodes."""
-    missing = state.missing_servers if seats else []
-    places = [(one, node.node.site, node.node.name) for one, node in zip(missing, seats, strict=True)]
+def start_helpers(context: PlannerContext, state: JobState, helper_nodes: Sequence[NodeState], now: float) -> None:
+    """Start the missing parameter servers and the chief of a gang on these nodes."""
+    missing = state.missing_servers if helper_nodes else []
+    places = [(one, node.node.site, node.node.name) for one, node in zip(missing, helper_nodes, strict=True)]
     _start_helpers(context, state, places, now)
 
 
-def seat_at(context: PlannerContext, state: JobState, site: str, now: float) -> None:
-    """Start what the gang lacks beside its members at a site with capacity on demand."""
+def start_helpers_at(context: PlannerContext, state: JobState, site: str, now: float) -> None:
+    """Start the missing parameter servers and the chief of a gang at an unlimited site."""
     _start_helpers(context, state, [(one, site, None) for one in state.missing_servers], now)
 
 
 def _start_helpers(
     context: PlannerContext, state: JobState, places: Sequence[tuple[Missing, str, str | None]], now: float
 ) -> None:
-    """Start parameter servers and chief, each with its site and node."""
+    """Start parameter servers and chief, each at its site and node."""
     placed: list[Server] = []
     for one, site, node in places:
         state.attempts += 1

@@ -1,4 +1,4 @@
-"""Free room on nodes: which of them could take workers of a job now."""
+"""Free capacity on nodes: nodes that could take workers of a job now."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -13,7 +13,7 @@ _BY_PACE = attrgetter("pace", "free_gpus")
 
 
 def count_fitting(request: Resources, rooms: Iterable[Resources], wanted: int) -> int:
-    """How many of so many equal requests the rooms hold together."""
+    """Return how many of `wanted` equal requests fit into the free resources in `rooms`."""
     found = 0
     for room in rooms:
         left = room
@@ -25,13 +25,13 @@ def count_fitting(request: Resources, rooms: Iterable[Resources], wanted: int) -
 
 
 def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) -> list[NodeState]:
-    """Nodes with free GPUs that could take a worker of the job, at one site or (with "") anywhere, by name.
+    """Return nodes with free GPUs that could take a worker of the job, at one site ("": any site), by name.
 
-    Nodes that the job avoids now, and sites where none of its data are, are left out.
+    Nodes that are excluded for the job now, and sites with none of its data, are left out.
     """
     nodes = cluster.free.of(cluster.hosts(state), site)
-    if state.avoided:
-        nodes = [node for node in nodes if not state.avoids(node.node.name, now)]
+    if state.excluded_nodes:
+        nodes = [node for node in nodes if not state.excludes(node.node.name, now)]
     if state.uploaded_at is not None:
         ready = {there: state.can_start_at(there, now) for there in {node.node.site for node in nodes}}
         nodes = [node for node in nodes if ready[node.node.site]]
@@ -41,14 +41,14 @@ def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) ->
 def free_nodes(
     nodes: Sequence[NodeState], state: JobState, wanted: int, *, first_fit: bool, fastest: bool = False
 ) -> list[NodeState]:
-    """Nodes for up to so many workers of the job in what is free now, one entry a worker.
+    """Return nodes with free capacity for up to `wanted` workers of the job, one entry per worker.
 
     Args:
-        nodes: To choose from, by name.
-        state: Gives the shape of a worker.
-        wanted: Workers.
-        first_fit: Take nodes by name, not the one that a worker fills best.
-        fastest: Prefer the node that is believed fastest to the one that a worker fills best.
+        nodes: Nodes to choose from, by name.
+        state: State of the job, which has the shape of a worker.
+        wanted: Number of workers.
+        first_fit: Choose nodes by name instead of best fit.
+        fastest: Prefer the node with the least predicted time of a mini-batch to the best fit.
     """
     request = state.job.worker.requests
     order = _BY_PACE if fastest else _GPUS_LEFT
@@ -69,9 +69,9 @@ def free_nodes(
 
 
 def fallbacks(cluster: ClusterState, state: JobState, home: SlotBinding, count: int, now: float) -> tuple[str, ...]:
-    """So many other nodes of the site with room that nothing has reserved, fullest first."""
+    """Return up to `count` other nodes of the site with enough unreserved capacity, fewest free GPUs first."""
     if not home.node or not count:
         return ()
     request, own = state.job.worker.requests, home.node
-    nodes = sorted(free_hosts(cluster, state, home.site, now), key=_GPUS_LEFT)  # of equal ones by name, as they came
+    nodes = sorted(free_hosts(cluster, state, home.site, now), key=_GPUS_LEFT)  # stable: ties stay in order of name
     return tuple(islice((node.node.name for node in nodes if node.node.name != own and node.has_room(request)), count))

@@ -1,7 +1,7 @@
-"""Placements that are tried on a copy of the free room: nodes for a job's workers, and the windows that must close.
+"""Simulated placements on a copy of the free capacity: nodes for a job's workers, and the windows that must close.
 
-A `Trial` (compare Kueue's snapshots and KAI's statements) changes nothing. It says which windows to close and which
-nodes to use, or that there is no way.
+A `PlacementTrial` (compare Kueue's snapshots and KAI's statements) changes no state. It returns the windows to close
+and the nodes to use, or None if no placement exists.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,18 +17,19 @@ from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
 
 
 def could_run(cluster: ClusterState, state: JobState) -> bool:
-    """Whether an otherwise empty cluster could run the job: one that never fits must not block a queue."""
+    """Return whether an otherwise empty cluster could run the job; a job that never fits must not block a queue."""
     return bool(cluster.clouds) or could_run_on_nodes(cluster, state)
 
 
 def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
-    """Whether the nodes of an otherwise empty cluster could run the job."""
+    """Return whether the nodes of an otherwise empty cluster could run the job."""
     members = state.job.min_available
     if state.job.is_gang and state.job.helper_count:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
-        trials = [Trial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
+        trials = [PlacementTrial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
         return any(
-            trial.together((), helpers_of(state.job), first) for trial, first in zip(trials, (False, True), strict=True)
+            trial.place_gang((), helpers_of(state.job), first)
+            for trial, first in zip(trials, (False, True), strict=True)
         )
     rooms = (node.capacity for node in cluster.hosts(state))
     return count_fitting(state.job.worker.requests, rooms, members) == members
@@ -36,13 +37,13 @@ def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Victim:
-    """Windows that only stop together: one of a chunked job, all of a gang."""
+    """Windows that stop together: one window of a chunked job, or all windows of a gang."""
 
     state: JobState
     runs: list[TrackedWindow]
 
     def freed(self) -> dict[str, Resources]:
-        """What stopping them gives back, by node."""
+        """Return the resources that stopping them frees, by node."""
         request = self.state.job.worker.requests
         if len(self.runs) == 1:
             return {self.runs[0].home.node or "": request}
@@ -54,21 +55,21 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Challenge:
-    """A job that wants slots of others at a site (anywhere, with "")."""
+class PreemptionRequest:
+    """Demand of a job, the preemptor, for slots of other jobs at a site ("": any site)."""
 
     policy: QueuePolicy
     state: JobState
     site: str
     seconds: float
-    """That one of its chunks would train there."""
+    """Time that one of its chunks would train there."""
     now: float
 
     def victims(self, behind: Sequence[JobState]) -> Iterator[Victim]:
-        """Windows that the policy lets it close, the last in rank first; those of a gang together.
+        """Yield the windows that the policy allows it to preempt, worst rank first; those of a gang together.
 
         Args:
-            behind: Jobs that may be preempted, the first in rank first.
+            behind: Jobs that may be preempted, best rank first.
         """
         for victim in reversed(behind):
             above = self.policy.min_remaining_to_preempt(self.state, self.seconds, victim, self.now)
@@ -89,102 +90,114 @@ class Challenge:
 
 
 @dataclass(slots=True, eq=False)
-class Trial:
-    """A plan on paper for one job: nodes for its workers, and who makes way.
+class PlacementTrial:
+    """Simulated placement of one job: nodes for its workers, and the victims that this needs.
 
-    `find` may be called again after its answer has become real: who was looked at and not needed is looked at first.
+    `find` may be called again after its result was carried out; it first considers victims that were not needed then.
     """
 
     cluster: ClusterState
     state: JobState
-    """The job that needs room."""
+    """The job that needs capacity."""
     now: float
     further: Iterator[Victim]
-    """Who may make way, the last in rank first, besides those looked at already."""
+    """Further possible victims, worst rank first, besides those considered already."""
     rooms: dict[str, Resources] = field(default_factory=dict)
+    """Free resources in the simulation, by node; nodes that it has not touched are missing."""
     nodes: list[NodeState] = field(default_factory=list)
-    """Of its workers."""
-    seats: list[NodeState] = field(default_factory=list)
-    """Of its parameter servers and chief, as far as they are to start with the workers."""
+    """Node of each worker."""
+    helper_nodes: list[NodeState] = field(default_factory=list)
+    """Nodes of its parameter servers and chief, if these start with the workers."""
     chosen: set[int] = field(default_factory=set)
-    """Positions in `_victims`."""
+    """Positions of the chosen victims in `_victims`."""
     _victims: list[Victim] = field(default_factory=list)
-    """Those looked at so far, the last in rank first."""
+    """Victims considered so far, worst rank first."""
 
     def find(
         self, free: Sequence[NodeState], workers: int, helpers: Sequence[Missing] = ()
     ) -> tuple[list[NodeState], list[Victim]] | None:
-        """Nodes for so many workers if jobs that rank behind make way, and who does; None if that does not help.
+        """Return nodes for the workers and the victims to stop for them; None if preemption does not help.
 
         Args:
             free: Nodes with free GPUs that may be used.
-            workers: All of a gang, or one.
-            helpers: That start with them; their nodes are in `seats`.
+            workers: Number of workers: all of a gang, or one.
+            helpers: Pods that start with them; their nodes are in `helper_nodes`.
         """
         for position in sorted(self.chosen, reverse=True):
             del self._victims[position]
-        self.chosen, self.rooms, self.nodes, self.seats = set(), {}, [], []
+        self.chosen, self.rooms, self.nodes, self.helper_nodes = set(), {}, [], []
         for _ in range(workers):
-            if not self.place(self.state.job.worker.requests, free):
+            if not self.place_worker(self.state.job.worker.requests, free):
                 return None
-        return (self.nodes, self.spare()) if self.seat(helpers) else None
+        return (self.nodes, self.fill_back()) if self.place_helpers(helpers) else None
 
-    def together(self, free: Sequence[NodeState], helpers: Sequence[Missing], helpers_first: bool) -> bool:
-        """Whether all workers of a gang find room with these, in one order or the other: neither finds all ways."""
-        if helpers_first and not self.seat(helpers):
+    def place_gang(self, free: Sequence[NodeState], helpers: Sequence[Missing], helpers_first: bool) -> bool:
+        """Place all workers of a gang with its helpers; returns whether they fit.
+
+        Neither order finds all placements, so callers try both.
+
+        Args:
+            free: Nodes with free GPUs that may be used.
+            helpers: Pods that start with the workers.
+            helpers_first: Place the helpers before the workers instead of after them.
+        """
+        if helpers_first and not self.place_helpers(helpers):
             return False
         request = self.state.job.worker.requests
-        if not all(self.place(request, free) for _ in range(self.state.job.min_available)):
+        if not all(self.place_worker(request, free) for _ in range(self.state.job.min_available)):
             return False
-        return helpers_first or self.seat(helpers)
+        return helpers_first or self.place_helpers(helpers)
 
     def room(self, node: NodeState) -> Resources:
-        """What is free there on paper."""
+        """Return the free resources of the node in the simulation."""
         return self.rooms.get(node.node.name) or node.capacity - node.reserved
 
-    def place(self, request: Resources, free: Sequence[NodeState]) -> bool:
-        """Find a node for one more worker: free room before preemption, then the node whose best victim ranks last."""
+    def place_worker(self, request: Resources, free: Sequence[NodeState]) -> bool:
+        """Place one more worker; returns whether a node was found.
+
+        Free capacity is used before preemption; preemption uses the node whose best victim ranks last.
+        """
         hosts = self.cluster.hosts(self.state)
         touched = [node for name in self.rooms if (node := self._usable(name, hosts)) is not None]
         fitting = [node for node in (*free, *touched) if request.fits(self.room(node))]
         if fitting:
             best = min(fitting, key=lambda node: (self.room(node).gpus, node.node.name))
         else:
-            found = self._preempting(request, hosts)
+            found = self._node_with_preemption(request, hosts)
             if found is None:
                 return False
             best = found
-        self.occupy([best])
+        self.place_workers([best])
         return True
 
-    def occupy(self, nodes: Iterable[NodeState]) -> None:
-        """Workers are on these nodes."""
+    def place_workers(self, nodes: Iterable[NodeState]) -> None:
+        """Place one worker on each of these nodes, which have room for it."""
         for node in nodes:
             self.rooms[node.node.name] = self.room(node) - self.state.job.worker.requests
             self.nodes.append(node)
 
-    def seat(self, helpers: Sequence[Missing]) -> bool:
-        """Find a node for each of these: where workers are, else near them, and off the nodes with GPUs if need be."""
+    def place_helpers(self, helpers: Sequence[Missing]) -> bool:
+        """Place each helper: at a site with workers if possible, and on the node with the fewest GPUs for workers."""
         near = {node.node.site for node in self.nodes}
         for one in helpers:
             hosts, request = self.cluster.eligible(one.shape), one.shape.requests
             usable = [node for node in hosts if self._usable(node.node.name, hosts) and request.fits(self.room(node))]
             best = min(usable, key=lambda node: self._distance(node, near, request), default=None)
-            best = self._preempting(request, hosts) if best is None else best
+            best = self._node_with_preemption(request, hosts) if best is None else best
             if best is None:
                 return False
             self.rooms[best.node.name] = self.room(best) - request
-            self.seats.append(best)
+            self.helper_nodes.append(best)
         return True
 
     def _distance(self, node: NodeState, near: set[str], request: Resources) -> tuple[bool, int, int, str]:
-        """The smaller the better: near, then where the fewest GPUs are kept from workers, then with the most CPU."""
+        """Return a key that is smallest for the best node: at a site with workers, few GPUs, much free CPU."""
         room = self.room(node)
         gpus = room.gpus if request.gpus else node.capacity.gpus
         return (node.node.site not in near, gpus, -room.cpu, node.node.name)
 
-    def spare(self) -> list[Victim]:
-        """Let those go on who fit after all, the first in rank first; returns who makes way."""
+    def fill_back(self) -> list[Victim]:
+        """Drop victims that turn out not to be needed, best rank first; returns the remaining victims."""
         for position in sorted(self.chosen, reverse=True):
             freed = self._victims[position].freed()
             if all(name in self.rooms and amount.fits(self.rooms[name]) for name, amount in freed.items()):
@@ -194,12 +207,12 @@ class Trial:
         return [self._victims[position] for position in sorted(self.chosen)]
 
     def _usable(self, name: str, hosts: Hosts[NodeState]) -> NodeState | None:
-        """The node, if it is one of these and the job may use it."""
-        node = None if self.state.avoids(name, self.now) else hosts.by_name.get(name)
+        """Return the node if it is one of these and the job may use it, else None."""
+        node = None if self.state.excludes(name, self.now) else hosts.by_name.get(name)
         return node if node is None or self.state.can_start_at(node.node.site, self.now) else None
 
-    def _preempting(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:
-        """Go up the ranks until the request would fit somewhere; those on that node make way."""
+    def _node_with_preemption(self, request: Resources, hosts: Hosts[NodeState]) -> NodeState | None:
+        """Go up the ranks until the request would fit on some node, choose the victims there, and return the node."""
         rooms: dict[str, Resources] = {}
         position = 0
         while (victim := self._victim(position)) is not None:
@@ -219,7 +232,7 @@ class Trial:
         return self._victims[position] if position < len(self._victims) else None
 
     def _stop(self, node: str, last: int) -> None:
-        """Everybody on the node makes way, up to that position."""
+        """Choose all victims on the node up to that position."""
         for position, victim in enumerate(self._victims[: last + 1]):
             freed = victim.freed() if position not in self.chosen else {}
             if node in freed:

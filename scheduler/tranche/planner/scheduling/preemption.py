@@ -1,7 +1,7 @@
-"""Preemption: closing windows of jobs that rank behind, where that gives a job room on nodes or in its quotas.
+"""Preemption: closing windows of jobs that rank behind, where that frees capacity or quota for a job.
 
-The policy says whether a window may be closed for another job, and above which remaining time that pays
-(`QueuePolicy.min_remaining_to_preempt`, `may_preempt_window`); `Trial` finds the windows to close.
+The policy decides whether a window may be closed for another job, and above which remaining time that is worthwhile
+(`QueuePolicy.min_remaining_to_preempt`, `may_preempt_window`); `PlacementTrial` finds the windows to close.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from tranche.planner.job_actions import close_window
 from tranche.planner.job_queue import JobQueue, wants_at
 from tranche.planner.scheduling import gang_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
-from tranche.planner.scheduling.placement_trial import Challenge, Trial, Victim
+from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import QueuePolicy, Standing
@@ -22,15 +22,15 @@ from tranche.state.quota_usage import Kind, kind_of
 def preempt(
     context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
 ) -> bool:
-    """Close windows of jobs that rank behind where that gives the job a worker; returns whether any was closed."""
+    """Close windows of jobs that rank behind if that gives the job a worker; returns whether any was closed."""
     cluster, job = context.cluster, state.job
     workers = job.min_available
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
         return False
     behind = queue.running.behind(state, rank, site, now)
-    challenge = challenge_of(context, queue.policy, state, site, now)
-    trial = Trial(cluster, state, now, challenge.victims(behind))
+    request = preemption_request(context, queue.policy, state, site, now)
+    trial = PlacementTrial(cluster, state, now, request.victims(behind))
     stopped: dict[str, JobState] = {}
     preempted = False
     while room >= workers * job.gpus:
@@ -42,7 +42,7 @@ def preempt(
             for run in victim.runs:
                 close_window(context, victim.state, run, preempted_by=job.key)
                 room -= victim.state.job.gpus
-        gang_placement.seat(context, state, trial.seats, now)
+        gang_placement.start_helpers(context, state, trial.helper_nodes, now)
         open_windows(context, state, site, found[0], now)
         preempted = True
         if not wants_at(state, site, now):
@@ -52,18 +52,20 @@ def preempt(
     return preempted
 
 
-def make_quota(context: PlannerContext, challenge: Challenge, nodes: list[NodeState], behind: list[JobState]) -> bool:
-    """Stop windows of the namespace that rank behind, if their quota would let the job run; whether any was stopped.
+def free_quota(
+    context: PlannerContext, request: PreemptionRequest, nodes: list[NodeState], behind: list[JobState]
+) -> bool:
+    """Close windows of the namespace that rank behind if that frees enough quota; returns whether any was closed.
 
-    The quota has room only when their pods are over; the job, which ranks first, is planned then.
+    The quota is free only when their pods have ended; the job, which ranks first, is planned then.
 
     Args:
-        context: Has the jobs and the queue.
-        challenge: Of the job that its quotas hold back.
-        nodes: That it could use.
-        behind: Jobs that may be preempted, the first in rank first.
+        context: Context of the planner, with the jobs and the queue.
+        request: Request of the job that its quotas hold back.
+        nodes: Nodes that it could use.
+        behind: Jobs that may be preempted, best rank first.
     """
-    state, now = challenge.state, challenge.now
+    state, now = request.state, request.now
     workers = state.job.min_available
     quotas, job, missing = context.cluster.quotas, state.job, state.missing_requests
     less: Counter[Kind] = Counter()
@@ -71,7 +73,7 @@ def make_quota(context: PlannerContext, challenge: Challenge, nodes: list[NodeSt
         if other.job.namespace == job.namespace:
             less[kind_of(other.job, other.job.worker.requests)] -= sum(run.closing for run in other.runs.values())
     chosen: list[Victim] = []
-    victims = challenge.victims([one for one in behind if one.job.namespace == job.namespace])
+    victims = request.victims([one for one in behind if one.job.namespace == job.namespace])
     while (short := quotas.shortage(job, workers, missing, besides=less)) is not None:
         victim = next(victims, None)
         if victim is None:
@@ -83,7 +85,8 @@ def make_quota(context: PlannerContext, challenge: Challenge, nodes: list[NodeSt
     fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers
     if (
         not fits
-        and Trial(context.cluster, state, now, challenge.victims(behind)).find(nodes, workers, state.joining) is None
+        and PlacementTrial(context.cluster, state, now, request.victims(behind)).find(nodes, workers, state.joining)
+        is None
     ):
         return False
     for victim in chosen:
@@ -94,7 +97,9 @@ def make_quota(context: PlannerContext, challenge: Challenge, nodes: list[NodeSt
     return bool(chosen)
 
 
-def challenge_of(context: PlannerContext, policy: QueuePolicy, state: JobState, site: str, now: float) -> Challenge:
-    """The job's demand for slots of others at a site (anywhere, with "")."""
+def preemption_request(
+    context: PlannerContext, policy: QueuePolicy, state: JobState, site: str, now: float
+) -> PreemptionRequest:
+    """Make the job's request for slots of other jobs at a site ("": any site)."""
     seconds = state.job.batches_per_chunk_total * context.cluster.batch_seconds(state, site)
-    return Challenge(policy, state, site, seconds, now)
+    return PreemptionRequest(policy, state, site, seconds, now)

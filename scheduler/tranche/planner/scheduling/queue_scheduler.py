@@ -1,4 +1,4 @@
-"""Going down the queue: whoever ranks first and finds room gets windows, from jobs behind it if the policy preempts."""
+"""Scheduling cycle of queue policies: jobs get windows in order of rank, by preempting jobs behind if necessary."""
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -10,7 +10,7 @@ from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, 
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
-from tranche.planner.scheduling.preemption import challenge_of, make_quota, preempt
+from tranche.planner.scheduling.preemption import free_quota, preempt, preemption_request
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
@@ -19,11 +19,11 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState, SlotBinding
 
 
-def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
+def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Run one scheduling cycle: open and close windows until no waiting job can be placed.
 
-    First, if it is time, waiting jobs are divided between nodes and unlimited sites. Then the windows are opened, in
-    order of rank.
+    If a review of unlimited sites is due, it first divides the waiting jobs between nodes and unlimited sites. Then
+    windows are opened in order of rank.
     """
     changed = list(queue.stale)
     for key in changed:
@@ -43,10 +43,10 @@ def serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
         if queue.policy.traits.allocates_workers:
             distribute(context, queue, now)
     _refresh(context, queue, now)
-    decision = Decision(context, queue, now, queue.candidates(now))
-    while decision.turn():
+    cycle = SchedulingCycle(context, queue, now, queue.candidates(now))
+    while cycle.schedule_next():
         pass
-    for state in decision.passed_over:
+    for state in cycle.passed_over:
         queue.stale[state.job.key] = None
     queue.settle()
     if counts_recent:
@@ -62,20 +62,20 @@ def _refresh(context: PlannerContext, queue: JobQueue, now: float) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Decision:
-    """Going down the queue once."""
+class SchedulingCycle:
+    """One pass down the queue."""
 
     context: PlannerContext
     queue: JobQueue
     now: float
     heap: list[Candidate]
     passed_over: list[JobState] = field(default_factory=list)
-    """Who cannot run for a reason of its own, which does not concern others of its class."""
+    """Jobs that cannot run for a reason of their own, which does not apply to other jobs of their class."""
     full: set[str] = field(default_factory=set)
-    """Sites where nobody who comes later can find a GPU."""
+    """Sites where no job of lower rank can get a GPU."""
 
-    def turn(self) -> bool:
-        """Serve the candidate that ranks first; return False when none is left."""
+    def schedule_next(self) -> bool:
+        """Serve the candidate that ranks first; returns False when none is left."""
         candidate = self._next()
         if candidate is None:
             return False
@@ -94,7 +94,7 @@ class Decision:
             and not (held or unlimited)
             and _blocks(self.context.cluster, state, now)
         ):
-            self.full.add("")  # for those behind it
+            self.full.add("")  # for jobs behind it
             return True
         if waits and not unlimited and _is_full(self.context, queue, state, one.site, rank, now):
             self.full.add(one.site)
@@ -111,24 +111,24 @@ class Decision:
         return True
 
     def _next(self) -> Candidate | None:
-        """The first candidate that is still one, with today's rank."""
+        """Return the first candidate that is still valid, with its current rank."""
         clouds = self.context.cluster.clouds
         while self.heap and ("" not in self.full or clouds):
             candidate = heappop(self.heap)
-            one = candidate[3]
+            one = candidate.demand_class
             nodes_full = "" in self.full and one.site not in clouds
             if nodes_full or one.site in self.full or not self._has_chance(one):
                 continue
-            today = self.queue.candidate(one, candidate[2], self.now)
-            if today is None:
+            current = self.queue.candidate(one, candidate.number, self.now)
+            if current is None:
                 continue
-            if today[:2] == candidate[:2]:
+            if current[:2] == candidate[:2]:
                 return candidate
-            heappush(self.heap, today)
+            heappush(self.heap, current)
         return None
 
     def _has_chance(self, one: DemandClass) -> bool:
-        """Whether the first of the class may find room: made for it, or free."""
+        """Return whether the head of the class may get capacity, free or by preemption."""
         state = self.queue.head(one)
         if state is None or self.context.cluster.is_unlimited(one.site):
             return True
@@ -136,20 +136,20 @@ class Decision:
 
 
 def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
-    """Whether nobody who ranks behind the job can find a GPU there: none is free, and none is held by those behind."""
+    """Return whether no job behind this one can get a GPU there: none is free, and none is held by jobs behind."""
     if context.cluster.free.any_at(site):
         return False
     return not (queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
 
 def _has_own_obstacle(state: JobState, now: float) -> bool:
-    """Whether the job may be kept from running by what does not concern others of its class."""
+    """Return whether the job may be blocked for a reason that does not apply to other jobs of its class."""
     uploading = state.uploaded_at is not None and now < state.uploaded_at
-    return bool(state.avoided) or state.unhosted or uploading
+    return bool(state.excluded_nodes) or state.unhosted or uploading
 
 
 def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
-    """Whether a waiting head of a strict queue blocks the nodes: it could run there, and its data have arrived."""
+    """Return whether a waiting head of a strict queue blocks the nodes: it could run there, and its data are there."""
     sites = cluster.hosts(state).by_site
     return any(state.can_start_at(site, now) for site in sites) and could_run_on_nodes(cluster, state)
 
@@ -164,7 +164,7 @@ def _serve(
     *,
     may_preempt: bool,
 ) -> bool:
-    """Give the job what it can get at the site (anywhere, with ""); returns whether anybody was preempted for it."""
+    """Open the windows that the job can get at the site ("": any site); returns whether a job was preempted for it."""
     job, policy = state.job, queue.policy
     workers = job.min_available
     if context.cluster.is_unlimited(site):
@@ -173,7 +173,7 @@ def _serve(
     nodes = free_hosts(context.cluster, state, site, now)
     if context.cluster.shortage(state) is not None:
         behind = queue.running.behind(state, rank, "", now) if policy.traits.preemptive else []
-        return make_quota(context, challenge_of(context, policy, state, site, now), nodes, behind)
+        return free_quota(context, preemption_request(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
         _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit)
@@ -186,14 +186,14 @@ def _serve(
 def _take_free(
     context: PlannerContext, state: JobState, site: str, nodes: list[NodeState], now: float, *, first_fit: bool
 ) -> None:
-    """Open windows in what is free: all of a gang or none, of a chunked job as many as fit."""
+    """Open windows in free capacity: all of a gang or none, and of a chunked job as many as fit."""
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
     wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
     if job.is_gang and job.helper_count:
         found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:
-            gang_placement.seat(context, state, found[1], now)
+            gang_placement.start_helpers(context, state, found[1], now)
             open_windows(context, state, site, found[0], now)
         return
     if len(state.servers) < job.servers and not (
@@ -209,10 +209,10 @@ def _take_free(
 
 
 def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: float) -> None:
-    """Open a window for every chunk that is to train at a site with capacity on demand; all of a gang or none."""
+    """Open a window for every chunk that waits for an unlimited site; all of a gang or none."""
     if state.job.is_gang:
         if context.cluster.shortage(state) is None:
-            gang_placement.seat_at(context, state, site, now)
+            gang_placement.start_helpers_at(context, state, site, now)
             for chunk in state.waiting:
                 open_window(context, state, SlotBinding(site, None), (chunk,))
         return

@@ -1,6 +1,6 @@
-"""Parameter servers and chiefs: which node hosts them (JSAC'22, Alg. 5: keep, else choose, else wait).
+"""Placement of parameter servers and chiefs on nodes (JSAC'22, Alg. 5: keep, else choose, else wait).
 
-Those of a gang get their places together with its members: `tranche.planner.scheduling.gang_placement`.
+Those of a gang are placed together with its members: `tranche.planner.scheduling.gang_placement`.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from tranche.state.entities import JobState, Missing, Server
 
 
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
-    """Where pods of that shape that the job's workers talk to may be, the best site first; None stands for any site.
+    """Return the sites for the job's parameter servers of that shape, best site first; None stands for any site.
 
     The site is the cloud if all of the job trains there (ζ = 1). Else the published rule says "server s" [P], which we
-    read as [I] where the job's data are if there is room, else where most of its chunks have their home. Ours [I]
+    read as [I] the site of the job's data if it has capacity, else the site of most of its bound chunks. Ours [I]
     takes all sites, by the narrowest path to one where the job's workers are or may soon be: this minimises the slowest
     worker's 2q/b (one facility over few sites).
     """
@@ -49,7 +49,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
 
 
 def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now: float) -> bool:
-    """Whether all that the job lacks beside its workers would find a host now."""
+    """Return whether all missing parameter servers and the chief of the job would fit now."""
     rooms: dict[str, Resources] = {}
     for one in state.missing_servers:
         request = one.shape.requests
@@ -57,7 +57,7 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
             if site is not None and cluster.is_unlimited(site):
                 break
             hosts = cluster.eligible(one.shape).at(site or "")
-            nodes = (node for node in hosts if not state.avoids(node.node.name, now))
+            nodes = (node for node in hosts if not state.excludes(node.node.name, now))
             open_rooms = ((n.node.name, rooms.get(n.node.name) or n.capacity - n.reserved) for n in nodes)
             host, room = next(((name, room) for name, room in open_rooms if request.fits(room)), ("", None))
             if room is not None:
@@ -69,8 +69,8 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
 
 
 def place_servers(context: PlannerContext, state: JobState) -> bool:
-    """Start the parameter servers that the job lacks, before its first window opens; False if there is no room yet."""
-    if state.leaving:
+    """Start the missing parameter servers of the job, before its first window opens; False if they do not fit yet."""
+    if state.has_closing_servers:
         return False
     if len(state.servers) >= state.job.helper_count:
         return True
@@ -87,7 +87,7 @@ def place_servers(context: PlannerContext, state: JobState) -> bool:
 
 
 def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
-    """Reserve places for all missing parameter servers; none, and None, if there is no room for all of them yet."""
+    """Reserve capacity for all missing parameter servers; None, without any reservation, if not all of them fit."""
     placed: list[Server] = []
     missing = state.missing_servers
     sites = server_sites(context.cluster, state, context.policy, missing[0].shape) if missing else []
@@ -106,12 +106,12 @@ def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
 def _place(
     context: PlannerContext, state: JobState, sites: list[str | None], one: Missing
 ) -> tuple[str, str | None] | None:
-    """Site and node of one parameter server; None if there is none."""
+    """Choose site and node of one parameter server; None if it does not fit."""
     cluster, now = context.cluster, context.now
     for site in sites:
         if site is not None and cluster.is_unlimited(site):
             return site, None
-        nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.avoids(node.node.name, now))
+        nodes = (node for node in cluster.eligible(one.shape).at(site or "") if not state.excludes(node.node.name, now))
         feasible = [node for node in nodes if node.has_room(one.shape.requests)]
         if feasible:
             node = context.policy.choose_server_node(cluster, state, one.number, feasible, context.settings.seed)

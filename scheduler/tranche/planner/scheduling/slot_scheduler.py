@@ -1,4 +1,4 @@
-"""Going through the nodes, for policies that bind chunks to slots: which chunks of its queues should run on each."""
+"""Slot scheduler of binding policies: dispatches chunks to slots, and chooses the chunks that run on each node."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from tranche.state.quota_usage import NOBODY, Kind, kind_of
 
 
 def serve_nodes(context: PlannerContext, binding: BindingPolicy, now: float) -> None:
-    """Dispatch chunks, and open and close windows, until every job and node with news was looked at."""
+    """Dispatch chunks, and open and close windows, until no job or node is left to reconsider."""
     while context.work.jobs or context.work.nodes:
         for state in _in_order(context):
             _serve_job(context, binding, state, now)
@@ -28,7 +28,7 @@ def serve_nodes(context: PlannerContext, binding: BindingPolicy, now: float) -> 
 
 
 def _in_order(context: PlannerContext) -> list[JobState]:
-    """The jobs to look at, in the order of their arrival."""
+    """Take the jobs to reconsider, in order of submission."""
     keys, context.work.jobs = context.work.jobs, set()
     states = [context.cluster.jobs[key] for key in keys if key in context.cluster.jobs]
     return sorted(states, key=lambda state: (state.job.submitted, state.job.key))
@@ -47,7 +47,7 @@ def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
     chosen: list[QueuedChunk] = []
     reserved = None
     while reserved != (reserved := node.reserved):
-        chosen = _choose(context, node, now)  # again if parameter servers took room meanwhile
+        chosen = _choose(context, node, now)  # repeated if parameter servers were placed meanwhile
     wanted = {id(entry) for entry in chosen}
     waiting = [entry for entry in chosen if not _is_open(entry)]
     for state, run in list(node.runs.values()):
@@ -60,7 +60,7 @@ def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
 
 
 def _preemptor(state: JobState, run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> str:
-    """Return the job whose waiting chunk takes a slot of the window, else its room; empty if none does."""
+    """Return the job whose waiting chunk takes a slot of the window, else its resources; empty if none does."""
     others = [entry for entry in waiting if entry.state is not state]
     on_slots = [entry for entry in others if set(entry.home.slots) & set(run.home.slots)]
     return next((entry.state.job.key for entry in (*on_slots, *others)), "")
@@ -83,13 +83,13 @@ def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Queued
 def _may_start(
     context: PlannerContext, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
 ) -> bool:
-    """Whether a waiting chunk may open a window now, `besides` so many others of its job, its node's room aside.
+    """Return whether a waiting chunk may open a window now; free resources of its node are not checked.
 
     Args:
-        context: Finds places for parameter servers.
-        entry: The chunk.
+        context: Context of the planner; missing parameter servers are placed.
+        entry: Entry of the chunk.
         now: Clock, in seconds.
-        besides: Other windows of the job that are about to open.
+        besides: Number of other windows of the job that are about to open.
         kinds: All windows that are about to open, as quotas count them.
     """
     state = entry.state
@@ -98,7 +98,7 @@ def _may_start(
         and entry.chunk not in state.chunk_runs
         and entry.ready_at <= now
         and state.held_until <= now
-        and not state.avoids(entry.home.node, now)
+        and not state.excludes(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
         and context.cluster.quotas.shortage(state.job, 1, state.missing_requests, besides=kinds) is None
         and place_servers(context, state)
@@ -106,12 +106,12 @@ def _may_start(
 
 
 def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[QueuedChunk], bool]) -> list[QueuedChunk]:
-    """The chunks that should run on the node: in the policy's order, whoever finds its slots and room still free.
+    """Return the chunks that should run on the node: in the policy's order, those whose slots and resources are free.
 
     Args:
-        node: Its queues and windows.
-        policy: Gives order and preemption.
-        may_start: Whether a waiting chunk may open a window now.
+        node: Node with its queues and windows.
+        policy: Policy that decides on order and preemption.
+        may_start: Returns whether a waiting chunk may open a window now.
     """
     entries = sorted(node.entries(), key=_order)
     running = [e for e in entries if _is_open(e)]
@@ -135,7 +135,7 @@ def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[Queued
 
 
 def _order(entry: QueuedChunk) -> tuple[float, float, str, bool, int]:
-    """The policy's order, but a running chunk is never displaced by a waiting one of its own job."""
+    """Return a key for the policy's order, in which a waiting chunk never displaces a running one of its own job."""
     value, arrival, job, chunk = entry.key
     return (value, arrival, job, not _is_open(entry), chunk)
 
@@ -146,7 +146,7 @@ def _is_open(entry: QueuedChunk) -> bool:
 
 
 def _fixed(node: NodeState) -> Resources:
-    """What is reserved besides queued chunks: parameter servers, and windows that lost their slots."""
+    """Return the resources reserved for other than queued chunks: parameter servers, and windows without slots."""
     fixed = node.reserved
     for state, run in node.runs.values():
         if not run.closing and any(chunk in state.entries for chunk in run.window.chunks):
@@ -154,13 +154,13 @@ def _fixed(node: NodeState) -> Resources:
     return fixed
 
 
-# ---- homes
+# ---- binding of chunks to slots
 
 
 def bind_window(
     context: PlannerContext, policy: BindingPolicy, state: JobState, run: TrackedWindow, window: Window
 ) -> None:
-    """Put the chunks of a window that a policy did not place itself (restored, or bound elsewhere) into queues."""
+    """Queue the chunks of a window that the policy did not place itself (restored, or bound to another node)."""
     node = context.cluster.nodes.get(window.node or "")
     slots = free_slots(node, state.job.gpus) if node is not None else ()
     unlimited = node is None and (window.node is None or context.cluster.is_unlimited(window.site))
@@ -173,13 +173,13 @@ def bind_window(
 
 
 def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
-    """The first `width` slots of the node that no window holds, or fewer if there are not as many."""
+    """Return the first `width` slots of the node that no window holds; fewer if there are not enough."""
     held = {slot for _, run in node.runs.values() if not run.closing for slot in run.home.slots}
     return tuple(slot for slot in range(len(node.queues)) if slot not in held)[:width]
 
 
 def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, now: float) -> None:
-    """Bind the job's waiting chunks that have no home; chunks that an earlier planner placed stay at their site."""
+    """Bind the job's waiting chunks that are in no queue; chunks that an earlier planner placed stay at their site."""
     unbound = [c for c in state.waiting if c not in state.entries]
     context.work.unbound.discard(state.job.key)
     groups: dict[str | None, list[int]] = {}
@@ -215,7 +215,7 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
 
 
 def _site_serves(context: PlannerContext, state: JobState, site: str) -> bool:
-    """Whether the site can still take workers of the job."""
+    """Return whether the site can still take workers of the job."""
     if context.cluster.is_unlimited(site):
         return True
     return any(node.node.site == site for node in context.cluster.eligible(state.job.worker))

@@ -1,4 +1,4 @@
-"""New windows: how many chunks each gets, and the pods that they start."""
+"""Opening of windows: the chunks that each window gets, and the instructions that start its pod."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from tranche.state import site_accounting
 from tranche.state.entities import JobState, NodeState, SlotBinding, TrackedWindow
 
 RESTARTS_PER_WINDOW = 3
-"""A silent pod is given chunks for about this many restart costs, so that starting pods stays cheap."""
+"""A window gets chunks that take about this many restart costs, so that the cost of starting pods stays small."""
 
 
 def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chunks: Sequence[int]) -> None:
@@ -44,7 +44,7 @@ def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chu
 
 
 def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[NodeState], now: float) -> None:
-    """Open one window on each of the nodes, as long as there are chunks whose data are there."""
+    """Open one window on each of the nodes, until no waiting chunk has its data there."""
     waiting = state.waiting_at(at, now) if at else state.waiting
     if state.cloud and not at:
         waiting = [chunk for chunk in waiting if chunk not in state.cloud]
@@ -64,14 +64,14 @@ def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[
 
 
 def _occupied(context: PlannerContext, home: SlotBinding) -> bool:
-    """Whether a worker that is to stop still holds the slots (any of the node, if the policy binds none)."""
+    """Return whether a closing worker still holds the slots (any slots of the node, if the policy binds none)."""
     node = context.cluster.nodes.get(home.node or "")
-    leaving = node.leaving.values() if node else ()
-    return any(not home.slots or set(home.slots) & set(run.home.slots) for run in leaving)
+    closing = node.closing_runs.values() if node else ()
+    return any(not home.slots or set(home.slots) & set(run.home.slots) for run in closing)
 
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
-    """How many chunks a window of a queue policy gets."""
+    """Return the number of chunks that a window of a queue policy gets."""
     if state.job.is_gang or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
         return 1
     chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch

@@ -1,4 +1,4 @@
-"""Policies that distribute all workers at once: who may have how many, and whose workers stop for that."""
+"""Worker distribution: policies with `PolicyTraits.allocates_workers` allocate the workers of all jobs together."""
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
@@ -8,9 +8,9 @@ from tranche.state.entities import JobState
 
 
 def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
-    """Have the policy distribute the workers on nodes anew if jobs, their rest, or nodes have changed.
+    """Distribute the workers on nodes again if jobs, the workers that they can use, or nodes have changed.
 
-    Before the turns of a decision: these give each job at most what it was granted.
+    It runs before the candidates of a cycle are served, which get at most the workers that they were granted.
     """
     cluster = context.cluster
     sharing = tuple(_claim(state, now) for state in competitors(cluster, now))
@@ -30,9 +30,9 @@ def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
 
 
 def _claim(state: JobState, now: float) -> tuple[str, int, int, int]:
-    """What a distribution depends on: the job and its version, workers that it can use, sites with its data.
+    """Return the inputs of a distribution: job, generation, workers that it can use, number of sites with its data.
 
-    Nothing here may depend on the windows that the distribution itself opens and closes: it would never come to rest.
+    None of them may depend on the windows that the distribution itself opens and closes, or it would repeat forever.
     """
     copies = state.copies.values() if state.uploaded_at is not None else ()
     sites = sum(any(at <= now for at in there.values()) for there in copies)

@@ -29,7 +29,7 @@ def competitors(cluster: ClusterState, now: float) -> list[JobState]:
     found = [
         state
         for state in cluster.jobs.values()
-        if state.active and (node_runs(state) or not (state.held_until > now or state.leaving))
+        if state.active and (node_runs(state) or not (state.held_until > now or state.has_closing_servers))
     ]
     return sorted(found, key=lambda state: state.arrival)
 
@@ -179,7 +179,7 @@ class Draft:
 
     def _serves(self, node: NodeState, state: JobState) -> bool:
         """Return whether a pod of the job may start on the node now: it is not avoided, and data are there."""
-        return not state.avoids(node.node.name, self.now) and state.can_start_at(node.node.site, self.now)
+        return not state.excludes(node.node.name, self.now) and state.can_start_at(node.node.site, self.now)
 
     def _best(self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]]) -> str | None:
         used: dict[str, Resources] = {}

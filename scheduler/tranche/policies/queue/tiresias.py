@@ -53,7 +53,7 @@ class Tiresias(PooledPolicy):
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
         """Return the number of the queue, by service attained since the last promotion."""
-        return bisect_right(self.limits, state.attained_gpu_seconds(now) - state.forgiven + NEARLY)
+        return bisect_right(self.limits, state.attained_gpu_seconds(now) - state.gpu_seconds_at_promotion + NEARLY)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """Return the queue, then the order within it."""
@@ -77,7 +77,7 @@ class Tiresias(PooledPolicy):
         """Return when a running job reaches its queue's limit, or when a waiting one is promoted."""
         if state.runs:
             limit = self.limits[state.level] if state.level < len(self.limits) else None
-            return None if limit is None else state.reaches(limit + state.forgiven, now)
+            return None if limit is None else state.reaches(limit + state.gpu_seconds_at_promotion, now)
         if self.promote and state.level:
             return state.idle_since + self.promote * state.attained_gpu_seconds(now) / state.job_gpus
         return None

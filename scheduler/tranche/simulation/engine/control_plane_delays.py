@@ -70,8 +70,8 @@ class DelayedSimulation(Simulation):
         run = state.runs[window.attempt]
         if run.handover:
             slots = set(run.home.slots)
-            leaving = self.planner.cluster.nodes[window.node or ""].leaving
-            before = [key for key, other in leaving.items() if not slots or slots & set(other.home.slots)]
+            closing = self.planner.cluster.nodes[window.node or ""].closing_runs
+            before = [key for key, other in closing.items() if not slots or slots & set(other.home.slots)]
             ends = [self._leaving[key] for key in before if key in self._leaving]
             starts = max([starts, *(end + self.delays.handover_seconds for end in ends)])
         self._under_way[state.job.key, window.attempt] = starts
