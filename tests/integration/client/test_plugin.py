@@ -152,7 +152,7 @@ def test_bad_flags_credentials_or_rights_give_one_error_line(whole: Whole, kubec
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     absent = kubectl("tranche", "queue", "--context", "elsewhere")
     assert absent.returncode == 1
-    assert "give --kubeconfig or --context" in absent.stderr
+    assert "use --kubeconfig or --context" in absent.stderr
     stranger = whole.cluster.service_account_kubeconfig("default", "default")
     refused = kubectl("tranche", "queue", kubeconfig=stranger)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)

@@ -83,7 +83,7 @@ def test_whatif_without_permission_names_the_missing_right(whole: Whole, kubectl
     kubectl("create", "role", "submitter", "--verb=create", "--resource=trainingjobs.tranche.dev", "-n", "default")
     kubectl("create", "rolebinding", "submitter", "--role=submitter", "--serviceaccount=default:default")
     refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)
-    assert refused.stderr.startswith("Error: cannot read the whole cluster, which a what-if plans with: ")
+    assert refused.stderr.startswith("Error: cannot read the whole cluster, which a what-if requires: ")
 
 
 @pytest.mark.parametrize(

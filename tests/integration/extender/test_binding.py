@@ -207,7 +207,7 @@ def test_a_pod_waits_for_its_own_victim_and_then_takes_its_place(lab: Lab, site:
     lab.plan("dogs", window(0, 1, first, state="Closing"), stamp=(1, 2))
     lab.plan("cats", window(0, 1, first, second))
     successor = lab.worker("cats", 0, 1, [first, second])
-    assert f"waits for {lab.namespace}/dogs-worker-0-1 to leave {first}" in lab.reason(successor)
+    assert f"waiting for {lab.namespace}/dogs-worker-0-1 to terminate on {first}" in lab.reason(successor)
     lab.remove(victim)
     assert lab.bound(successor) == first
 
