@@ -20,7 +20,7 @@ from tranche_testcluster.binaries.debian_package import ensure
 
 ROOT = Path(__file__).resolve().parents[1]
 RATE_SECONDS = 10
-"""Of rates; Grafana takes four times the interval of scrapes, at least."""
+"""Range of rates. Grafana takes at least four times the scrape interval."""
 
 
 def ask(made: Run, panels: Mapping[Query, Panel], query: Query) -> Mapping[Labels, Course]:

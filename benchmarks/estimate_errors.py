@@ -19,7 +19,7 @@ from tranche.simulation.scenario import Scenario, prepared
 LOG = FileLog.at(log_path("elasticflow_cluster06"))
 SEEDS = (1, 2, 3)
 LOAD = 0.9
-"""Of the drawn jobs; the log's jobs arrive as they did."""
+"""Load that the drawn jobs make. The jobs of the log arrive at the logged times."""
 SIGMAS = {"exact": 0.0, "predicted, σ = 1": 1.0}
 MOMENTS = {"submission": 0.0, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75}
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""What fair shares between tenants cost in average JCT, and what splitting its jobs gains a tenant.
+"""Cost of fair shares between tenants in average JCT, and the gain of a tenant that splits its jobs.
 
 ``python benchmarks/fair_shares.py`` prints two tables of Markdown; about two minutes of one core. Tenants are those
 of the log where it names them (philly), else jobs go round robin to `TENANTS` of them. Ratios are of runs with the same
@@ -106,7 +106,7 @@ def slowest(jobs: Sequence[JobResult], tenants: set[str]) -> float:
 
 
 def gains() -> None:
-    """What others' average JCT becomes when one tenant splits its jobs."""
+    """Print the average JCT of the other tenants when one tenant splits its jobs."""
     print(
         f"\n| others' average JCT when one of {TENANTS} tenants splits its jobs in {PIECES} | not fair | fair, 24 h |"
     )

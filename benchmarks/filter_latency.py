@@ -2,7 +2,7 @@
 
 ``python benchmarks/filter_latency.py`` puts the scheduler's own parts on one event loop, in a process of their own, as
 ``tranche scheduler`` does: controller, planner, writer of statuses, extender and report API. The API server's part is
-played there: it takes every status at once and gives it back as a watch would, and it believes every token. 5,000 nodes
+played there: it takes every status at once and gives it back as a watch would, and it accepts every token. 5,000 nodes
 of 8 GPUs in 50 sites, 1,000 running jobs. From outside, over HTTP, come filter calls with 5,000 names, first alone
 (idle), then beside 5 arrivals a second of jobs of 115 chunks and 1,000 reports a second. It prints p50, p99 and the
 largest time, what was really served, and the longest that the loop stood still; and whether the bounds of ranges.toml
@@ -193,12 +193,12 @@ class Server:
 
 
 def answer(pipe: Connection, policy: str) -> None:
-    """Of the process."""
+    """Run the server; the entry point of its process."""
     asyncio.run(Server(pipe, policy).run())
 
 
 def send(port: int, first: int, rate: float, until: float, statuses: list[int]) -> None:
-    """Reports over one connection, so many a second, of one job after the other."""
+    """Send reports over one connection, ``rate`` per second, for one job after the other."""
     http = HTTPConnection("127.0.0.1", port)
     due, number = time.monotonic(), 0
     while time.monotonic() < until:
@@ -215,7 +215,7 @@ def send(port: int, first: int, rate: float, until: float, statuses: list[int]) 
 
 
 def report(port: int, rate: float, seconds: float, pipe: Connection) -> None:
-    """Of the process that sends reports."""
+    """Send reports over several connections; the entry point of the process that sends them."""
     statuses: list[int] = []
     until = time.monotonic() + seconds
     threads = [
@@ -282,7 +282,7 @@ def main() -> None:
     print(f"the loop stood still for {1000 * longest:.0f} ms at most and used {100 * share:.0f} % of a core")
     print(f"load {os.getloadavg()[0]:.1f}")
     figures = {"filter of 5,000 names, p99 ms, idle": idle, "filter of 5,000 names, p99 ms, beside reports": busy}
-    ranges.all_kept(figures)  # told, and no failure as long as the bars are missed: docs/reference/results.md
+    ranges.all_kept(figures)  # printed; no failure while the bars are missed: docs/reference/results.md
 
 
 if __name__ == "__main__":

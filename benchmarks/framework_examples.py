@@ -1,4 +1,4 @@
-"""What a preemption costs the PyTorch and the TensorFlow gang of worker/examples, disturbed and undisturbed.
+"""Cost of a preemption for the PyTorch and the TensorFlow gang of worker/examples, disturbed and undisturbed.
 
 ``python benchmarks/framework_examples.py`` trains scikit-learn's digits with each framework once undisturbed and once
 stopped by a more urgent job (SIGTERM to all) and by the death of a member (SIGKILL), at moments drawn from ``--seed``:

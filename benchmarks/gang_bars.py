@@ -34,7 +34,7 @@ PAID_BOUND = 1.0005
 """1.00, to the digits that the issue gives."""
 SIGMA = 1.0
 SEEDS = {"elasticflow_cluster04": (1, 2)}
-"""Of predictions; three of any other log."""
+"""Seeds of the predictions for a log. Every other log has three."""
 
 
 @dataclass(frozen=True, slots=True)

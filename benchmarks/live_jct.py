@@ -6,7 +6,7 @@ clipped to 0.5 to 60 s, each a gang of one-GPU pods, on 8 simulated nodes of 4 G
 on average 78 s under the default kube-scheduler, 52 to 68 s under Kueue 0.15 and 43.6 s under coscheduling 0.33.
 
 A preempted gang resumes as one with a checkpoint volume does: each member's kubelet keeps the part of its run that it
-had trained when it was told to stop. The simulated figure is the production planner on the same jobs in virtual time,
+had trained when it received SIGTERM. The simulated figure is the production planner on the same jobs in virtual time,
 with the delays of the control plane that this run measured. Exits with 1 if a bound of ranges.toml is broken.
 """
 
@@ -35,11 +35,11 @@ MOST_GPUS, FIRST_ROW, ROWS = 16, 1190, 120
 DIVISOR, SHORTEST_SECONDS, LONGEST_SECONDS = 2700.0, 0.5, 60.0
 NODES, GPUS = 8, 4
 CHECKPOINT_SECONDS = 0.1
-"""What a member takes to save when it is stopped."""
+"""Time that a member takes to save when it is stopped."""
 CHECKPOINT_SHARE = 0.001
 """How fine a checkpoint is: batches are that part of a run."""
 RESTART_SECONDS = 0.5
-"""What their users say that a start costs: about what the control plane needs on a machine of two cores."""
+"""Cost of a start as the users declare it: about the time that the control plane needs on a machine of two cores."""
 GRACE_SECONDS = 120.0
 TOLD_SECONDS = 30.0
 POLL_SECONDS = 5.0
@@ -56,7 +56,7 @@ class Gang:
     seconds: float
 
     def manifest(self, namespace: str) -> dict[str, Any]:
-        """What its user applies."""
+        """Return the manifest that the user applies."""
         annotations = {
             "kwok.tranche.dev/batch-seconds": f"{self.seconds:.6f}",
             "kwok.tranche.dev/checkpoint-batches": f"{CHECKPOINT_SHARE:g}",
@@ -82,7 +82,7 @@ class Gang:
 
 
 def load(trace: Path, count: int) -> list[Gang]:
-    """The first so many jobs of the workload."""
+    """Return the first ``count`` jobs of the workload."""
     rows = [row for row in read_trace(trace).rows if row.gpus <= MOST_GPUS]
     chosen = sorted(rows, key=_order)[FIRST_ROW : FIRST_ROW + ROWS][:count]
     first = chosen[0].submit_seconds
@@ -177,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="chunk")
     parser.add_argument("--seed", type=int, default=1, help="of the policy; the workload draws nothing")
-    parser.add_argument("--jobs", type=int, default=ROWS, help="only the first so many: no bound is made for that")
+    parser.add_argument("--jobs", type=int, default=ROWS, help="number of first jobs; the bounds are for the default")
     parser.add_argument("--directory", type=Path, help="where logs and the journal are left")
     asked = parser.parse_args()
     gangs = load(log_path(LOG), asked.jobs)

@@ -49,7 +49,7 @@ class Mutation:
     old: str
     new: str
     what: str
-    """What the change takes out, in words."""
+    """Behaviour that the change removes, in words."""
     test: str
     """As pytest names it."""
 
@@ -89,7 +89,7 @@ class Mutation:
         return f"{self.file}:{text[: text.index(self.old)].count(chr(10)) + 1}"
 
     def row(self) -> str:
-        """Of the table, without the verdict."""
+        """Return the row of the table, without the verdict."""
         tests = "<br>".join(f"`{part.removeprefix('tests/')}`" for part in self.test.split())
         return f"| {self.point} | {self.sentence} | `{self.file}`: {self.what} | {tests} | "
 
@@ -101,7 +101,7 @@ def read() -> list[Mutation]:
 
 
 def misfits(mutations: list[Mutation]) -> list[str]:
-    """What does not fit code, tests and page any more."""
+    """Return a message for each mutation that no longer fits code, tests and page."""
     found = []
     for mutation in mutations:
         try:
@@ -210,7 +210,7 @@ def is_green(test: str) -> bool:
 
 
 def verdict(mutation: Mutation, number: int, green: Container[str]) -> str:
-    """What becomes of the test when the code is taken out."""
+    """Return the result of the test when the code is removed."""
     began = time.monotonic()
     log = LOGS / f"{number}.txt"
     with tempfile.TemporaryDirectory(prefix="tranche-mutation-") as folder:
@@ -226,7 +226,7 @@ def verdict(mutation: Mutation, number: int, green: Container[str]) -> str:
 
 
 def known() -> dict[str, str]:
-    """What the page says of each row."""
+    """Return the verdict that the page has for each row."""
     text = PAGE.read_text()
     table = text[text.index(BEGIN) : text.index(END)]
     cut = (line.rstrip(" |").rpartition("| ") for line in table.splitlines() if line.startswith("| "))

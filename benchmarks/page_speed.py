@@ -1,7 +1,7 @@
-"""What the web page and Prometheus cost the scheduler: answers over 5,000 nodes × 8 GPUs and 10,000 jobs.
+"""Cost of the web page and of Prometheus for the scheduler: answers over 5,000 nodes × 8 GPUs and 10,000 jobs.
 
 Both share the event loop with kube-scheduler's calls: such a call waits for what an answer does at once, between two of
-its pauses. That and the whole answer are told in CPU time, so that other processes of the machine do not count.
+its pauses. That and the whole answer are printed in CPU time, so that other processes of the machine do not count.
 """
 
 import argparse
@@ -117,7 +117,7 @@ async def run(jobs: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Of the command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"({JOBS})")
     parser.add_argument("--rounds", type=int, default=40, help="of each request (40)")

@@ -1,10 +1,10 @@
-"""What an event costs the planner with the default policy, against the size of the cluster and the length of its queue.
+"""CPU cost of a planner event with the default policy, against the size of the cluster and the length of its queue.
 
 ``python benchmarks/planner_speed.py`` builds clusters of 8-GPU nodes in sites with links, fills every GPU, lets jobs
 wait, and times `Planner.handle`: for arrivals of a job of 115 chunks, and for chunks that end. The jobs have 27, 60 or
 115 chunks, data at one site and a parameter server; one in five has workers of several GPUs; durations are log-uniform.
-What pods do in answer (start, save and stop), and timers, are told to the planner between the timed events. Exit status
-1 if a bar of ranges.toml is missed at 5,000 nodes with 10,000 jobs waiting. ``--picture`` draws
+The planner receives the events of pods that start, save and stop in answer, and timers, between the timed events. Exit
+status 1 if a bar of ranges.toml is missed at 5,000 nodes with 10,000 jobs waiting. ``--picture`` draws
 docs/pictures/planner-speed.png; ``--most N`` leaves out clusters of more nodes.
 """
 
@@ -44,7 +44,7 @@ BAR = (5_000, 10_000)
 """Nodes, and jobs that wait."""
 SIZES = ((100, 10_000), (500, 10_000), (1_000, 10_000), (5_000, 100), (5_000, 1_000), BAR, (125_000, 10_000))
 CHUNKS, SHORTEST, LONGEST = (27, 60, 115), 600.0, 100_000.0
-"""Of a job, and seconds that one of its chunks takes."""
+"""Numbers of chunks of a job, and the shortest and longest duration of one of its chunks in seconds."""
 BATCHES = 58
 ARRIVAL_SECONDS = 3.0
 """Between arrivals, as at 20 a minute."""
@@ -61,7 +61,11 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Costs":
-        """Of so many timed events."""
+        """Return the median, the 99th percentile and the mean of the timed events.
+
+        Args:
+            seconds: CPU time of each event.
+        """
         cuts = quantiles(seconds, n=100, method="inclusive")
         return cls(1000 * cuts[49], 1000 * cuts[98], 1000 * fmean(seconds))
 
@@ -78,7 +82,7 @@ class Cluster:
     places: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def follow(self, instructions: Iterable[Instruction]) -> None:
-        """What pods do about them, at once."""
+        """Feed the planner the events with which pods answer the instructions, without delay."""
         instructions = list(instructions)
         while instructions:
             events: list[Event] = []
@@ -115,7 +119,7 @@ class Cluster:
 
 
 def job(number: int, now: float, sites: Sequence[str], draw: random.Random, chunks: int | None = None) -> Job:
-    """A job of the mix, or one with so many chunks that may be shorter, so that it preempts."""
+    """Return a job of the mix, or one of ``chunks`` chunks that may be shorter, so that it preempts."""
     gpus = 1 if chunks else draw.choices((1, 2, 4, 8), (80, 10, 5, 5))[0]
     shortest = SHORTEST / 10 if chunks else SHORTEST
     seconds = shortest * (LONGEST / shortest) ** draw.random()
@@ -141,7 +145,7 @@ def job(number: int, now: float, sites: Sequence[str], draw: random.Random, chun
 
 
 def filled(nodes: int, waiting: int, policy: str, seed: int) -> Cluster:
-    """A cluster of so many nodes whose GPUs all train, and so many jobs beside."""
+    """Return a cluster of ``nodes`` nodes whose GPUs all train, with ``waiting`` jobs in the queue."""
     draw = random.Random(f"{seed} {nodes} {waiting}")
     names = [f"site-{number:02d}" for number in range(max(5, min(50, nodes // 20), nodes // 500))]
     cluster = Cluster(Planner(get_policy(policy)), draw)
@@ -169,7 +173,7 @@ def filled(nodes: int, waiting: int, policy: str, seed: int) -> Cluster:
 
 
 def arrivals(cluster: Cluster, count: int) -> tuple[list[float], int]:
-    """Seconds for each of so many arrivals, and how many preempted."""
+    """Return the seconds of each of ``count`` arrivals, and the number of arrivals that preempted."""
     names = list(cluster.planner.cluster.sites)
     first = len(cluster.planner.cluster.jobs)
     times, preempted = [], 0
@@ -183,7 +187,7 @@ def arrivals(cluster: Cluster, count: int) -> tuple[list[float], int]:
 
 
 def ends(cluster: Cluster, count: int) -> list[float]:
-    """Seconds for each of so many chunks that end, at the rate at which they would."""
+    """Return the seconds of each of ``count`` ends of chunks, at the rate at which the cluster would end them."""
     times = []
     for _ in range(count):
         cluster.now += SHORTEST / len(cluster.open)

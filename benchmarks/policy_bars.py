@@ -39,7 +39,7 @@ Figure = Literal["average_jct_seconds", "p99_jct_seconds"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is simulated, but policies, logs and seeds."""
+    """Simulation parameters other than policies, logs and seeds."""
 
     preset: str = "jsac-edge"
     delay: Delay | None = None
@@ -78,19 +78,19 @@ class Row:
     worst: bool = False
     """The bar is for the largest ratio, not for the mean."""
     table: str = ""
-    """Of ranges.toml; empty: the name."""
+    """Table of ranges.toml; empty: the name."""
     barred: bool = True
     """False: measured only."""
     aim: float | None = None
-    """What the issue wants of the mean, where it is not the bar."""
+    """Aim of the issue for the mean, where it differs from the bar."""
 
     @property
     def bar(self) -> float | None:
-        """What the figure may be at most; None: it is measured only."""
+        """Upper bound of the figure; None: it is measured only."""
         return ranges.bound(self.table or self.name) if self.barred else None
 
     def commands(self, jobs: int, logs: Sequence[str], seeds: int) -> Iterator[str]:
-        """What prints the ratios by load, with the means over seeds, log by log."""
+        """Yield the commands that print the ratios by load, with the means over seeds, one command per log."""
         one = self.setting
         policies = self.ours if self.theirs == BOUND else f"{self.theirs},{self.ours}"
         options = f"--loads {','.join(f'{load:g}' for load in one.loads)} --seeds {seeds}"
@@ -249,7 +249,7 @@ def least_possible(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], 
 
 
 def said_of_aim(aim: float, measured: float, possible: float) -> str:
-    """What the line below a row says."""
+    """Return the text of the line below a row."""
     if measured <= aim:
         return f"aimed at {aim:g}: kept"
     if possible > aim:

@@ -8,7 +8,7 @@ FILE = Path(__file__).with_suffix(".toml")
 
 
 def bound(name: str) -> float:
-    """What a figure may be at most.
+    """Return the upper bound of a figure.
 
     Raises:
         KeyError: ranges.toml has no such table.

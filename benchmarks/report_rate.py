@@ -4,7 +4,7 @@
 remembered, as they are all but once in five minutes) and sends reports of 1,000 jobs over eight connections; it prints
 reports a second and the server's CPU time per report. Then it has the planner count one report of each of 1,000 running
 jobs of 20 chunks, with 10,000 jobs waiting, in turns of the loop of at most 25 reports, and prints the CPU time of a
-turn: so long kube-scheduler may wait. It exits with 1 if a bound of ranges.toml is missed.
+turn, which is the time that kube-scheduler may wait. It exits with 1 if a bound of ranges.toml is missed.
 """
 
 import argparse
@@ -66,12 +66,12 @@ class Sink:
         return True
 
     async def ask(self, request: ChunkRequest) -> Allotment | None:
-        """Nobody is given chunks."""
+        """Return None: no worker gets chunks."""
         return None
 
 
 def serve_reports(pipe: Connection) -> None:
-    """The server's process: tells its port, then its CPU seconds whenever asked."""
+    """Run the server's process: send its port, then its CPU seconds at each request."""
     stores = Stores()
     for number in range(JOBS):
         stores.add_job(f"j{number}", servers=[window(0, 1, "n")])
@@ -94,7 +94,7 @@ def serve_reports(pipe: Connection) -> None:
 
 
 def send(port: int, first: int, count: int, statuses: list[int]) -> None:
-    """Send so many reports over one connection."""
+    """Send ``count`` reports over one connection."""
     http = HTTPConnection("127.0.0.1", port)
     vector = {str(chunk): 500 for chunk in range(CHUNKS)}
     body = json.dumps({"attempt": 1, "applied": vector, "durable": vector, "batchSeconds": 0.5})
@@ -158,7 +158,7 @@ def crowd() -> Planner:
 
 
 def measure_planner(turns: int) -> list[float]:
-    """CPU milliseconds of the turns that count one report of each of 1,000 jobs, so many times."""
+    """Return the CPU milliseconds of the turns that count one report of each of 1,000 jobs, ``turns`` times."""
     planner = crowd()
     now = float(JOBS + WAITING)
     inbox = ReportInbox(planner, lambda: now)

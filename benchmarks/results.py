@@ -242,7 +242,7 @@ def tables() -> list[Table]:
 
 
 def answer_of(table: Table, place: int, *, again: bool) -> Answer:
-    """What a command of a table prints, run only if it is not known."""
+    """Return the output of a command of a table; the command runs only if its output is not stored."""
     command = table.commands[place]
     directory = KEPT / table.name
     kept = directory / f"{place}.json"

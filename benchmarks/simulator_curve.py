@@ -1,7 +1,7 @@
-"""What a decision costs against the number of jobs that wait: the queue policies must not look at all of them.
+"""CPU cost of a decision against the number of jobs that wait: the queue policies must not look at all of them.
 
-``python benchmarks/simulator_curve.py`` fills a pool of 512 GPUs, lets so many jobs wait, and times the instants that
-follow (arrivals and ends, one of each a second or so), the planner's work and the engine's together. It prints CPU
+``python benchmarks/simulator_curve.py`` fills a pool of 512 GPUs, lets a number of jobs wait, and times the instants
+that follow (arrivals and ends, one of each a second or so), the planner's work and the engine's together. It prints CPU
 microseconds (the median; the mean in brackets), and with ``--picture`` draws docs/pictures/simulator-curve.png. It
 exits with 1 if a mean grows by more than the bound of ranges.toml.
 """
@@ -40,7 +40,7 @@ class Costs(NamedTuple):
 
 
 def crowd(waiting: int, further: int, seed: int) -> list[TraceRow]:
-    """So many jobs at once, then further ones, two a second: widths and durations spread as logs have them."""
+    """Return ``waiting`` jobs at once and ``further`` at two a second; widths and durations are spread as in logs."""
     draw = random.Random(seed)
     rows = []
     for number in range(waiting + further):
@@ -52,7 +52,7 @@ def crowd(waiting: int, further: int, seed: int) -> list[TraceRow]:
 
 
 def decisions(policy: str, waiting: int, count: int, seed: int) -> list[float]:
-    """CPU microseconds of so many instants while about so many jobs wait."""
+    """Return the CPU microseconds of each of ``count`` instants while about ``waiting`` jobs wait."""
     cluster = pool(GPUS)
     simulation = Simulation(Planner(get_policy(policy)), keep_history=False, forget_finished=True)
     prepare(simulation, gang_jobs(crowd(waiting, count, seed), cluster.nodes), cluster.nodes, cluster.sites)

@@ -1,4 +1,4 @@
-"""What benchmarks/sweeps.py varies: each sweep changes one parameter of a setting and leaves the others.
+"""Parameters that benchmarks/sweeps.py varies: each sweep changes one parameter of a setting and keeps the others.
 
 The evaluation of JSAC'22 was not available, so no sweep repeats a figure of it. Parameters and values are ours [I];
 they follow the parameters of the published model.
@@ -21,7 +21,7 @@ JSAC_OPTIONS = frozenset(one.name for one in fields(JsacOptions))
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is simulated, but the policy and the seed."""
+    """Simulation parameters other than the policy and the seed."""
 
     preset: str = "jsac-cloud"
     options: JsacOptions = USUAL
@@ -60,7 +60,7 @@ class Point:
     x: float | None = None
     """None: it is a name, not a number."""
     options: str = ""
-    """Of the policy, such as ``:price=0.1``."""
+    """Options of the policy, such as ``:price=0.1``."""
 
 
 CLOUD, EDGE = (Panel(name, {"preset": name}) for name in ("jsac-cloud", "jsac-edge"))

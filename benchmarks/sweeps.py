@@ -45,7 +45,7 @@ KEPT = ROOT / "build/sweeps/figures.json"
 BASE = "base"
 """The sweep of one point that the table of claims takes its ratios from."""
 MARKERS = "osD^vPX*h"
-"""Of policies in pictures: colours repeat."""
+"""Markers of the policies in pictures, because colours repeat."""
 SAVED_EVERY = 20
 """Simulations."""
 Figures = dict[str, float]
@@ -74,7 +74,7 @@ FIGURES = {
 
 
 def figures_of(outcome: Outcome) -> Figures:
-    """What is kept of a simulation whose jobs' results came with it.
+    """Return the figures that are kept of a simulation that recorded its jobs' results.
 
     Raises:
         ValueError: some jobs never completed, so that no average over the rest may be given.
@@ -178,7 +178,7 @@ def base_sweep() -> Sweep:
 
 
 def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> Rows:
-    """What JSAC'22 claims, beside what was measured here.
+    """Return the claims of JSAC'22 beside the figures measured here.
 
     Args:
         base: Of `base_sweep`.
@@ -268,7 +268,7 @@ def draw_sweep(sweep: Sweep, found: Found) -> Draw:
 
 
 def place_of(sweep: Sweep, found: Found, panel: Panel, policy: str, number: int) -> float:
-    """Where a point stands on the axis of the picture."""
+    """Return the coordinate of a point on the axis of the picture."""
     point = sweep.points[number]
     if sweep.against:
         return FIGURES[sweep.against].factor * mean_of(found, panel.title, point.label, policy, sweep.against)
@@ -411,11 +411,11 @@ def chunk_windows(result: SimulationResult) -> list[Occupation]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says."""
+    """Options of the command line."""
 
     base: Setting
     claimed: Setting
-    """Of the table of claims: the published number of chunks."""
+    """Setting of the table of claims: the published number of chunks."""
     log: FileLog
     seeds: range
     processes: int | None
@@ -459,7 +459,7 @@ def optimum_section(asked: Asked) -> Iterator[str]:
 
 
 def scheduling_section(asked: Asked, counts: Sequence[int]) -> Iterator[str]:
-    """What an arrival costs."""
+    """Yield the lines of the section on the CPU time of an arrival."""
     found = scheduling_times(asked.base, asked.log, counts, asked.seeds[0])
     yield "### Scheduling time of a job\n"
     yield "CPU milliseconds of the decision at an arrival, median / p99 over the jobs of one run:\n"
@@ -501,7 +501,7 @@ def claims_section(asked: Asked) -> Iterator[str]:
 
 
 def sections(asked: Asked, chosen: Sequence[Sweep], counts: Sequence[int]) -> dict[str, Callable[[], Iterator[str]]]:
-    """What can be printed, by name."""
+    """Return the sections that can be printed, by name."""
 
     def swept(sweep: Sweep) -> Iterator[str]:
         cells = sweep.cells(asked.base, asked.log, asked.seeds)

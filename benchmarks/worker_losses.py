@@ -1,8 +1,8 @@
-"""What preempted workers and a killed parameter server cost a model: the numpy example, disturbed and undisturbed.
+"""Cost of preempted workers and a killed parameter server for a model: the numpy example, disturbed and undisturbed.
 
 ``python benchmarks/worker_losses.py`` trains scikit-learn's digits once undisturbed and once with three workers stopped
 (SIGTERM and SIGKILL in turn) and the server killed, for each seed: real processes, the production planner, the real
-report API. It prints the final losses, what was trained again, and what the planner believed; with ``--picture`` it
+report API. It prints the final losses, what was trained again, and what the planner assumed; with ``--picture`` it
 draws docs/pictures/worker-losses.png. It exits with 1 if a bound of ranges.toml is missed or a batch is not in the
 model exactly once.
 """
