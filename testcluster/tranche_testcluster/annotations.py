@@ -1,12 +1,13 @@
-"""What a pod can ask of the simulated kubelet; the values are text, all times in seconds, fractions allowed.
+"""Annotations of pods for the simulated kubelet; the values are text, all times in seconds, fractions allowed.
 
 * ``START_SECONDS``: from bound to Running (default 0).
 * ``RUN_SECONDS``: from Running to the end.
 * ``BATCH_SECONDS``, instead: per mini-batch. The pod trains, in this order, the chunks of its variable
   ``TRANCHE_CHUNKS`` ("0,5,9"), each up to ``TRANCHE_EPOCHS`` × ``TRANCHE_BATCHES`` batches, and begins where
   ``TRANCHE_RESUME`` ("5:1160,7:3", may be absent) says. The variables are those of its first container.
-* ``CHECKPOINT_BATCHES``, with it: a checkpoint holds a whole multiple of so many mini-batches (default 1). Of a member
-  of a gang, whose whole run counts as one batch, it holds a fraction: so it resumes like one with a volume.
+* ``CHECKPOINT_BATCHES``, with it: a checkpoint holds a whole multiple of this number of mini-batches (default 1). The
+  whole run of a member of a gang counts as one batch and a checkpoint holds a fraction of it: so the member resumes
+  like one with a volume.
 * Neither: it runs until it is deleted, like a parameter server.
 * ``EXIT_CODE``: at the natural end; 0 (the default) is Succeeded, anything else Failed.
 * ``CHECKPOINT_SECONDS``: how long it saves when it is deleted or evicted while it runs (default 0). Then it is

@@ -206,7 +206,7 @@ class Cluster:
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, seconds: int = 86_400, url: str | None = None
     ) -> Path:
-        """Write a kubeconfig with a token of a service account, valid so long, so that RBAC is enforced.
+        """Write a kubeconfig with a token of a service account, valid for ``seconds``, so that RBAC is enforced.
 
         Args:
             namespace: Of the account.
@@ -359,7 +359,7 @@ class Cluster:
         layout, ports = self._layout, self._ports
         self._add("etcd", command_lines.etcd(layout), Client(ports["etcd"], timeout=_PROBE_SECONDS), "/health")
         self._add("kube-apiserver", command_lines.apiserver(layout), self._admin, "/readyz")
-        # Ready when pods can be created: the ServiceAccount admission wants the namespace's default account.
+        # Ready when pods can be created: the ServiceAccount admission requires the namespace's default account.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._add("kube-controller-manager", command_lines.controller_manager(layout), self._admin, account)
         configs = sorted(_STAGES.glob("*.yaml"))

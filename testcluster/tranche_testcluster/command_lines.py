@@ -13,7 +13,7 @@ _SERVICE_ISSUER = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True)
 class Layout:
-    """What the command lines have in common."""
+    """Values that the command lines have in common."""
 
     directory: Path
     binaries: Mapping[str, Path]
@@ -21,7 +21,7 @@ class Layout:
     node_lease_seconds: int
 
     def kubeconfig(self, name: str) -> Path:
-        """Where the credentials of a component are."""
+        """Return the path of the credentials of a component."""
         return self.directory / f"{name}.kubeconfig"
 
     def serving(self, port: str) -> list[str]:
@@ -79,7 +79,7 @@ def apiserver(layout: Layout) -> list[str | Path]:
 
 
 def controller_manager(layout: Layout) -> list[str | Path]:
-    """All controllers, each with its own service account, as RBAC wants it."""
+    """Run all controllers, each with its own service account, as RBAC requires."""
     kubeconfig = layout.kubeconfig("kube-controller-manager")
     return [
         layout.binaries["kube-controller-manager"],

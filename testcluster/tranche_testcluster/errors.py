@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions whose text says what to do."""
+"""Exceptions whose text says what to do."""
 
 
 class ClusterError(Exception):

@@ -24,7 +24,7 @@ class Change:
     """One write."""
 
     revision: int
-    """Of the whole cluster; rises."""
+    """Revision of the whole cluster; it rises with each write."""
     resource: str
     """As etcd names it: ``pods``, ``minions`` (nodes), ``services/specs``, ``tranche.dev/trainingjobs``."""
     key: str

@@ -37,14 +37,14 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What a proxy does to its client's requests. Shares are between 0 and 1; as it is made: nothing."""
+    """Faults that a proxy adds to its client's requests. Shares are between 0 and 1; the defaults add no fault."""
 
     refusals: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Share of writes that are answered with this status (409, 429, 500 or 503) and not passed on."""
     refuse_reads: bool = False
     """Whether lists, gets and starts of watches are refused as well."""
     broken: float = 0.0
-    """Share of requests whose connection breaks before the API server has heard of them."""
+    """Share of requests whose connection breaks before the API server has received them."""
     unanswered: float = 0.0
     """Share of writes that are carried out and whose connection breaks before the answer."""
     delay_seconds: tuple[float, float] = (0.0, 0.0)
@@ -75,9 +75,9 @@ class FaultProxy:
             trusting: With the authority to check ``upstream`` by.
         """
         self.url = ""
-        """Of the proxy itself, once it runs."""
+        """URL of the proxy itself, once it runs."""
         self.counts: Counter[str] = Counter()
-        """What has been done so far: ``refused 429``, ``broken``, ``unanswered``, ``late``, ``cut``."""
+        """Number of faults so far, by kind: ``refused 429``, ``broken``, ``unanswered``, ``late``, ``cut``."""
         self._upstream, self._serving, self._trusting = upstream, serving, trusting
         self._chance = random.Random(seed)  # noqa: S311
         self._faults = Faults()
@@ -102,7 +102,7 @@ class FaultProxy:
 
     @property
     def faults(self) -> Faults:
-        """What is done to requests from now on; setting it ends what was set before."""
+        """Faults added to requests from now on; a new value replaces the one before."""
         return self._faults
 
     @faults.setter

@@ -8,7 +8,7 @@ _STAMP = "2026-01-01T00:00:00.000000000Z stdout F"
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> Path:
-    """Write the files that kwok's kubelet port tells as logs, and the configuration that names them.
+    """Write the files that kwok's kubelet port serves as logs, and the configuration that names them.
 
     Args:
         folder: An empty one, or one to make.

@@ -12,7 +12,7 @@ _LINE_SECONDS = 15.0
 
 
 class Meter:
-    """Tells one reader how far one piece of work has come; a context manager."""
+    """Progress display of one piece of work on one stream; a context manager."""
 
     def __init__(self, stream: TextIO | None = None, line_seconds: float = _LINE_SECONDS) -> None:
         """Write to ``stream`` (standard error by default), where it is no terminal a line every ``line_seconds``."""

@@ -22,25 +22,25 @@ _SUFFIXES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "M
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 
 Amounts = dict[str, float]
-"""What a node offers or a pod asks for, by the name of the resource."""
+"""Amounts that a node offers or a pod requests, by the name of the resource."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is to be made, and when."""
+    """Nodes to create, and when to create and delete them."""
 
     site: str
     """Value of the zone label; nodes are called after it."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the nodes, besides the zone."""
+    """Labels of the nodes, besides the zone."""
     gpus: int = 8
-    """Of each node."""
+    """Number of GPUs of each node."""
     cpu: str = "32"
     memory: str = "128Gi"
     start_seconds: float = 5.0
     """From the moment when a pod is first seen to be unschedulable to its node."""
     idle_seconds: float = 10.0
-    """After so long without pods a node goes."""
+    """Time without pods after which a node is deleted."""
     most_nodes: int = 100
     """More are never made."""
 
@@ -56,7 +56,7 @@ class Scaling:
 
     @property
     def capacity(self) -> dict[str, str]:
-        """Of each node, as the API has it."""
+        """Return the capacity of each node, in the form of the API."""
         return {"cpu": self.cpu, "memory": self.memory, "pods": "110"} | (
             {sites.GPU: str(self.gpus)} if self.gpus else {}
         )
@@ -73,7 +73,7 @@ class Scaling:
 
 @dataclass(slots=True)
 class Decisions:
-    """What one look leads to."""
+    """Changes that one look at the cluster leads to."""
 
     create: list[str] = field(default_factory=list)
     cordon: list[str] = field(default_factory=list)
@@ -88,13 +88,13 @@ class Autoscaler:
     def __init__(self, scaling: Scaling) -> None:
         self.scaling = scaling
         self.labels = {sites.ZONE: scaling.site, MADE: scaling.site, **scaling.labels}
-        """Of the nodes that it makes."""
+        """Labels of the nodes that it creates."""
         self._size = {name: parse_quantity(text) for name, text in scaling.capacity.items()}
         self._coming: dict[str, float] = {}
         """Nodes that were ordered, and when they come."""
         self._idle_since: dict[str, float] = {}
         self._number = -1
-        """Of the last node."""
+        """Number of the last node."""
         self._refused: set[str] = set()
         """Pods for which there was no node within the limit."""
 
@@ -213,7 +213,7 @@ def parse_quantity(text: str) -> float:
 
 
 def requests_of(pod: Mapping[str, Any]) -> Amounts:
-    """What the pod's containers ask for together, and one place for the pod."""
+    """Return the sum of the requests of the pod's containers, and one place for the pod."""
     total: Amounts = {"pods": 1.0}
     for container in pod["spec"]["containers"]:
         for resource, text in (container.get("resources", {}).get("requests") or {}).items():

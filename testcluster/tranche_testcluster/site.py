@@ -53,7 +53,7 @@ def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str,
 
 
 def create(client: Client, nodes: Sequence[Mapping[str, Any]], seconds: float) -> None:
-    """Create nodes and wait until kwok runs them all, at most so many seconds.
+    """Create nodes and wait until kwok runs them all, at most ``seconds``.
 
     Admission taints every new node as not ready. kube-controller-manager would take that away, but needs minutes for
     thousands of nodes.
@@ -145,7 +145,7 @@ def release(client: Client, name: str | None = None) -> list[str]:
 
 
 def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
-    """Wait until kwok minds all these nodes, at most so many seconds.
+    """Wait until kwok manages all these nodes, at most ``seconds``.
 
     It does so when its own cache has seen the leases that it took. The cache sees them in their order, so the node of
     the last one is asked. A node that has been deleted meanwhile, as an autoscaler may do, is not waited for.

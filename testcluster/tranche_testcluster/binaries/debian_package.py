@@ -20,7 +20,7 @@ _SECONDS = 300.0
 
 
 def find() -> dict[str, Path] | None:
-    """Where the programs are, if they are anywhere."""
+    """Return the paths of the programs, or None if one of them is not found."""
     folders = [os.environ.get("TRANCHE_ASSETS", ""), str(_folder()), os.environ.get("PATH", "")]
     found = {name: shutil.which(name, path=os.pathsep.join(filter(None, folders))) for name in NAMES}
     paths = {name: Path(path) for name, path in found.items() if path is not None}
@@ -28,7 +28,7 @@ def find() -> dict[str, Path] | None:
 
 
 def ensure() -> dict[str, Path]:
-    """Where the programs are, downloading the package if need be.
+    """Return the paths of the programs; download the package if one of them is not found.
 
     Raises:
         BuildError: apt or dpkg is not there, or failed.
