@@ -1,4 +1,4 @@
-"""What a simulation's user gets to see: tables, JSON, CSV, pictures and one page that holds them all.
+"""Reports of simulations: tables, JSON, CSV, pictures and one page that holds them all.
 
 Nothing here imports matplotlib until a picture is drawn, so that the commands start quickly and run without it.
 """

@@ -13,7 +13,7 @@ from tranche.simulation_report.report_run import ReportRun
 MOST_CURVES = 12
 MOST_SERIES = 6
 POINTS = 2000
-"""Of one curve: more cannot be seen."""
+"""Limit of points per curve; further points would not be visible."""
 MOST_SIZES = 8
 """Job sizes that are shown each; above, they are put into classes of powers of two."""
 

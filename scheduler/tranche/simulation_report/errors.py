@@ -1,4 +1,4 @@
-"""What can go wrong while a report is written."""
+"""Errors that occur while a report is written."""
 
 
 class ReportError(RuntimeError):

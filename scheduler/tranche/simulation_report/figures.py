@@ -1,4 +1,4 @@
-"""Which pictures a report has; the only module that a writer imports matplotlib through."""
+"""The pictures of a report; the only module through which a writer imports matplotlib."""
 
 from collections.abc import Callable, Iterator, Sequence
 

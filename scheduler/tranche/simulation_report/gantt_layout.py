@@ -1,4 +1,4 @@
-"""Where the bars of a Gantt chart go: worker pods on the GPUs of their nodes, without matplotlib."""
+"""Positions of the bars of a Gantt chart: worker pods on the GPUs of their nodes, without matplotlib."""
 
 import re
 from collections import defaultdict
@@ -25,7 +25,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a Gantt chart shows."""
+    """Contents of a Gantt chart."""
 
     bars: tuple[Bar, ...]
     nodes: tuple[tuple[str, int, int], ...]
@@ -34,7 +34,7 @@ class Chart:
     end: float
     """Seconds; bars may reach beyond both."""
     scope: str
-    """What is left out, in words; empty if nothing is."""
+    """Description of what the chart omits; empty if it omits nothing."""
 
 
 def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -> Chart:

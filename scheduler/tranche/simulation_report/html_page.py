@@ -47,7 +47,7 @@ class Picture:
     """One picture in both appearances."""
 
     name: str
-    """Of its file."""
+    """Name of the file."""
     caption: str
     light: bytes
     """PNG."""

@@ -111,7 +111,7 @@ def heading(figure: Figure, text: str) -> None:
 
 
 LEGEND_CHARACTERS = 96
-"""That stand side by side under a picture, with 8 more for the line of each entry."""
+"""Number of characters that fit side by side under a picture, counting 8 more for the line of each entry."""
 
 
 def legend_below(figure: Figure, axes: Axes, entries: int, columns: int = 3) -> None:

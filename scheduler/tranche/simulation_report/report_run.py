@@ -1,4 +1,4 @@
-"""What a report is about."""
+"""The runs that a report covers."""
 
 from dataclasses import dataclass
 

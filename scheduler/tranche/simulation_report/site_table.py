@@ -1,4 +1,4 @@
-"""What runs used at each site, as tables for the terminal, as cells of the page, and as CSV."""
+"""Use of each site by the runs, as tables for the terminal, as cells of the page, and as CSV."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
