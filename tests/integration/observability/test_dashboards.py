@@ -301,7 +301,7 @@ EXPECTED: dict[tuple[str, str], Check] = {
     ("sites", "Copies in bytes"): lambda shown: shown.assert_counts(shown.facts.copied(BYTES)),
     ("sites", "GPU-hours by site"): gpu_hours,
     ("sites", "Bytes copied by site"): lambda shown: shown.assert_counts(shown.facts.copied_to(BYTES)),
-    ("sites", "Bytes copied in vain by site"): lambda shown: shown.assert_counts(
+    ("sites", "Bytes copied but unused by site"): lambda shown: shown.assert_counts(
         shown.facts.used_by_site("inVainBytes")
     ),
     ("sites", "Links: time still busy"): busy_links,

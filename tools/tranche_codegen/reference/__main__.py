@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def generated_files(root: Path) -> dict[Path, str]:
-    """What every page should hold, from the code and the chart of this checkout."""
+    """Return the contents that every page should have, from the code and the chart of this checkout."""
     folder = root / "docs/reference"
     crds = REPOSITORY / "manifests/crds"
     return {
