@@ -1,4 +1,4 @@
-"""Who asked the API server for what, from its audit log."""
+"""Requests to the API server by user, from its audit log."""
 
 import json
 from collections.abc import Iterator

@@ -30,9 +30,9 @@ class Window:
 
     page: Page
     hosts: set[str] = field(default_factory=set)
-    """That it has asked for anything."""
+    """Hosts that it has sent a request to."""
     complaints: list[str] = field(default_factory=list)
-    """Of the console, violations of the content policy included."""
+    """Messages of the console, violations of the content policy included."""
     expected: tuple[str, ...] = ()
     """Parts of complaints that the test provokes."""
 

@@ -1,4 +1,4 @@
-"""What every panel of every dashboard should show of a run, from the TrainingJobs and pods of that run alone."""
+"""Expected contents of every panel of every dashboard for a run, from the TrainingJobs and pods of that run alone."""
 
 import re
 from bisect import bisect_right
@@ -24,7 +24,8 @@ SENTENCES = {
     "Held": r"^held",
     "Avoided": r"is avoided",
 }
-"""Of the reasons that a run meets; an explanation that none matches is counted under itself, so that the test fails."""
+"""Patterns of the reasons that occur in a run; an explanation that matches none is counted under its own text, so that
+the test fails."""
 
 
 def moment(text: str) -> float:
@@ -80,7 +81,7 @@ class Facts:
         return found
 
     def total(self, field: str) -> float:
-        """Of status.progress, over all jobs."""
+        """Return the sum of a field of status.progress over all jobs."""
         return float(sum(self.status(job).get("progress", {}).get(field, 0) for job in self.last.values()))
 
     # ---- what was at a moment
@@ -168,7 +169,7 @@ class Facts:
         return {labels(site=site, tier="Edge"): arrived[site] * size for site in GPUS}
 
     def used_by_site(self, field: str) -> Values:
-        """Of status.progress.sites, over all jobs."""
+        """Return the sum of a field of status.progress.sites over all jobs, by site."""
         found = Counter[str]()
         for job in self.last.values():
             for site in self.status(job).get("progress", {}).get("sites", ()):
@@ -233,7 +234,7 @@ def _at(all_versions: Iterable[Versions], at: float) -> Iterator[dict[str, Any]]
 
 
 def _is_gone(thing: Mapping[str, Any]) -> bool:
-    """Deleted: the last that a watch tells of an object whose finalizers are off."""
+    """Whether it is deleted: the last state that a watch reports of an object without finalizers."""
     return bool(thing["metadata"].get("deletionTimestamp")) and not thing["metadata"].get("finalizers")
 
 

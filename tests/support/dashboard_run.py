@@ -1,4 +1,4 @@
-"""A minute of tranche on a real control plane that Prometheus scrapes, and all that the API server told meanwhile."""
+"""A minute of tranche on a real control plane that Prometheus scrapes, and all that the API server sent meanwhile."""
 
 import contextlib
 import tempfile
@@ -28,14 +28,14 @@ SHOWN_SECONDS = 2.5
 """For two more scrapes when all is over."""
 
 Scraped = dict[str, dict[Labels, float]]
-"""What a process says itself, by name of the series and labels."""
+"""Metrics that a process serves, by name of the series and labels."""
 Versions = list[tuple[float, dict[str, Any]]]
 """An object as it was from each moment on."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What has happened."""
+    """Record of a run."""
 
     prometheus: Prometheus
     jobs: Mapping[str, Versions]
@@ -48,7 +48,7 @@ class Run:
     """When every job was over but the one that is too large, and Prometheus had seen it."""
     before: Mapping[str, Scraped]
     after: Mapping[str, Scraped]
-    """What both processes said of themselves then, by process."""
+    """Metrics that both processes served then, by process."""
     memory: Mapping[str, int]
     """Bytes that the kernel says they hold."""
 
@@ -92,7 +92,7 @@ def run(program: Path) -> Iterator[Run]:
 
 
 def scrape(port: int) -> Scraped:
-    """What the process on this port says of itself."""
+    """Return the metrics that the process on this port serves."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
         text = reply.read().decode()
     found: Scraped = {}

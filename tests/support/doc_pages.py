@@ -30,7 +30,7 @@ class Block:
 
     page: Path
     line: int
-    """Of the page, from 1."""
+    """Line of the page, from 1."""
     language: str
     text: str
 
@@ -77,18 +77,18 @@ def _inline(page: Path) -> Iterator[Token]:
 
 
 def words_in_code(page: Path) -> list[str]:
-    """What stands between backquotes in sentences and tables."""
+    """Return the texts between backquotes in sentences and tables."""
     return [" ".join(token.content.split()) for token in _inline(page) if token.type == "code_inline"]
 
 
 def targets(page: Path) -> list[str]:
-    """Where links and pictures lead."""
+    """Return the targets of links and pictures."""
     found = [token.attrs.get("href") or token.attrs.get("src") for token in _inline(page)]
     return [str(target) for target in found if target]
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as GitHub and MyST make them."""
+    """Return the anchors of the headings, as GitHub and MyST make them."""
     return set(_headings(page))
 
 

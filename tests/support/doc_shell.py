@@ -45,7 +45,7 @@ class Shell:
         self.variables.touch()
 
     def run(self, command: str) -> str:
-        """What it prints; fail with what it says if it fails."""
+        """Return the output of the command; fail with its output if it fails."""
         answer = self.answer(command)
         assert answer.returncode == 0, f"{command}\n{answer.stdout}{answer.stderr}"
         return answer.stdout
@@ -64,7 +64,7 @@ class Shell:
         assert text in said, f"{command}\n{said}"
 
     def answer(self, command: str) -> "subprocess.CompletedProcess[str]":
-        """What comes of it, whatever that is."""
+        """Run the command and return its result, whatever its exit code."""
         script = f". {self.variables}\nset -a\n{command}\ncode=$?\nexport -p > {self.variables}\nexit $code"
         return subprocess.run(
             ["/bin/sh", "-c", script],

@@ -17,7 +17,7 @@ PRIORITY = -9
 
 
 class Store(Generic[T]):
-    """What a reflector shows to its readers."""
+    """The part of a reflector that its readers see."""
 
     def __init__(self) -> None:
         self.store: dict[str, T] = {}

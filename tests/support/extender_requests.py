@@ -1,4 +1,4 @@
-"""What may be sent to the extender and to the report API, as OpenAPI: names that mean something, and any others."""
+"""Requests to the extender and to the report API, as OpenAPI: names that mean something, and any others."""
 
 from typing import Any
 

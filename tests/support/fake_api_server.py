@@ -1,4 +1,4 @@
-"""A small API server of one collection, over real HTTP, that can be told to misbehave."""
+"""A small API server of one collection, over real HTTP, whose faults a test sets."""
 
 import asyncio
 import json

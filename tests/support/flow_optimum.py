@@ -26,7 +26,7 @@ from tranche.policies import get_policy
 from tranche.simulation import SimulationResult, simulate
 
 SLOT_SECONDS = 0.25
-"""Of the linear program."""
+"""Length of a slot of the linear program."""
 
 
 def augmented(jobs: list[Job], nodes: list[Node], epsilon: float, policy: str = "chunk-faithful") -> SimulationResult:

@@ -79,7 +79,7 @@ class Whole:
         return list(self.cluster.request("GET", path)[1]["items"])
 
     def read(self, path: str, replica: str = "scheduler") -> Any:
-        """What the read API tells one who may read all jobs."""
+        """Return the answer of the read API to a visitor who may read all jobs."""
         if not self._token:
             create_visitor(self.cluster)
             self._token = visitor_token(self.cluster)

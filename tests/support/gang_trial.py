@@ -63,7 +63,7 @@ class Example:
     checkpoint_batches: int
 
     def command(self, data: Path, index: int, seed: int) -> list[str]:
-        """What a member runs."""
+        """Return the command that a member runs."""
         python = python_of(self.framework)
         options = [str(data), f"--batches={self.batches}", f"--checkpoint-batches={self.checkpoint_batches}"]
         options.append(f"--seed={seed}")
@@ -104,19 +104,19 @@ class Trial:
     preemptions: int = 0
     """By a more urgent job."""
     kills: int = 0
-    """Of one member, by SIGKILL."""
+    """Number of times that one member is ended by SIGKILL."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of it."""
+    """Result of a trial."""
 
     loss: float
-    """Of the last checkpoint's model on all data."""
+    """Loss of the last checkpoint's model on all data."""
     counts: list[int]
     """How often each batch is in that model."""
     moments: list[tuple[str, int]]
-    """What was done, after how many batches as far as was reported."""
+    """Interventions, each with the number of batches reported by then."""
     resumed: list[float]
     """Batches that each start of the gang but the first found, by its first report."""
     seen: list[float]
@@ -180,7 +180,7 @@ class _Run:
     stopping: list[float] = field(default_factory=list)
     moments: list[tuple[str, int]] = field(default_factory=list)
     urgent: Window | None = None
-    """Of the urgent job, until the gang has made way."""
+    """Window of the urgent job, until the gang has made way."""
     first: bool = True
     """Whether this start of the gang has not reported yet."""
     broken: bool = False

@@ -15,7 +15,8 @@ Entry = tuple[int, str]
 class History:
     """Writes changes of one job, its pods, and one node with two GPUs.
 
-    The job has chunks; or it is a gang of so many members, with parameter servers and a chief where it is told so.
+    The job has chunks; or it is a gang of ``members`` members, with ``servers`` parameter servers and, if ``chief`` is
+    set, a chief.
     """
 
     def __init__(self, members: int = 0, servers: int = 0, *, chief: bool = False, staged: bool = False) -> None:

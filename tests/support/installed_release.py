@@ -57,28 +57,28 @@ class Release:
 
     @property
     def url(self) -> str:
-        """Of extender and API."""
+        """URL of extender and API."""
         return f"http://{HOST}:{self.ports['scheduler--port']}"
 
     @property
     def report_url(self) -> str:
-        """Of the report API."""
+        """URL of the report API."""
         return f"http://{HOST}:{self.ports['scheduler--report-port']}"
 
     @property
     def page_url(self) -> str:
-        """Of the web page."""
+        """URL of the web page."""
         return f"http://{HOST}:{self.ports['scheduler--page-port']}"
 
     def log(self, name: str) -> str:
-        """What a container has said."""
+        """Return the log of a container."""
         return self._file(name, "log").read_text(errors="replace")
 
     def start(self) -> None:
         """Start the containers of all Deployments as they are now, and wait until their probes pass."""
         deployments = self._read("apis/apps/v1", "deployments")["items"]
         templates = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in deployments}
-        for name in sorted(templates, reverse=True):  # the scheduler first: the operator is told its report port
+        for name in sorted(templates, reverse=True):  # the scheduler first: the operator needs its report port
             for container in templates[name]["containers"]:
                 self._start(container, templates[name])
         for name in templates:
@@ -98,7 +98,7 @@ class Release:
         self.processes.clear()
 
     def address(self, url: str) -> str:
-        """Where a URL of one of the release's Services leads on this machine."""
+        """Return the address on this machine for a URL of one of the release's Services."""
         for service in self._read("api/v1", "services")["items"]:
             name = service["metadata"]["name"]
             for port in service["spec"]["ports"]:

@@ -13,7 +13,7 @@ from tranche_testcluster import Cluster
 
 _REF = "#/definitions/"
 PATTERN = "{{ .ResourceKind }}{{ .KindSuffix }}.json"
-"""Of the file names, for ``-schema-location``."""
+"""Pattern of the file names, for ``-schema-location``."""
 
 
 def write(cluster: Cluster, folder: Path) -> int:

@@ -1,7 +1,7 @@
 """The API server's way into the cluster's network, as a konnectivity server gives it: HTTP CONNECT on a Unix socket.
 
 The API server proxies to no loopback address, so a Service has another one here; whatever it connects to ends at one
-port of this machine. `--egress-selector-config-file` tells the API server of it.
+port of this machine. `--egress-selector-config-file` makes the API server use it.
 """
 
 import json

@@ -75,7 +75,7 @@ def written(controller: Controller, name: str, namespace: str = "default") -> di
 
 
 def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
-    """What a watch says."""
+    """Report a change of an object to the controller as a watch does, and let the controller take a step."""
     store = controller.watches.by_kind(kind).store
     old = store.pop(key, None)
     if new is not None:

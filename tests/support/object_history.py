@@ -1,4 +1,4 @@
-"""Everything that the API server tells of some objects while a test runs, in order."""
+"""All changes of some objects that the API server reports while a test runs, in order."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ GATE = "tranche.dev/gang"
 
 
 def check_gates(events: list[dict[str, Any]], members: int) -> None:
-    """What a watch has told of a gang's pods: all are gated, and none is bound, until all exist."""
+    """Check the events of a watch of a gang's pods: all are gated, and none is bound, until all exist."""
     seen: set[str] = set()
     bound = 0
     for pod in events:
@@ -33,7 +33,7 @@ class History:
 
     def __init__(self, kubeconfig: str, *paths: str) -> None:
         self.events: dict[str, list[dict[str, Any]]] = {path: [] for path in paths}
-        """Objects as they were after each change, by path, with the moment when we were told (``heard``), also by
+        """Objects as they were after each change, by path, with the moment of the event (``heard``), also by
         the clock (``clock``), which goes on while a machine is halted."""
         self._kubeconfig = kubeconfig
         self._watching = threading.Event()

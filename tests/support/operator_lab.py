@@ -124,7 +124,7 @@ class Lab:
         eventually(look)
 
     def bind(self, name: str, node: str = f"{SITE}-0") -> None:
-        """What kube-scheduler does; then wait until the pod runs."""
+        """Bind the pod as kube-scheduler does; then wait until the pod runs."""
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         self.ask("POST", self.core("pods", name, "binding"), body)

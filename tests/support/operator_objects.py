@@ -105,5 +105,5 @@ def pod(
 
 
 def observed(job: TrainingJob | None, *pods: PodView, **more: Any) -> Observed:
-    """What reconcile sees of job ``cats``."""
+    """Return the observed state of job ``cats`` for reconcile."""
     return Observed("lab/cats", job, pods, **more)

@@ -1,4 +1,4 @@
-"""What reconcile decides, in short names."""
+"""Decisions of reconcile, in short names."""
 
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -48,7 +48,7 @@ def job_with(*windows: dict[str, Any], **more: Any) -> TrainingJob:
 
 
 def done_job(policy: str = "Running", since: float = 0.0, phase: str = "Succeeded", **more: Any) -> TrainingJob:
-    """A job that was over so many seconds ago."""
+    """Return a job that ended ``since`` seconds ago."""
     completed = (NOW - timedelta(seconds=since)).isoformat()
     status = {"phase": phase, "completionTime": completed, "plan": plan(*more.pop("windows", ()))}
     policies = {"cleanPodPolicy": policy, **more.pop("run_policy", {})}

@@ -1,4 +1,4 @@
-"""What kube-state-metrics makes of a custom resource by its CustomResourceState configuration, as far as ours needs it.
+"""Metrics that kube-state-metrics makes of a custom resource by the parts of CustomResourceState that ours needs.
 
 The real one cannot be built here: the Go module proxy does not serve its module. The rules are those of its
 documentation: a gauge reads a field of the object at its path, RFC 3339 times become seconds, absent fields no series.

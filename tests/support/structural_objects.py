@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Schema = Mapping[str, Any]
 SEED = int(os.environ.get("SEED", "1"))
-"""Of everything that is drawn."""
+"""Seed of everything that is drawn."""
 FUZZ = int(os.environ.get("FUZZ", "1"))
 """How many times as many objects are drawn as in `make test`."""
 
@@ -50,7 +50,7 @@ _OPTIONAL = 5
 
 
 def drawn(number: int, draw: Callable[[Random], T], salt: str) -> Iterator[tuple[str, T]]:
-    """So many values with the seed of each; printed, they are drawn again by the same seed."""
+    """Yield ``number`` × `FUZZ` values, each with its seed; a printed seed draws the same value again."""
     for count in range(number * FUZZ):
         seed = f"{SEED}/{salt}/{count}"
         yield seed, draw(Random(seed))

@@ -1,4 +1,4 @@
-"""Which test types which command of README and docs, and why no test types the others.
+"""The tests that type the commands of README and docs, and the reasons why no test types the others.
 
 A command is a line of a block, or code in a sentence that begins with one of `TOOLS`. On the pages of `TYPED` a test
 takes all of them from the page as it is; what is left out has its reason in `NOT_HERE`, or is a mere `MENTION`.
@@ -12,7 +12,7 @@ from pathlib import Path
 from support.doc_pages import ROOT, blocks, pages, words, words_in_code
 
 TOOLS = ("kubectl", "helm", "kind", "curl", "docker", "pip")
-"""What somebody would type who reads one of these in a sentence."""
+"""Programs whose commands in a sentence a reader would type."""
 
 TUTORIAL = "tests/integration/docs/test_tutorial.py"
 INSTALLING = "tests/integration/docs/test_installing.py"
@@ -94,7 +94,7 @@ def commands(page: Path) -> Iterator[Typed]:
 
 
 def every_command() -> list[Typed]:
-    """Of README, CHANGELOG and docs."""
+    """Return every command of README, CHANGELOG and docs."""
     return [one for page in pages() for one in commands(page)]
 
 

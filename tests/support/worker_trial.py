@@ -77,16 +77,16 @@ class Trial:
 
     @property
     def batches(self) -> int:
-        """Of all chunks."""
+        """Number of batches of all chunks."""
         return self.chunks * self.epochs * BATCHES_PER_EPOCH
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of it."""
+    """Result of a trial."""
 
     loss: float
-    """Of the final parameters on all data."""
+    """Loss of the final parameters on all data."""
     curve: list[tuple[int, float]]
     """Batches in the model, and its loss, as time went on."""
     applied: Counter[tuple[int, int]]
