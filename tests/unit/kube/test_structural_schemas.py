@@ -21,7 +21,7 @@ class Outer(Resource):
     """An outer object."""
 
     long_name: int = Field(default=3, ge=1)
-    """What it is."""
+    """Description of the field."""
     share: float = Field(default=1.0, gt=0, le=2)
     at: datetime | None = None
     inner: Inner | None = None
