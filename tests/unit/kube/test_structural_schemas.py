@@ -46,7 +46,7 @@ def test_schema_has_camel_case_names_formats_bounds_and_defaults() -> None:
         "format": "int64",
         "minimum": 1,
         "default": 3,
-        "description": "What it is.",
+        "description": "Description of the field.",
     }
 
 

@@ -191,7 +191,7 @@ class TestUses:
         assert set(app.told("overview?namespace=other")["uses"]) == {"edge-b"}
         told = app.told("overview", "ann")
         assert (set(told["uses"]), told["sites"]) == ({"cloud"}, [{"name": "cloud"}])
-        assert app.told("overview", "nobody")["uses"] == {}
+        assert app.told("overview", "outsider")["uses"] == {}
 
 
 def use(app: Visited, known: TrainingJob, *sites: dict[str, Any]) -> None:
