@@ -1,8 +1,8 @@
 """Elastic jobs that may use more GPUs than in the log, compared with gangs, both under SRSF.
 
-``python benchmarks/elastic_widths.py`` prints average JCTs in seconds and ratios to them. A job is cut into so many
-chunks a GPU, each on one GPU; "as logged" runs at most as many chunks at once as the log says GPUs, "all at once" runs
-all of them. Speed grows linearly with the GPUs up to that number, which no log confirms.
+``python benchmarks/elastic_widths.py`` prints average JCTs in seconds and ratios to them. A job is cut into a given
+number of chunks per GPU, each on one GPU; "as logged" runs at most as many chunks at once as the log says GPUs, "all at
+once" runs all of them. Speed grows linearly with the GPUs up to that number, which no log confirms.
 """
 
 from collections.abc import Sequence

@@ -282,7 +282,7 @@ def main() -> None:
     print(f"the loop stood still for {1000 * longest:.0f} ms at most and used {100 * share:.0f} % of a core")
     print(f"load {os.getloadavg()[0]:.1f}")
     figures = {"filter of 5,000 names, p99 ms, idle": idle, "filter of 5,000 names, p99 ms, beside reports": busy}
-    ranges.all_kept(figures)  # told, and no failure as long as the bars are missed: docs/reference/results.md
+    ranges.all_kept(figures)  # printed; no failure while the bars are missed: docs/reference/results.md
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Cost of a decision by number of waiting jobs: the queue policies must not look at all of them.
 
-``python benchmarks/simulator_curve.py`` fills a pool of 512 GPUs, lets so many jobs wait, and times the instants that
-follow (arrivals and ends, one of each a second or so), the planner's work and the engine's together. It prints CPU
+``python benchmarks/simulator_curve.py`` fills a pool of 512 GPUs, lets a number of jobs wait, and times the instants
+that follow (arrivals and ends, one of each a second or so), the planner's work and the engine's together. It prints CPU
 microseconds (the median; the mean in brackets), and with ``--picture`` draws docs/pictures/simulator-curve.png. It
 exits with 1 if a mean grows by more than the bound of ranges.toml.
 """

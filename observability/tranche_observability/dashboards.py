@@ -150,7 +150,7 @@ SITES = Dashboard(
             look="stat",
         ),
         panel(
-            "Bytes copied in vain by site",
+            "Bytes copied but unused by site",
             "Copies that no chunk trained from; a copy counts once its chunk has trained elsewhere. If this is high, "
             "fewer copies ahead of need (chunk:copies=1) relieve the links.",
             (

@@ -359,7 +359,7 @@ class Cluster:
         layout, ports = self._layout, self._ports
         self._add("etcd", command_lines.etcd(layout), Client(ports["etcd"], timeout=_PROBE_SECONDS), "/health")
         self._add("kube-apiserver", command_lines.apiserver(layout), self._admin, "/readyz")
-        # Ready when pods can be created: the ServiceAccount admission wants the namespace's default account.
+        # Ready when pods can be created: the ServiceAccount admission requires the namespace's default account.
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self._add("kube-controller-manager", command_lines.controller_manager(layout), self._admin, account)
         configs = sorted(_STAGES.glob("*.yaml"))

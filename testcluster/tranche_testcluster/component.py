@@ -13,8 +13,8 @@ from .errors import ClusterError
 
 _READY_SECONDS = 120.0
 _SPARING = {"GOGC": "400"}
-"""Go collects garbage when the heap has grown by so many percent: at its default, 100, that is a fifth of the API
-server's time, and a test cluster is small. One's own GOGC stands."""
+"""Growth of the heap in percent at which Go collects garbage. At the default, 100, collection takes a fifth of the API
+server's time, and a test cluster is small. A GOGC set in the environment takes precedence."""
 _STOP_SECONDS = 10.0
 _QUOTED_LINES = 15
 

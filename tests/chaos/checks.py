@@ -1,4 +1,4 @@
-"""What must hold of everything that was ever written, read from the history of pods, nodes and jobs. Pure."""
+"""Invariants of everything that was ever written, checked on the history of pods, nodes and jobs. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ def check_plans(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_stagings(history: Sequence[Change]) -> Iterator[str]:
-    """Where a job's data are staged, a window is planned at their own site or where a pod has brought its chunks."""
+    """Yield windows of jobs with staged data that are neither at the data's site nor where a pod brought the chunks."""
     brought: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for change in history:
         if change.after is None:

@@ -27,7 +27,7 @@ class Clock:
         self.environment = {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(self._file)}
 
     def step(self, seconds: float) -> None:
-        """Set it to so many seconds after the real time."""
+        """Set it to ``seconds`` after the real time."""
         with self._file.open("r+b" if self._file.exists() else "w+b") as file:
             file.write(struct.pack("=q", round(1000 * seconds)))
 

@@ -1,4 +1,4 @@
-"""What is broken in a round: each fault is begun, lasts a while, and is undone."""
+"""Faults of a round: each fault is begun, lasts a while, and is undone."""
 
 import random
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Fault:
 
 
 def draw(chance: random.Random, count: int, seconds: float) -> list[Fault]:
-    """So many faults within that time, different ones as far as there are, in their order."""
+    """Draw ``count`` faults within ``seconds``, different ones as far as there are, in their order."""
     names = list(FAULTS)
     chance.shuffle(names)
     return sorted(

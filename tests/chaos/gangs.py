@@ -22,7 +22,7 @@ class _Gang:
     servers: int
     has_chief: bool
     together: dict[int, frozenset[int]] = field(default_factory=dict)
-    """By attempt: all that were open in the plan that told of it first."""
+    """By attempt: all that were open in the first plan that contained it."""
     created: set[int] = field(default_factory=set)
     chief: int | None = None
     """Attempt of the chief in the plan as it is."""

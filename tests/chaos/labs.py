@@ -22,12 +22,12 @@ SITES = {"edge-a": (2, 2), "edge-b": (1, 2), "cloud": (1, 4)}
 """Nodes, and GPUs of each."""
 LEASE_SECONDS = 8
 EVICT_SECONDS = 3
-"""Pods leave an unreachable node after so long, not after Kubernetes' five minutes."""
+"""Seconds after which pods leave an unreachable node, in place of Kubernetes' five minutes."""
 PATIENCE_SECONDS = 60.0
 
 
 class Lab:
-    """What faults act on."""
+    """Cluster and processes that faults act on."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Lab:
             time.sleep(min(left, 0.2))
 
     def until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Wait until it is true, so long at most; whether it is."""
+        """Whether it becomes true within ``seconds``; wait until then."""
         deadline = time.monotonic() + seconds
         while not (answer := true()) and time.monotonic() < deadline:
             self.wait(0.25)

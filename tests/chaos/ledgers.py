@@ -28,19 +28,19 @@ class _Job:
     whole: float
     rigid: bool
     members: range
-    """Of a gang."""
+    """Members of a gang."""
     ledger: Batches = field(default_factory=dict)
     windows: dict[int, list[int]] = field(default_factory=dict)
     """Chunks by attempt, of the plan as it is; those of a chief are all members."""
     trained: dict[int, list[int]] = field(default_factory=dict)
     """Chunks by attempt, of the pods as they were created."""
     words: dict[int, Batches] = field(default_factory=dict)
-    """What workers have said, by attempt, if it was in the plan then."""
+    """Reports of workers by attempt, if the attempt was in the plan then."""
     over: bool = False
 
 
 def check_ledger(history: Sequence[Change]) -> Iterator[str]:
-    """What the ledgers do not say, or should not."""
+    """Yield the entries that are missing from the ledgers or wrong in them."""
     jobs: dict[str, _Job] = {}
     for change in history:
         where = f"revision {change.revision}: {change.key}"

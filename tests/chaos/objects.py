@@ -7,7 +7,7 @@ from typing import Any
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo
 
 MOST_FAILURES = 2
-"""Of pods of one job: every failure doubles the pause before its next attempt, from 10 s."""
+"""Limit of failures of one job's pods: every failure doubles the pause before its next attempt, from 10 s."""
 AWAIT_SECONDS = 4.0
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"

@@ -1,4 +1,4 @@
-"""What has come of a round."""
+"""Outcome of a round."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Outcome:
     """The faults, with whom they met."""
     seconds: float
     work: str
-    """What there was to check."""
+    """Description of the work that was checked."""
     settled: float
     """Seconds from the end of the last fault until all jobs had ended."""
     problems: list[str]

@@ -29,7 +29,7 @@ def side_by_side(
     command: Callable[[int], Sequence[str]],
     tick: Callable[[], object] = lambda: None,
 ) -> Iterator[Outcome]:
-    """Run a command for each seed, so many at a time; what has come of each, as they end.
+    """Run a command for each seed, ``at_once`` at a time; yield the outcomes as the commands end.
 
     Args:
         seeds: Of the rounds, in the order in which they begin.
@@ -69,5 +69,5 @@ def _outcome(seed: int, one: _Running) -> Outcome:
     try:
         return msgspec.json.decode(text, type=Outcome)
     except msgspec.DecodeError:
-        problem = f"the round's process ended with code {one.process.returncode} and told nothing"
+        problem = f"the round's process ended with code {one.process.returncode} and wrote no outcome"
         return Outcome(seed, [], time.monotonic() - one.began, "nothing checked", 0.0, [problem])

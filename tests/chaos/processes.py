@@ -20,7 +20,7 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name, self.log = name, log
         self.ends: list[str] = []
-        """What it said last whenever it ended by itself, but for the expected reason."""
+        """Last output of each time that it ended by itself, except for the expected reason."""
         self._command, self._env = list(command), env
         self._process: subprocess.Popen[bytes] | None = None
         self._held = True

@@ -21,7 +21,7 @@ from tranche.demo.local_stack import SYSTEM_NAMESPACE
 from tranche_testcluster import ClusterError, Faults
 
 SETTLE_SECONDS = 240.0
-"""So long jobs may take after the last fault; pauses after failures grow to 20 s, and node taints last a while."""
+"""Limit for the jobs after the last fault; pauses after failures grow to 20 s, and node taints last a while."""
 RELEASE_SECONDS = 75.0
 """The operator's patience with the ledger of a job that is over, and a resync."""
 GONE_SECONDS = 90.0
@@ -81,14 +81,14 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
 
 
 def command(seed: int, folder: Path, size: Size, verbose: bool) -> list[str]:
-    """Of a process that runs a round and writes its `Outcome` to standard output."""
+    """Return the command of a process that runs a round and writes its `Outcome` to standard output."""
     numbers = ["--seed", str(seed), "--jobs", str(size.jobs), "--faults", str(size.faults)]
     told = ["--verbose"] if verbose else []
     return [sys.executable, "-m", "chaos.rounds", *numbers, "--folder", str(folder), *told]
 
 
 def main() -> None:
-    """What `command` asks for."""
+    """Run the round that the arguments of `command` describe."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("seed", "jobs", "faults"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -125,7 +125,7 @@ def _storm(
         note(f"begin {fault.name}")
         try:
             what, back = faults.FAULTS[fault.name](lab, random.Random(fault.seed))
-        except ClusterError as error:  # of two faults that meet: what the second wants to break is broken
+        except ClusterError as error:  # two faults met: the second one's target is already broken
             what, back = f"{fault.name}: not possible ({error})".splitlines()[0], None
         note(what)
         done.append(what)

@@ -12,7 +12,7 @@ AT_ONCE = 3
 NEVER = 1000
 """Back-off limit of jobs that have to succeed whatever is done to their pods."""
 TOLERANCES = ("3s", "1h")
-"""Of sites that fall silent: one that is over while they are, and one that is not."""
+"""Tolerances of disconnected sites: one that ends while they are disconnected, and one that does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Arrival:
 
 
 def draw(chance: random.Random, jobs: int, seconds: float, *, sited: bool) -> list[Arrival]:
-    """So many jobs within that time, of each kind in turn, and one that fails, in the order of their arrivals.
+    """Draw ``jobs`` jobs within ``seconds``, of each kind in turn, and one that fails, in the order of their arrivals.
 
     Data are staged only where sites are declared: otherwise their location is unknown.
     """

@@ -70,7 +70,7 @@ def bind(cluster: Cluster, asked: dict[str, Any]) -> str:
 
 
 def config(port: int) -> dict[str, Any]:
-    """Of the kube-scheduler under observation."""
+    """Return the configuration of the kube-scheduler under observation."""
     verbs = {f"{verb}Verb": verb for verb in VERBS}
     extender = {"urlPrefix": f"http://127.0.0.1:{port}", "weight": 1, "nodeCacheCapable": True, **verbs}
     return {"profiles": [{"schedulerName": "tranche"}], "extenders": [extender]}

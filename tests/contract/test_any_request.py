@@ -34,7 +34,7 @@ BOUNDED = settings(
 
 
 class Api:
-    """An API server that believes a token that reads ``namespace/pod/uid``, and binds only what it knows."""
+    """An API server that accepts a token of the form ``namespace/pod/uid``, and binds only pods that it knows."""
 
     async def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0.0) -> dict[str, Any]:
         if path.endswith("/tokenreviews"):

@@ -1,4 +1,4 @@
-"""What kube-scheduler really sends (recorded by record.py) is read, and answered in its format."""
+"""Requests that kube-scheduler really sends (recorded by record.py) are read, and answered in its format."""
 
 import json
 from pathlib import Path

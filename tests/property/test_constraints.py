@@ -1,4 +1,4 @@
-"""What a waiting job is said to wait for is what it waits for: without that, it starts earlier.
+"""The constraint that is named for a waiting job binds: with the constraint removed, the job starts earlier.
 
 1,000 random states of the production policy. In each, one waiting job's binding constraint is read, and the same
 scenario is simulated on twice: as it is, and with that constraint removed at that moment. A plan knows no later
@@ -181,7 +181,7 @@ def remove(simulation: Simulation, world: World, key: str, reason: WaitReason, d
 
 
 def trials(draw: random.Random, later: float) -> Iterator[tuple[str, float, float, str]]:
-    """What was removed, when the job started with it and without, and the sentence."""
+    """Yield the constraint that was removed, the start of the job with it and without it, and the sentence."""
     while True:
         world = drawn_world(draw, later)
         with_it = world.simulation()

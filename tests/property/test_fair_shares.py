@@ -38,7 +38,7 @@ def average_of_others(jobs: list[Job], gpus: int, policy: str) -> float:
 
 
 def before_and_after(honest: list[Shape], part: Shape, pieces: int, gpus: int, policy: str) -> tuple[float, float]:
-    """The honest tenant's average JCT beside one job, and beside the same work in so many pieces."""
+    """Return the honest tenant's average JCT beside one job, and beside the same work in ``pieces`` pieces."""
     others = [shape.job(f"h{i}", "honest") for i, shape in enumerate(honest)]
     whole = Shape(part.at, part.chunks * pieces, part.seconds).job("whole", "splitter")
     split = [part.job(f"s{i}", "splitter") for i in range(pieces)]

@@ -1,4 +1,4 @@
-"""A planner that hears the same events decides the same: live decisions can be replayed offline."""
+"""Planners that receive the same events make the same decisions: live decisions can be replayed offline."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Who takes over plans as the one before did: what is known outlives the process, whatever ties there are."""
+"""A scheduler that takes over plans as its predecessor did: the state outlives the process, whatever ties there are."""
 
 import asyncio
 from dataclasses import replace

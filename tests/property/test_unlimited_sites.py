@@ -20,7 +20,7 @@ GANG_POLICIES = sorted(name for name, policy in POLICIES.items() if policy.trait
 
 
 def edge(upload_seconds: float) -> Site:
-    """An edge site from which a chunk takes so long to the cloud."""
+    """Return an edge site whose upload of a chunk to the cloud takes ``upload_seconds``."""
     links = {"cloud": Link(8 * CHUNK_BYTES / upload_seconds, dedicated=True)} if upload_seconds else {}
     return Site("edge", Tier.EDGE, links=links)
 

@@ -88,7 +88,7 @@ def targets(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as GitHub and MyST make them."""
+    """Return the anchors of the headings, as GitHub and MyST make them."""
     return set(_headings(page))
 
 

@@ -1,4 +1,4 @@
-"""Which test types which command of README and docs, and why no test types the others.
+"""The tests that type the commands of README and docs, and the reasons why no test types the others.
 
 A command is a line of a block, or code in a sentence that begins with one of `TOOLS`. On the pages of `TYPED` a test
 takes all of them from the page as it is; an omitted command has its reason in `NOT_HERE`, or is only a `MENTION`.

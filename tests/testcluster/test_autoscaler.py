@@ -65,7 +65,7 @@ def test_nodes_come_for_pods_that_wait_and_go_when_idle(cluster: Cluster) -> Non
     assert sorted(nodes(cluster)) == ["cloud-0", "cloud-1"]
     until("all done", lambda: all(phase(cluster, name) == "Succeeded" for name in ("one", "two", "three")))
     until("no nodes", lambda: not nodes(cluster))
-    until("both deletions are told", lambda: cluster.logs("autoscaler-cloud").count("is deleted:") == 2)
+    until("both deletions are logged", lambda: cluster.logs("autoscaler-cloud").count("is deleted:") == 2)
     assert cluster.logs("autoscaler-cloud").count("is ordered for") == 2
 
 
@@ -87,7 +87,7 @@ def test_it_goes_on_after_the_api_server_was_away(cluster: Cluster) -> None:
     until("no nodes", lambda: not nodes(cluster))  # a pod that is bound to one as it goes would be lost
     pid = cluster.pid("autoscaler-cloud")
     cluster.stop("kube-apiserver")
-    until("the silence is told", lambda: "no answer, trying again" in cluster.logs("autoscaler-cloud"))
+    until("the silence is logged", lambda: "no answer, trying again" in cluster.logs("autoscaler-cloud"))
     cluster.start("kube-apiserver")
     create(cluster, "later", 1, 1.0)
     until("it has run", lambda: phase(cluster, "later") == "Succeeded")

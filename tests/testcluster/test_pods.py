@@ -1,4 +1,4 @@
-"""What the simulated nodes do with a pod, by its annotations."""
+"""Behaviour of the simulated nodes with a pod, by its annotations."""
 
 import json
 import time

@@ -1,9 +1,9 @@
-"""What-if: the plan that a job would get if it were submitted now, from the production planner in this process.
+"""Compute the plan that a job would get if it were submitted now, with the production planner in this process.
 
-The planner is restored from the API server alone, as after a restart; then the job is submitted to it and a forecast
-runs. Nothing is created, and the running scheduler receives no request, so it is not slowed down. A what-if requires
-permission to create TrainingJobs in the namespace (for a dry-run request) and to list jobs, sites, pods, nodes and
-quotas of the whole cluster.
+Such a computation is a what-if. The planner is restored from the API server alone, as after a restart; then the job is
+submitted to it and a forecast runs. Nothing is created, and the running scheduler receives no request, so it is not
+slowed down. A what-if requires permission to create TrainingJobs in the namespace (for a dry-run request) and to list
+jobs, sites, pods, nodes and quotas of the whole cluster.
 """
 
 import asyncio

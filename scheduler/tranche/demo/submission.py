@@ -133,7 +133,7 @@ def outcome_of(
 
 
 def uses_of(jobs: Iterable[TrainingJob], sites: Mapping[str, SiteObject]) -> tuple[SiteUse, ...]:
-    """What all jobs used at each site, as the planner has written it to their statuses.
+    """Return the use of each site by all jobs, as the planner has written it to their statuses.
 
     Args:
         jobs: As the API server has them.

@@ -39,13 +39,13 @@ class Sizes:
         return median(known) if known else None
 
 
-def believed_total(told: float, attained: float) -> float:
+def believed_total(predicted: float, attained: float) -> float:
     """Return the estimated total size of a job: the given size, doubled each time the job has overrun it.
 
     Args:
-        told: Size that was predicted, declared or assumed; positive.
+        predicted: Size that was predicted, declared or assumed; positive.
         attained: Work done so far, in the same unit.
     """
-    if attained < told * OVERRUN:
-        return told
-    return told * 2.0 ** (1 + int(log2(attained / (told * OVERRUN))))
+    if attained < predicted * OVERRUN:
+        return predicted
+    return predicted * 2.0 ** (1 + int(log2(attained / (predicted * OVERRUN))))

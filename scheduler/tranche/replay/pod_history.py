@@ -36,12 +36,12 @@ End = Literal["Succeeded", "Failed", "Running"]
 
 @dataclass(frozen=True, slots=True)
 class PastUse:
-    """What a job used at one site."""
+    """Use of one site by a job."""
 
     site: str
     gpu_seconds: float
     copied_bytes: float = nan
-    """Of uploads to the site; NaN: a history of pods does not say."""
+    """Bytes of uploads to the site; NaN: unknown, because a history of pods does not record them."""
     in_vain_bytes: float = nan
 
 
@@ -109,7 +109,7 @@ def histories(
     gpu_resource: str = GPU_RESOURCE,
     sites: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[tuple[Job, PastRun]], int]:
-    """Jobs that have run, by key, and how many have not begun: of those nobody knows how long they take.
+    """Return the jobs that have run, by key, and the number of jobs that have not begun, whose durations are unknown.
 
     A job becomes a gang with as many members as pods ran at the same time. The duration of the members gives the job
     the same GPU time as its pods held. The CPU and memory requests are those of the largest pod.

@@ -17,7 +17,7 @@ from tranche.simulation.scenario import Scenario, run
 OnProgress = Callable[[int, int], None]
 ACTUAL = "as it was"
 SITE_KEYS = ("site", "tier", "unlimited", "gpu_seconds", "copied_bytes", "in_vain_bytes")
-"""What a row says of a site; these names are an interface."""
+"""Fields of a row about a site; these names are an interface."""
 
 
 class ReplayError(ValueError):
@@ -35,9 +35,9 @@ class Row:
     """Whether the planner had the durations of jobs of other schedulers."""
     summary: Summary
     gpu_hours: float
-    """That the counted jobs held, with what preemption and restarts lost."""
+    """GPU time that the counted jobs held, including the part lost to preemption and restarts."""
     sites: tuple[SiteUse, ...] = ()
-    """What the counted jobs used at each site; of the past, trained GPU time and chunks are not known and 0."""
+    """Use of each site by the counted jobs; trained GPU time and chunks of the past are unknown and set to 0."""
 
     @property
     def knows_sites(self) -> bool:

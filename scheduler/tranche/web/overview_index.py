@@ -81,7 +81,7 @@ class Lane(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Use(msgspec.Struct, frozen=True, rename="camel"):
-    """What jobs have used at one site, as their statuses have it."""
+    """Use of one site by jobs, as recorded in their statuses."""
 
     gpu_seconds: int = 0
     copied_bytes: int = 0
@@ -167,7 +167,7 @@ class Board:
         return sorted({*(site for row in self._own(scope) for site, _ in row.places), *self.uses(scope)})
 
     def uses(self, scope: Scope) -> dict[str, Use]:
-        """What the jobs of the scope that exist have used, by site."""
+        """Return the use of each site by the jobs of the scope that exist."""
         found: dict[str, Use] = {}
         for namespace in self._uses if scope.everything else scope.namespaces:
             for site, use in self._uses.get(namespace, {}).items():

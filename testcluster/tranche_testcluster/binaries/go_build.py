@@ -78,7 +78,7 @@ def build(module: GoModule, go: Path, staging: Path, meter: Meter) -> Path:
 def _run(command: Sequence[str | Path], cwd: Path, meter: Meter, counted: str) -> list[str]:
     """Run go, count its error lines that begin with ``counted``, return the lines of its output.
 
-    A thread reads the pipe, since the compiler may be silent for a minute and a log wants its line all the same.
+    A thread reads the pipe, because the compiler may be silent for a minute and the log needs its lines meanwhile.
     """
     environment = {
         **os.environ,

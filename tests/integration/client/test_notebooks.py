@@ -1,4 +1,4 @@
-"""What docs/how-to/notebooks.md shows is what happens; and what waiting does when things go wrong."""
+"""The output in docs/how-to/notebooks.md is the real output; and waiting handles failures."""
 
 import asyncio
 import doctest
@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/notebooks.md"
 
 TEMPLATE = "...     template:\n"
 PACE = "...       metadata: {annotations: {kwok.tranche.dev/batch-seconds: '0.05'}}\n"
-"""Of the simulated nodes, which do not know how fast the job's image trains."""
+"""Training pace on the simulated nodes, which do not know how fast the job's image trains."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a what-if says is what the job gets when it is submitted at once; and nothing is created."""
+"""The plan of a what-if is the plan that the job gets when it is submitted at once; and nothing is created."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from integration.client.conftest import Run
 from support.full_stack import API, Whole
 
 CLOSE_SECONDS = 2.0
-"""Plans and starts of pods have whole seconds; the job comes so much later than it was asked about, besides."""
+"""Tolerance: plans and starts of pods have whole seconds, and the job is submitted later than the what-if."""
 
 
 def moment(text: str) -> float:

@@ -1,4 +1,4 @@
-"""What ``make demo KEEP=1`` prints to type: it is typed, in a shell that has nothing."""
+"""The commands that ``make demo KEEP=1`` prints work when typed in a bare shell."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
 
 
 def typed(lines: list[str], home: Path) -> dict[str, str]:
-    """What the lines say in a shell with a bare environment; its programs are those of the system."""
+    """Return the output of each line in a shell with a bare environment; its programs are those of the system."""
     system = {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "PAGER": "cat"}
     exports = [line for line in lines if line.startswith("export ")]
     said = {}

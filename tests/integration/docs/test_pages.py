@@ -29,9 +29,9 @@ FILLED: Mapping[str, str] = {
 }
 MERGE = "application/merge-patch+json"
 LOGS = re.compile(r"\blogs\b")
-"""What a kubelet answers: that of a simulated node knows no log of these pods."""
+"""Pattern of the commands that a kubelet answers: that of a simulated node has no log of these pods."""
 ENDLESS = {"port-forward": "Forwarding from 127.0.0.1:", "kubectl proxy": "Starting to serve on 127.0.0.1:"}
-"""What goes on until it is stopped, and what it says when it has begun."""
+"""Commands that run until they are stopped, and their output when they have begun."""
 YAML = [block for page in pages() for block in blocks(page) if block.language == "yaml"]
 
 

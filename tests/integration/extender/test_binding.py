@@ -76,7 +76,7 @@ class Lab:
         return name
 
     def node_of(self, name: str) -> str:
-        """Where a pod is bound; empty while it is not."""
+        """Return the node to which a pod is bound; empty while it is not."""
         status, answer = self.cluster.request("GET", f"{self._pods}/{name}")
         assert status == 200, answer
         return str(answer["spec"].get("nodeName", ""))

@@ -66,7 +66,7 @@ def environment(programs: Path, folder: Path, **more: str) -> dict[str, str]:
 
 
 def checkout(folder: Path) -> Path:
-    """What the script reads of a checkout; the simulated nodes are told how long a mini-batch takes."""
+    """Make the part of a checkout that the script reads, with the duration of a mini-batch for the simulated nodes."""
     (folder / "manifests").mkdir()
     shutil.copytree(KIND, folder / "manifests" / "kind")
     (folder / "helm").symlink_to(ROOT / "helm")
@@ -146,7 +146,7 @@ def test_kind_demo_without_docker_reports_error(programs: Path, tmp_path: Path) 
 
 
 def create(programs: Path, folder: Path, config: Path) -> tuple[str, list[str]]:
-    """What the real kind says, and what it would have docker do."""
+    """Return the output of the real kind, and the commands that it would have docker run."""
     log = folder / "log"
     answers = f"[ \"$1\" != info ] || echo '{INFO}'; [ \"$1\" != logs ] || echo 'Reached target Multi-User System.'"
     recorder(programs, "docker", log, answers)

@@ -22,9 +22,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SYSTEM = "tranche-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RARE = {
-    # To apply an event that is not there yet, the API server wants it within the patch.
+    # To apply an event that does not exist yet, the API server requires this right as well as patch.
     Right("create", "events"): "here: without it no event says why a job waits, and reconciles do not complete",
-    # What the admission plugin wants of owners that block their own deletion.
+    # The admission plugin requires this right of clients that write owner references with blockOwnerDeletion.
     Right("update", "trainingjobs.tranche.dev/finalizers"): "here: without it no pod is created",
     Right("get", "pods"): "operator/test_refusals.py::test_foreign_pod_with_same_name_sets_name_taken_condition",
 }
@@ -112,7 +112,7 @@ def do_everything(whole: Installed) -> None:
     whole.until_phase("failing", "Failed")
     whole.until("its pods are deleted", lambda: not whole.pods("failing"))
     whole.submit("waiting", seconds=1.0, gpus=9)
-    whole.until("told why it waits", lambda: events(whole, "waiting"))
+    whole.until("an event says why it waits", lambda: events(whole, "waiting"))
     visit(whole, "waiting")
     whole.delete("failing", "waiting")
 

@@ -1,4 +1,4 @@
-"""What the chart renders for a platform team's values: valid by the API server's schemas, known to the programs."""
+"""The objects rendered for a platform team's values are valid by the API server's schemas and known to the programs."""
 
 import shutil
 import subprocess
@@ -71,7 +71,7 @@ SETS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def folder(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the schemas of all kinds that the cluster has, our own among them."""
+    """Write the schemas of all kinds that the cluster has, our own among them; return their folder."""
     made = tmp_path_factory.mktemp("schemas")
     assert json_schemas.write(cluster, made) > 100
     json_schemas.write_monitoring(made)

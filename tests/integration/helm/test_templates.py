@@ -1,4 +1,4 @@
-"""What the chart renders, without a cluster."""
+"""Objects that the chart renders, without a cluster."""
 
 import copy
 import subprocess

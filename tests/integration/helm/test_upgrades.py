@@ -102,7 +102,7 @@ def test_upgrade_keeps_jobs_running_and_uninstall_leaves_crds(helm: Run, own: Cl
 
 
 def schemas(cluster: Cluster) -> dict[str, Any]:
-    """What the definitions say, by name."""
+    """Return the versions in the resource definitions, by name."""
     items = cluster.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")[1]["items"]
     return {item["metadata"]["name"]: item["spec"]["versions"] for item in items}
 

@@ -1,4 +1,4 @@
-"""What users get wrong, and what the API server tells them at apply time."""
+"""Errors in users' manifests, and the messages of the API server at apply time."""
 
 import copy
 from collections.abc import Callable

@@ -24,10 +24,10 @@ from tranche_observability.panels import Panel
 CHART = Path(__file__).resolve().parents[3] / "helm/tranche"
 SCHEDULER, OPERATOR = "tranche-scheduler", "tranche-operator"
 LAG_SECONDS = 1.5
-"""Between what this process has heard and what theirs have: three processes share a busy machine."""
+"""Lag between the events that this process and the others have received: three processes share a busy machine."""
 ALIKE = 0.97
-"""Share of a panel's samples that must agree within a scrape and that lag: a status tells of a plan a little later than
-the scheduler knows of it, and two changes may be told in either order."""
+"""Share of a panel's samples that must agree within a scrape and that lag: a status contains a plan a little later than
+the scheduler knows of it, and two changes may be received in either order."""
 EXACT = 1e-6
 
 Check = Callable[["Shown"], None]
@@ -57,13 +57,13 @@ class Shown:
         return self.run.prometheus.instant(self.panel.queries[query].over(f"{self.run.span}s"), self.run.ended)
 
     def assert_values(self, expected: Values, query: int = 0, error: float = EXACT) -> None:
-        """Where nothing is expected there may be zero."""
+        """Check the values; where none is expected, zero is allowed."""
         found = self.values(query)
         for key in {*found, *expected}:
             assert found.get(key, 0.0) == pytest.approx(expected.get(key, 0.0), rel=error, abs=error), key
 
     def assert_counts(self, expected: Values, query: int = 0) -> None:
-        """Of increases, or rates: Prometheus extrapolates them by up to a scrape at both ends."""
+        """Check increases or rates: Prometheus extrapolates them by up to a scrape at both ends."""
         scale = self.run.span if self.panel.unit in ("ops", "Bps") else 1
         error = self.scrape_error
         found = {key: value * scale for key, value in self.values(query).items()}
@@ -236,7 +236,7 @@ def writes(shown: Shown) -> None:
 
 
 def quantiles_as_served(process: str, *histograms: tuple[str, float, str]) -> Check:
-    """Of each query the quantile of what the process has served, within what the ends of the time shown add."""
+    """Check each query against the quantile of the served calls, within the error of the ends of the time shown."""
 
     def check(shown: Shown) -> None:
         for query, (name, share, label) in enumerate(histograms):
@@ -301,7 +301,7 @@ EXPECTED: dict[tuple[str, str], Check] = {
     ("sites", "Copies in bytes"): lambda shown: shown.assert_counts(shown.facts.copied(BYTES)),
     ("sites", "GPU-hours by site"): gpu_hours,
     ("sites", "Bytes copied by site"): lambda shown: shown.assert_counts(shown.facts.copied_to(BYTES)),
-    ("sites", "Bytes copied in vain by site"): lambda shown: shown.assert_counts(
+    ("sites", "Bytes copied but unused by site"): lambda shown: shown.assert_counts(
         shown.facts.used_by_site("inVainBytes")
     ),
     ("sites", "Links: time still busy"): busy_links,

@@ -1,4 +1,4 @@
-"""What promtool says of the rules and of every expression; each alert fires when it should, and not else."""
+"""The rules and every expression pass promtool; each alert fires when it should, and only then."""
 
 import subprocess
 from pathlib import Path
@@ -128,7 +128,7 @@ def run(promtool: Path, *words: str | Path) -> None:
 
 
 def firing(promtool: Path, folder: Path, alert: str, series: Series, *, fires: bool) -> None:
-    """Whether the alert fires ten hours after the first sample; its labels and texts are not compared."""
+    """Check that the alert fires, or does not, ten hours after the first sample; labels and texts are not compared."""
     samples = [{"series": name, "values": values} for name, values in (series or {"up": "1x600"}).items()]
     count = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) > bool 0'
     expected: list[dict[str, Any]] = [{"value": 1}] if fires else []

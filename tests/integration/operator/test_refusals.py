@@ -1,4 +1,4 @@
-"""What the API server refuses becomes a condition, an event and a pause; never a crash."""
+"""Refusals of the API server become a condition, an event and a pause; never a crash."""
 
 import copy
 from typing import Any

@@ -69,7 +69,7 @@ def apply(
 
 
 def creations(lab: Lab) -> list[CreatePod]:
-    """Of all planned workers of job cats."""
+    """Return the creations of all planned workers of job cats."""
     job = observe(lab).job
     assert job is not None
     assert job.status.plan is not None

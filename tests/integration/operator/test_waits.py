@@ -1,4 +1,4 @@
-"""`kubectl describe` tells why a job waits."""
+"""`kubectl describe` shows why a job waits."""
 
 from typing import Any
 

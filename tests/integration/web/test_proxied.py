@@ -30,7 +30,7 @@ class Proxied:
 
     whole: Whole
     url: str
-    """Of kubectl proxy."""
+    """URL of kubectl proxy."""
 
     def ask(self, path: str, who: str, **headers: str) -> tuple[int, Any]:
         """Ask the API server itself with the token of an account, and with headers of ours."""

@@ -32,7 +32,7 @@ def part(role: str, gpus: int = 0, **annotations: str) -> dict[str, Any]:
 
 
 def submit(whole: Whole, name: str, *, chief_seconds: float = CHIEF_SECONDS, exit_code: int = 0, **spec: Any) -> None:
-    """Two workers on the two GPUs of edge-a, a parameter server, and a chief that ends after so long."""
+    """Submit two workers for the two GPUs of edge-a, a parameter server, and a chief that runs ``chief_seconds``."""
     chief = part("chief", run_seconds=str(chief_seconds), exit_code=str(exit_code))
     gang: dict[str, Any] = {
         "data": None,
@@ -47,7 +47,7 @@ def submit(whole: Whole, name: str, *, chief_seconds: float = CHIEF_SECONDS, exi
 
 
 def roles(whole: Whole, name: str, *phases: str) -> list[str]:
-    """Of the job's pods in one of these phases, sorted."""
+    """Return the roles of the job's pods in one of these phases, sorted."""
     pods = [pod for pod in whole.pods(name) if pod["status"].get("phase") in phases]
     return sorted(pod["metadata"]["labels"]["tranche.dev/role"] for pod in pods)
 

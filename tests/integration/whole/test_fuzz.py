@@ -1,4 +1,4 @@
-"""What the API server lets through is planned, run, or refused with a reason; it never stops scheduler or operator."""
+"""Objects that the API server accepts are planned, run, or refused with a reason; none stops scheduler or operator."""
 
 import itertools
 import logging
@@ -19,7 +19,7 @@ CONDITIONS = {"Planned", "InvalidTemplate"}
 """One of the scheduler's, one of the operator's: both have looked at the job."""
 FAULTS = ("Traceback", " ERROR ", " CRITICAL ", "Error: ", "reconcile failed")
 FORESEEN = "cannot be read: "
-"""What the scheduler says of an object that it leaves out; if it is a job, the job's condition says so too."""
+"""Message of the scheduler about an object that it leaves out; if it is a job, the job's condition has it too."""
 BATCH = 20
 
 
@@ -85,7 +85,7 @@ def test_jobs_of_any_specification(whole: Whole) -> None:
             return [item["metadata"]["name"] for item in items if not told(item)]
 
         try:
-            whole.until("all told", lambda: not untold())
+            whole.until("all reported", lambda: not untold())
         except AssertionError:
             logger.warning("untold: %s; %s", [specs[name] for name in untold()], faults(whole)[:20])
             raise

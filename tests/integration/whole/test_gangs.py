@@ -19,13 +19,13 @@ def history(whole: Whole) -> Iterator[History]:
 
 
 def submit_gang(whole: Whole, name: str, members: int, seconds: float, believed: float = 60.0, **more: Any) -> None:
-    """An all-reduce job; every member trains one batch, which takes less time than its user believes."""
+    """Submit an all-reduce job; every member trains one batch, which takes less time than its user has estimated."""
     gang: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": f"{believed:g}s"}
     whole.submit(name, chunks=members, seconds=50 * seconds, zone="edge-a", **gang, **more)
 
 
 def submit_served(whole: Whole) -> None:
-    """A chunked job of one worker at edge-b, whose parameter server wants the port of `PORT` at edge-a-1."""
+    """A chunked job of one worker at edge-b, whose parameter server requests the port of `PORT` at edge-a-1."""
     container = {"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}, **PORT}
     spec = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": "edge-a-1"}}
     whole.submit("served", seconds=60.0, zone="edge-b", parameterServers={"template": {"spec": spec}})

@@ -77,7 +77,7 @@ def test_a_server_whose_state_would_be_lost_stays(whole: Whole) -> None:
 
 
 def going(whole: Whole, name: str) -> list[str]:
-    """Roles of the job's pods that have been told to stop and have not ended, sorted."""
+    """Return the roles of the job's pods that have been deleted and have not ended, sorted."""
     live = [pod for pod in whole.pods(name) if pod["status"]["phase"] in ("Pending", "Running")]
     told = [pod for pod in live if "deletionTimestamp" in pod["metadata"]]
     return sorted(pod["metadata"]["labels"]["tranche.dev/role"] for pod in told)
@@ -94,8 +94,8 @@ def test_suspended_job_stops_workers_before_its_server(whole: Whole) -> None:
     whole.until_phase("hens", "Running")
     (old,) = whole.until("its server runs", lambda: list(servers(whole, "hens")))
     suspend(whole, "hens", suspended=True)
-    assert whole.until("somebody is told to stop", lambda: going(whole, "hens")) == ["worker"]
-    whole.until("the server is told", lambda: "ps" in going(whole, "hens"))
+    assert whole.until("a pod is deleted", lambda: going(whole, "hens")) == ["worker"]
+    whole.until("the server is deleted", lambda: "ps" in going(whole, "hens"))
     assert going(whole, "hens") == ["ps"], "the workers had gone before"
     assert [state for _, state in planned(whole, "hens")] == ["Closing"]
     whole.until_phase("hens", "Suspended")

@@ -49,7 +49,7 @@ def window(whole: Whole) -> dict[str, Any]:
 
 
 def granted(whole: Whole) -> tuple[Any, ...]:
-    """What its pod may do; estimates of its start and end may change."""
+    """Return the rights of its pod, without the estimates of its start and end, which may change."""
     planned = window(whole)
     return planned["attempt"], planned["chunks"], planned.get("renewed")
 
@@ -57,7 +57,7 @@ def granted(whole: Whole) -> tuple[Any, ...]:
 def ask(
     whole: Whole, pod: dict[str, Any], fence: int, *done: int, bearer: str | None = None, job: str = "cats", **body: Any
 ) -> tuple[int, dict[str, Any]]:
-    """What a worker sends that has trained these chunks."""
+    """Send the request of a worker that has trained these chunks; return the answer."""
     attempt = int(pod["metadata"]["labels"]["tranche.dev/attempt"])
     body = {"attempt": attempt, "fence": fence, "durable": {str(chunk): BATCHES for chunk in done}, **body}
     url = f"{whole.stack.report_url}/v1/jobs/default/{job}/next"

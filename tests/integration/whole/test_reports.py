@@ -164,7 +164,11 @@ def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> N
     new = cats.until("another server runs", successor)
     assert batches(cats.status("cats")["progress"]) == [(0, 25)]
     assert post(cats, bearer, body)[0] in (401, 403), "its pod is gone"
-    found = {"attempt": attempt(new), "applied": {"0": 22}, "durable": {"0": 22}}  # an older checkpoint than was told
+    found = {
+        "attempt": attempt(new),
+        "applied": {"0": 22},
+        "durable": {"0": 22},
+    }  # an older checkpoint than was reported
     assert post(cats, token(cats, new), found) == (204, "")
     cats.until("the checkpoint wins", lambda: batches(cats.status("cats")["progress"]) == [(0, 22)])
 

@@ -190,7 +190,7 @@ def learnt_factor(whole: Whole) -> float | None:
 def test_restarted_scheduler_keeps_learnt_transfer_factor(whole: Whole) -> None:
     submit(whole, "teacher", chunk_seconds=2.0)
     whole.until_phase("teacher", "Succeeded")
-    whole.delete("teacher")  # no object but the Lease tells of it any more
+    whole.delete("teacher")  # only the Lease has a record of it now
     deleted = datetime.now(UTC)
     whole.until("a renewal after that", lambda: datetime.fromisoformat(lease(whole)["spec"]["renewTime"]) > deleted)
     factor, term = learnt_factor(whole), lease(whole)["spec"]["leaseTransitions"]
@@ -204,4 +204,4 @@ def test_restarted_scheduler_keeps_learnt_transfer_factor(whole: Whole) -> None:
             and spec["leaseDurationSeconds"] == LeaseSettings().duration
         ),
     )
-    assert learnt_factor(whole) == pytest.approx(factor, 1e-5), "the new one tells what it reckons with"
+    assert learnt_factor(whole) == pytest.approx(factor, 1e-5), "the new one writes the factor that it uses"

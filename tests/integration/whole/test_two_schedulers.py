@@ -65,7 +65,7 @@ def history(whole: Whole) -> Iterator[History]:
 
 
 def ask(port: int, verb: str, pod: dict[str, Any]) -> Any:
-    """What an extender says to kube-scheduler's question."""
+    """Return the answer of an extender to a request of kube-scheduler."""
     body = json.dumps({"Pod": pod, "NodeNames": ["edge-a-0", "edge-a-1", "edge-b-0"]}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/{verb}", body)
     with urllib.request.urlopen(request, timeout=5) as reply:
@@ -169,7 +169,7 @@ def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair:
 
 
 def test_follower_reserves_room_for_planned_pods(whole: Whole, pair: Pair) -> None:
-    """A less important pod that wants all GPUs of a node is refused by both, until the planned window is over."""
+    """A less important pod that requests all GPUs of a node is refused by both, until the planned window is over."""
     stranger = {
         "metadata": {"name": "stranger", "namespace": "default", "uid": "1"},
         "spec": {"priority": -1000, "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "8"}}}]},

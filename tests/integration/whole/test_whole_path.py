@@ -37,7 +37,7 @@ def test_job_with_less_work_preempts_and_victim_resumes_later(
     environment = [
         {e["name"]: e.get("value") for e in p["spec"]["containers"][0]["env"]}.get("TRANCHE_RESUME") for p in resumed
     ]
-    assert any(environment), "no attempt was told where to resume"
+    assert any(environment), "no attempt received a point to resume from"
     ended = {a["reason"] for a in status["progress"]["attempts"]}
     assert "Preempted" in ended
     whole.delete("large", "small")

@@ -89,7 +89,7 @@ class _Over(BaseHTTPRequestHandler):
 
 
 def environment(folder: Path, attempt: int, port: int = 0, **more: str) -> dict[str, str]:
-    """Of a process of the job, as the operator would write it."""
+    """Return the environment of a process of the job, as the operator would write it."""
     variables = {
         "TRANCHE_JOB": "ns/digits",
         "TRANCHE_ATTEMPT": str(attempt),

@@ -1,4 +1,4 @@
-"""What the sweeps vary, and the figures that their tables are made of."""
+"""Parameters of the sweeps, and the figures that their tables are made of."""
 
 import pytest
 

@@ -58,7 +58,7 @@ def test_round_without_outcome_fails_and_others_continue() -> None:
         return program("raise SystemExit(7)" if seed == 1 else "", outcome(seed))
 
     first, second = sorted(side_by_side([1, 2], 2, command), key=lambda one: one.seed)
-    assert first.problems == ["the round's process ended with code 7 and told nothing"]
+    assert first.problems == ["the round's process ended with code 7 and wrote no outcome"]
     assert second == outcome(2)
 
 

@@ -43,6 +43,6 @@ def test_a_pod_that_stops_names_the_preemptor_of_its_window() -> None:
     assert (one.preempted_by, one.why) == ("lab/dogs", "preempted by lab/dogs")
 
 
-def test_an_attempt_stopped_for_another_reason_names_no_preemptor() -> None:
+def test_attempt_stopped_by_the_plan_names_no_preemptor() -> None:
     (one,) = history(attempts=(ended(1),))
     assert (one.preempted_by, one.why) == ("", "stopped by the plan: the capacity or the specification changed")

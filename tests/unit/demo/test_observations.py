@@ -1,4 +1,4 @@
-"""What the demo sees of a cluster that does not answer for a moment, or any more."""
+"""Observations of the demo on a cluster that stops answering, for a moment or permanently."""
 
 import io
 from typing import Any, cast

@@ -76,7 +76,7 @@ def test_a_job_whose_status_was_late_is_listed_with_that_cause(outcome: Outcome)
     assert "status written +20.0 s" in line
 
 
-def test_the_report_sets_the_use_of_sites_beside_both_simulations(outcome: Outcome) -> None:
+def test_report_has_use_of_sites_beside_both_simulations(outcome: Outcome) -> None:
     simulated = {name: simulate_outcome(outcome, name, 1)[0].sites for name in ("srsf", "fifo")}
     used = (*simulated["srsf"], SiteUse("cloud", "Cloud", True, 7200.0, 7000.0, 9, 3e8, 1e8))
     lines = printed(replace(outcome, uses=used)).splitlines()

@@ -83,7 +83,7 @@ def test_reference_that_resolves_is_accepted(tree: Path, text: str, form: str) -
         ("scheduler/tranche/planner/gone.py", ["no such file"]),
         ("`tranche.planner.gone`", ["no such module or name"]),
         ("`tranche.gone.core`", ["no such module or name"]),
-        ("as issue 6 wants", ["of no document"]),
+        ("as issue 6 requires", ["of no document"]),
         ("(rule 9)", ["of no document"]),
     ],
 )

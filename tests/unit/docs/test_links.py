@@ -1,4 +1,4 @@
-"""What README and docs refer to exists: links, anchors, pictures, files."""
+"""Targets of references in README and docs exist: links, anchors, pictures, files."""
 
 import re
 from pathlib import Path

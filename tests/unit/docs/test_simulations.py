@@ -33,7 +33,7 @@ def log() -> str:
 
 
 def jobs() -> str:
-    """What kubectl said of jobs whose durations are known."""
+    """Return the output of kubectl for jobs whose durations are known."""
     listed = json.loads((ROOT / "tests/data/trainingjobs.json").read_text(encoding="utf-8"))
     known = [item for item in listed["items"] if "stepTime" in item["spec"].get("model", {})]
     assert len(known) > 3

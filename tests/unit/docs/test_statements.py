@@ -1,4 +1,4 @@
-"""What the pages say of ports, versions and sizes is what chart and code have."""
+"""Ports, versions and sizes on the pages are those of chart and code."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""What measured paces say of jobs and nodes."""
+"""Estimates of jobs and nodes from measured paces."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""What completed jobs say of the next ones, and what an overrun says."""
+"""Estimates of sizes from completed jobs and from overruns."""
 
 import pytest
 

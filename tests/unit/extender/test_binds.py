@@ -1,4 +1,4 @@
-"""Binding pods for kube-scheduler, against an API server that is told what to answer."""
+"""Binding pods for kube-scheduler, against an API server whose answers the test sets."""
 
 import json
 from pathlib import Path

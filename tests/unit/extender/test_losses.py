@@ -1,4 +1,4 @@
-"""Whom a foreign pod may evict: those that lose least."""
+"""Pods that a foreign pod may evict: those that lose least."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ SILENT = {"data": {"chunks": 4}, "parameterServers": None}
 
 
 def running(seconds: float) -> dict[str, Any]:
-    """The status of a pod that has trained for so long."""
+    """Return the status of a pod that has trained for ``seconds``."""
     began = datetime.fromtimestamp(NOW - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": began}}}]}
 

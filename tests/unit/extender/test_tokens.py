@@ -1,4 +1,4 @@
-"""What a review of a token must say before anybody is believed."""
+"""Conditions on the review of a token before a request is accepted."""
 
 import asyncio
 from typing import Any

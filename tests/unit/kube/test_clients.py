@@ -245,9 +245,7 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytes
     asyncio.run(load())
 
 
-def test_a_cancellation_that_stranger_asked_for_is_a_failed_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_request_cancelled_by_other_code_is_a_failed_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         async def give_up(*_: object, **__: object) -> None:
             raise asyncio.CancelledError

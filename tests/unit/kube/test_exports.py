@@ -248,7 +248,7 @@ def test_any_value_anywhere_gives_jobs_or_one_line_of_complaint(
     assert all(isfinite(job.step_seconds) and job.step_seconds > 0 for job in export.jobs)
 
 
-def test_what_a_job_that_succeeded_used_at_each_site_is_that_of_its_status(path: Path) -> None:
+def test_succeeded_job_has_site_use_of_its_status(path: Path) -> None:
     (item,) = recorded("job-1650")
     attained = item["status"]["progress"]["attainedSeconds"]
     (past,) = scan_export(written(path, item)).pasts.values()

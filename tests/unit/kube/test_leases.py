@@ -1,4 +1,4 @@
-"""Candidates for a Lease in virtual time, each against a server that is told what to answer."""
+"""Candidates for a Lease in virtual time, each against a server whose answers the test sets."""
 
 import json
 from pathlib import Path

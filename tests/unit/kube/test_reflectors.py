@@ -20,7 +20,7 @@ Change = tuple[str, str, str]
 
 
 class Watched:
-    """A running reflector, and everything it told a subscriber."""
+    """A running reflector, and everything that a subscriber received from it."""
 
     def __init__(self, reflector: Reflector[Pod], pauses: list[float]) -> None:
         self.reflector = reflector

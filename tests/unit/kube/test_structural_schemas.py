@@ -21,7 +21,7 @@ class Outer(Resource):
     """An outer object."""
 
     long_name: int = Field(default=3, ge=1)
-    """What it is."""
+    """Description of the field."""
     share: float = Field(default=1.0, gt=0, le=2)
     at: datetime | None = None
     inner: Inner | None = None
@@ -46,7 +46,7 @@ def test_schema_has_camel_case_names_formats_bounds_and_defaults() -> None:
         "format": "int64",
         "minimum": 1,
         "default": 3,
-        "description": "What it is.",
+        "description": "Description of the field.",
     }
 
 

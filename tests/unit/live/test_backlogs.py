@@ -6,7 +6,7 @@ from tranche.live.event_backlog import Backlog, Change
 
 
 def turns_of_others(changes: int, seconds_each: float) -> tuple[list[str], int, int]:
-    """What was heard in which order, how many turns others had until then, and how many changes were left."""
+    """Return the changes in the order of processing, the turns that others had until then, and the changes left."""
     now, heard, turns = [0.0], list[str](), [0]
 
     def hear(change: Change) -> None:

@@ -18,7 +18,7 @@ GPU = "nvidia.com/gpu"
 
 
 def pod(number: int, cpu: str) -> Pod:
-    """A worker of job j, made from a template that asks for so much."""
+    """Return a worker of job j, made from a template that requests ``cpu``."""
     name = f"j-worker-{number}-{number + 1}"
     labels = {"job": "j", "role": "worker", "index": str(number), "attempt": str(number + 1)}
     owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "j", "controller": True}

@@ -95,7 +95,7 @@ class TestClusterTranslator:
         translator.restore(Memory(), lambda event: planner.handle(event, NOW), lambda jobs, events: None)
         assert rejected == [("SiteObject bad", site), ("a ResourceQuota in namespace default", None)]
 
-    def test_node_change_gives_an_event_only_if_the_planner_does_not_know_it(self) -> None:
+    def test_node_change_known_to_the_planner_gives_no_event(self) -> None:
         nodes = {"n1": node("n1")}
         translator, planner, _ = self.translator(replace(cluster(), nodes=nodes))
         (added,) = translator.events_of("nodes", "n1", None, nodes["n1"])

@@ -63,7 +63,7 @@ def test_window_closed_before_its_plan_was_written_ends_at_once() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     state = controller.planner.cluster.jobs["default/long"]
     first, second = state.runs.values()
-    written(controller, "long")  # both are told of now
+    written(controller, "long")  # both are in the written plan now
     close_window(controller.planner.context, state, first)
     controller.step()
     assert first.window.attempt in state.runs  # its pod may be on its way: it is waited for
@@ -212,7 +212,7 @@ def test_reports_are_counted_per_step_and_written_with_the_plan() -> None:
     attempt = next(iter(state.runs))
     chunk = state.runs[attempt].window.chunks[0]
     assert controller.reports.leading
-    for applied in (10, 30, 20):  # the last one counts: each tells the whole
+    for applied in (10, 30, 20):  # the last one counts: each contains the whole progress
         assert controller.reports.take(Report("default/long", attempt, {chunk: applied}, {chunk: applied / 2}))
     assert not controller.reports.take(Report("default/long", 99))
     assert controller.reports.take(Report("default/other", attempt)), "a job that is over: nothing to count"

@@ -1,4 +1,4 @@
-"""What a leading scheduler tells Prometheus of its jobs, from what the watches say."""
+"""Metrics of its jobs that a leading scheduler serves to Prometheus, from the objects of the watches."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def change(controller: Controller, before: TrainingJob, **status: Any) -> TrainingJob:
-    """The job with another status, as the watch tells of it."""
+    """Report the job with another status to the controller, as a watch does; return it."""
     new = before.model_copy(update={"status": resource(before.metadata.name, **status).status})
     reported(controller, "jobs", before.key, new)
     return new

@@ -1,4 +1,4 @@
-"""What a scheduler has learnt, as text on its Lease; and what a controller makes of it."""
+"""Learnt values of a scheduler as text on its Lease, and their use by a controller."""
 
 import asyncio
 

@@ -47,7 +47,7 @@ def test_chunk_request_is_answered_after_the_plan_is_written() -> None:
         controller = await one_worker()
         write(controller)
         task = await begin(controller, request())
-        assert controller._wake.is_set(), "the planner is told at once"
+        assert controller._wake.is_set(), "the planner is woken at once"
         controller.step()
         assert controller.planner.cluster.jobs[KEY].runs[1].window.chunks == (1,)
         assert not await settled(task)

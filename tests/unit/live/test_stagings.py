@@ -1,4 +1,4 @@
-"""Staging pods as the live planner hears of them, and jobs with them as it reads and writes these."""
+"""Staging pods as the live planner receives them, and jobs with them as it reads and writes these."""
 
 import asyncio
 from typing import Any

@@ -112,7 +112,7 @@ def guest(name: str, node: str = "n1", priority: int = 10, bound: str = "") -> P
         ([], ""),
     ],
 )
-def test_a_worker_evicted_by_kube_scheduler_names_the_nominated_pod(others: list[Pod], expected: str) -> None:
+def test_worker_evicted_by_kube_scheduler_names_nominated_pod(others: list[Pod], expected: str) -> None:
     over = pod(spec={"nodeName": "n1", "priority": 5}, phase="Failed", conditions=[EVICTED])
     (ended,) = pod_events.events_of(RUNNING, over, NOW, lambda: others)
     assert isinstance(ended, WorkerEnded)

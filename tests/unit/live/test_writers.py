@@ -38,7 +38,7 @@ class Slow:
 
 
 def told(*puts: tuple[float, str, bool]) -> list[tuple[float, str, Any]]:
-    """What is written of puts (when, path, lazy); each writes its own number."""
+    """Return what is written of puts (when, path, lazy); each writes its own number."""
     written: list[tuple[float, str, Any]] = []
 
     async def main(loop: JumpingLoop) -> None:

@@ -1,4 +1,4 @@
-"""Moments in sentences can be told from the rest."""
+"""Moments in sentences can be separated from the rest."""
 
 import pytest
 

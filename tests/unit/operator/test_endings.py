@@ -1,4 +1,4 @@
-"""What the operator does about a job that is over, case by case."""
+"""Actions of the operator for a job that is over, case by case."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What training containers are told."""
+"""Environment variables of training containers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What happens to several pods for one reason is one event."""
+"""Changes of several pods for one reason are one event."""
 
 from tranche_operator.execute.event_recorder import merged
 from tranche_operator.reconcile.actions import EmitEvent

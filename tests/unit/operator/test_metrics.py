@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus."""
+"""Metrics of the operator."""
 
 import asyncio
 import urllib.request

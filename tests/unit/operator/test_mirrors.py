@@ -1,4 +1,4 @@
-"""What lists and watches show of pods and disruption budgets, from a small API server over real HTTP."""
+"""Mirrors of pods and disruption budgets from lists and watches of a small API server over real HTTP."""
 
 from pathlib import Path
 

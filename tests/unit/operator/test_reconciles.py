@@ -1,4 +1,4 @@
-"""What the operator does about a job, case by case."""
+"""Actions of the operator for a job, case by case."""
 
 from datetime import timedelta
 from typing import Any

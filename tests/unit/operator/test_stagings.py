@@ -1,4 +1,4 @@
-"""Staging pods as the operator makes, tells of and cleans them up."""
+"""Staging pods as the operator creates, reports and deletes them."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What the operator knows of pods: the newest wins, and what is gone stays gone."""
+"""The operator's store of pods: the newest version wins, and a deleted pod stays deleted."""
 
 from dataclasses import replace
 from typing import Any

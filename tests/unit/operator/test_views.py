@@ -1,4 +1,4 @@
-"""What reconcile gets to know of the API server's pods."""
+"""Views of the API server's pods for reconcile."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A job that waits has an event that tells why, a new one only for a new reason, and at a bounded rate."""
+"""A job that waits has an event with the reason, a new one only for a new reason, and at a bounded rate."""
 
 from datetime import datetime, timedelta
 from typing import Any

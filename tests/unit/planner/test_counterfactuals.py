@@ -1,4 +1,4 @@
-"""Which job is named as the one that a job waits behind, where it is not the one that makes the room."""
+"""The job that is named as the one that a job waits behind, where it is not the one that makes the room."""
 
 import pytest
 

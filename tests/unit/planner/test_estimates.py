@@ -19,7 +19,7 @@ from tranche.policies import QueuePolicy
 
 
 def crowded(count: int) -> Planner:
-    """One GPU, and so many jobs of growing length."""
+    """Return a planner with one GPU and ``count`` jobs of growing length."""
     p = planner("chunk", [node("n1")])
     p.handle_all([JobSubmitted(job(f"j{i:03}", seconds=100.0 + i)) for i in range(count)], 0.0)
     return p

@@ -1,4 +1,4 @@
-"""What the members of a gang leave is given away when the last of them is done, and after a while in any case."""
+"""Room that members of a gang leave is given away when the last of them is done, and after a while in any case."""
 
 from dataclasses import replace
 

@@ -129,4 +129,4 @@ def test_overrunning_gang_is_reviewed_at_growing_intervals() -> None:
         assert wakeup is not None
         now = max(now, wakeup)
         made.handle(Tick(), now)
-    assert now > begin + 1000.0, "each time it is believed to take twice as long"
+    assert now > begin + 1000.0, "each time its estimated duration doubles"

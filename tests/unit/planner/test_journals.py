@@ -1,4 +1,4 @@
-"""A journaled planner decides as any other, and tells what becomes of windows."""
+"""A journaled planner decides as any other, and records the course of windows."""
 
 from support.builders import job, node
 from tranche.planner import (

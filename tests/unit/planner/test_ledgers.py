@@ -1,4 +1,4 @@
-"""What a worker has applied by a moment."""
+"""Batches that a worker has applied by a moment."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the planner believes of jobs whose size or speed it was not told, or told wrongly."""
+"""Estimates of the planner for jobs whose size or speed was not declared, or was declared wrongly."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a planner has learnt of links, nodes and restarts, and hands to the one that takes over."""
+"""Learnt values of links, nodes and restarts that a planner hands to the one that takes over."""
 
 from math import log
 

@@ -1,4 +1,4 @@
-"""What the planner decides, event by event."""
+"""Decisions of the planner, event by event."""
 
 from dataclasses import replace
 

@@ -128,7 +128,7 @@ def test_a_foreign_pod_that_preempts_a_worker_is_recorded() -> None:
     assert records(made)[-1].preempted_by == GUEST
 
 
-def test_a_foreign_pod_that_preempts_one_member_preempts_the_gang() -> None:
+def test_foreign_pod_that_preempts_one_member_preempts_gang() -> None:
     made = planner("srsf", [node("n1", gpus=2)])
     made.handle(JobSubmitted(gang("large")), 0.0)
     out = made.handle(WorkerEnded("default/large", 1, "Preempted", 1.0, None, 143, preempted_by=GUEST), 1.0)

@@ -1,4 +1,4 @@
-"""Who may be stopped, and what becomes of those who were to have the room when somebody cannot be."""
+"""Jobs that may be stopped, and the course of the jobs that were to get the room of one that cannot be."""
 
 from dataclasses import replace
 

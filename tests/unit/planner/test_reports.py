@@ -132,7 +132,7 @@ def test_first_report_of_new_server_overrides_the_ledger(policy: str) -> None:
     p = running(policy)
     report(p, server(p), {0: 90, 1: 30}, {0: 70, 1: 20}, 90.0)
     p.handle(ParameterServerLost(KEY, 0, server(p)), 91.0)
-    report(p, server(p), {0: 60, 1: 25}, {0: 60, 1: 25}, 95.0)  # an older checkpoint than was told, and a newer one
+    report(p, server(p), {0: 60, 1: 25}, {0: 60, 1: 25}, 95.0)  # an older checkpoint than was reported, and a newer one
     assert p.progress_of(KEY).partial == {0: 60, 1: 25}
     report(p, server(p), {0: 50, 1: 10}, {0: 50}, 96.0)  # only the first report of an attempt may take back
     assert p.progress_of(KEY).partial == {0: 60, 1: 25}

@@ -1,4 +1,4 @@
-"""What stopping and starting workers costs, learnt where users do not say, and weighed before anybody is preempted."""
+"""Costs of stopping and starting workers, learnt where users declare none, and weighed before each preemption."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def untold(name: str, at: float = 0.0, **changes: object) -> JobSubmitted:
 
 
 def start(p: Planner, event: JobSubmitted, seconds: float) -> JobState:
-    """The job comes, and its worker trains so long after."""
+    """Submit the job; its worker starts to train ``seconds`` later."""
     at = event.job.submitted
     (opened,) = of_type(OpenWindow, p.handle(event, at))
     p.handle(WorkerStarted(event.job.key, opened.window.attempt, at + seconds), at + seconds)

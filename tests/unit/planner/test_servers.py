@@ -1,4 +1,4 @@
-"""Where parameter servers go: the published rule, and the placement that the production policy uses."""
+"""Placement of parameter servers: the published rule, and the placement that the production policy uses."""
 
 from dataclasses import replace
 from typing import Any

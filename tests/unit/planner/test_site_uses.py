@@ -1,4 +1,4 @@
-"""What the planner counts by site, in a job's ledger and over all jobs: exact numbers, also after a take-over."""
+"""Counts of the planner by site, in a job's ledger and over all jobs: exact numbers, also after a take-over."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the production policy lets chunks wait and train, and when it copies their data."""
+"""Sites at which chunks wait and train under the production policy, and the moments at which it copies their data."""
 
 from typing import Any
 

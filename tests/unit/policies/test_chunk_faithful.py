@@ -21,7 +21,7 @@ Place = tuple[str, int]
 """Node and slot."""
 SERVER = PodShape(Resources(cpu=1000, memory=2**30, gpus=0, pods=1))
 RATE = 1e9
-"""Of every link below, in bit/s."""
+"""Bandwidth of every link below, in bit/s."""
 
 
 def link(seconds: float = 0.0) -> Link:

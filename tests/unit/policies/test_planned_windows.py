@@ -135,7 +135,7 @@ def test_an_arrival_shifts_less_dense_chunks_by_its_length(jobs: list[Job], gpus
 
 
 def shifted(windows: list[Interval], after: float, seconds: float) -> list[Interval]:
-    """The windows with every part from a moment on moved by so many seconds."""
+    """Return the windows with every part after the moment ``after`` moved by ``seconds``."""
     moved: list[Interval] = []
     for start, end in windows:
         if start < after - 1e-9:

@@ -1,4 +1,4 @@
-"""Where the bars of a Gantt chart go."""
+"""Positions of the bars of a Gantt chart."""
 
 from support.simulated_results import full_result, occupation
 from tranche.simulation.engine.result import Sample

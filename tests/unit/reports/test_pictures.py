@@ -1,4 +1,4 @@
-"""What pictures are drawn from; that they are drawn at all is in test_writers."""
+"""Data that pictures are drawn from; test_writers checks that they are drawn."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a run used at each site, as people and programs read it."""
+"""Use of each site by a run, as people and programs read it."""
 
 from dataclasses import replace
 from math import nan
@@ -55,7 +55,7 @@ def test_several_runs_are_columns_beside_each_other() -> None:
     ]
 
 
-def test_of_many_sites_those_with_the_most_gpu_time_are_shown_and_the_sum_counts_all() -> None:
+def test_site_table_shows_most_used_sites_and_sum_of_all() -> None:
     many = [SiteUse(f"site-{number}", "Edge", False, 100.0 * number) for number in range(1, 6)]
     assert body(format_uses([("chunk", many)], most=2)) == [
         ["site-4", "400 GPU s"],

@@ -1,4 +1,4 @@
-"""What the engine does with time: restart costs, periods, lost nodes, speeds, transfers; and its accounts add up."""
+"""Timing of the engine: restart costs, periods, lost nodes, speeds, transfers; and its accounts add up."""
 
 from collections.abc import Sequence
 from dataclasses import replace

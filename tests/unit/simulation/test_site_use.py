@@ -1,4 +1,4 @@
-"""What simulated jobs use at each site, in exact numbers: GPU time, chunks, copies, and unused copies."""
+"""Use of each site by simulated jobs, in exact numbers: GPU time, chunks, copies, and unused copies."""
 
 from math import fsum
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nobody sees what RBAC does not let him read; without a token there is only the login."""
+"""No visitor sees objects that RBAC does not let them read; without a token there is only the login."""
 
 import re
 from types import SimpleNamespace

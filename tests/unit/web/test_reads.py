@@ -172,7 +172,7 @@ class TestUses:
             "edge-a": {"gpuSeconds": 5, "copiedBytes": 0, "inVainBytes": 0},
         }
 
-    def test_a_job_that_goes_on_or_is_deleted_is_counted_once_or_no_more(self) -> None:
+    def test_use_of_a_job_is_counted_once_and_not_after_deletion(self) -> None:
         app = Visited()
         cats = app.stores.add_job("cats", phase="Running")
         for seconds in (10, 25):
@@ -181,7 +181,7 @@ class TestUses:
         app.stores.jobs.put(cats.key, None)
         assert app.told("overview")["uses"] == {}
 
-    def test_only_jobs_that_the_visitor_may_see_and_of_the_chosen_namespace_count(self) -> None:
+    def test_use_counts_only_visible_jobs_of_the_chosen_namespace(self) -> None:
         app = Visited()
         use(app, app.stores.add_job("cats"), {"site": "cloud", "gpuSeconds": 10})
         theirs = job("birds", namespace="other")

@@ -17,7 +17,7 @@ Answer = tuple[int, dict[str, Any]]
 
 
 class Api:
-    """Answers requests as it is told, in turn."""
+    """An API that gives the answers set by the test, in turn."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []

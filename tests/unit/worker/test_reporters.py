@@ -1,4 +1,4 @@
-"""Reports over real HTTP, to a server that answers as it is told."""
+"""Reports over real HTTP, to a server whose answers the test sets."""
 
 import json
 import socket

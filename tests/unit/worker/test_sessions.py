@@ -89,7 +89,7 @@ def test_session_at_server_needs_no_save_and_repeats_lost_work(tmp_path: Path) -
             lost = (chunk, batch) == (0, 1) and seen.count((0, 1)) == 1
             session.trained({5: 2, 0: 1, 7: 3} if lost else {chunk: batch + 1})
     assert seen == [(5, 0), (5, 1), (5, 2), (5, 3), (0, 0), (0, 1), (5, 2), (5, 3), (0, 1), (0, 2), (0, 3)]
-    assert left(tmp_path) == {"5": 4, "0": 4}, "chunks of others are not told of"
+    assert left(tmp_path) == {"5": 4, "0": 4}, "chunks of others are not reported"
 
 
 def test_fenced_worker_stops_and_leaves_no_progress(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_afterwards_sigterm_is_whose_it_was(tmp_path: Path) -> None:
 
 
 def member(tmp_path: Path, *chunks: int) -> Assignment:
-    """Of a gang of three."""
+    """Return the assignment of a member of a gang of three."""
     return replace(assigned(tmp_path), chunks=chunks, chunk_count=3, epochs=1, batches_per_chunk=1)
 
 

@@ -116,7 +116,10 @@ ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 
 
 def by_key(key: str) -> dict[str, Any]:
-    """A list whose entries are told apart by one field, for server-side apply and against duplicates."""
+    """Return the schema extensions of a list whose entries one field identifies.
+
+    Server-side apply merges such a list by entry, and the API server refuses duplicates.
+    """
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 

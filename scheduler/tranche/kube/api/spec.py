@@ -103,7 +103,7 @@ class Checkpoint(Resource):
     """Volume for checkpoints, and where an attempt may resume from them."""
 
     scope: Literal["Node", "Site", "Cluster"] = "Cluster"
-    """Where the volume can be mounted: on the same node, at the same site, or anywhere."""
+    """Nodes that can mount the volume: the same node, nodes at the same site, or all nodes."""
     volume: Volume | None = None
     """Volume source mounted into the job's pods, at the path in TRANCHE_CHECKPOINT_DIR."""
 
@@ -127,7 +127,7 @@ class RunPolicy(Resource):
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Seconds after which a finished job is deleted; default: never."""
     clean_pod_policy: Literal["All", "Running", "None"] = "Running"
-    """Which pods are deleted when the job ends."""
+    """Pods that are deleted when the job ends."""
 
 
 class TrainingJobSpec(Resource):

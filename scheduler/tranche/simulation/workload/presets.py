@@ -45,8 +45,8 @@ def preset_cluster(name: str, seed: int, options: JsacOptions = USUAL) -> Cluste
     most chunks go there, and policies differ less. ``jsac-cloud10`` [I]: the cloud has ten workers of one GPU each.
     Each worker is a node; its CPU and memory never run out unless `JsacOptions.ps_hosts` limits the hosts of parameter
     servers. With data at home, the time Δ to bring a chunk from one edge site to another is drawn by pair from 1 to
-    4 h, to the cloud by edge site from 10 to 15 h, uniformly [ranges P2, by pair I]; the bandwidth of the links is what
-    takes so long for a chunk of `drawn_jobs.CHUNK_BYTES`. With data from outside the jobs carry their own Δ.
+    4 h, to the cloud by edge site from 10 to 15 h, uniformly [ranges P2, by pair I]; the bandwidth of a link is the one
+    with which a chunk of `drawn_jobs.CHUNK_BYTES` takes Δ. With data from outside the jobs carry their own Δ.
 
     ``edge-cloud`` [I, of measured parts]: twelve base stations in the centre of Melbourne as edge sites, each with two
     or three equal nodes of one, two or four GPUs of a drawn kind, and a cloud of four nodes with eight V100. A kind's
