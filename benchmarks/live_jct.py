@@ -6,7 +6,7 @@ clipped to 0.5 to 60 s, each a gang of one-GPU pods, on 8 simulated nodes of 4 G
 on average 78 s under the default kube-scheduler, 52 to 68 s under Kueue 0.15 and 43.6 s under coscheduling 0.33.
 
 A preempted gang resumes as one with a checkpoint volume does: each member's kubelet keeps the part of its run that it
-had trained when it received SIGTERM. The simulated figure is the production planner on the same jobs in virtual time,
+had trained when its pod was deleted. The simulated figure is the production planner on the same jobs in virtual time,
 with the delays of the control plane that this run measured. Exits with 1 if a bound of ranges.toml is broken.
 """
 

@@ -53,7 +53,7 @@ def test_folders_that_shadow_standard_library_are_no_packages() -> None:
 
 
 def cyclic(imports: dict[str, set[str]]) -> set[str]:
-    """Return the modules in cycles: those left after repeatedly removing each that imports or is imported by none."""
+    """Return the modules left when those that import none or that none imports are removed repeatedly: the cycles."""
     left = {module: set(imported) for module, imported in imports.items()}
     while True:
         used = {name for imported in left.values() for name in imported}

@@ -39,7 +39,7 @@ def test_the_average_jct_is_exact(log: str, gpus: int, policy: str, figure: floa
 def test_period_of_a_minute_nearly_doubles_fifo_jct_on_helios() -> None:
     rows = log_rows("helios_venus_vcvGl")
     assert round(average(rows, 160, "fifo", period=60.0), 1) == 33901.8
-    # The README's 33,953 s come from a simulator that receives a submission at the end of a period one period later;
-    # ours receives it at once.
+    # The README's 33,953 s come from a simulator that receives a submission made exactly at the end of a period at the
+    # end of the next one; ours receives it at once.
     later = [replace(row, submit_seconds=row.submit_seconds + 1e-6) for row in rows]
     assert round(average(later, 160, "fifo", period=60.0)) == 33953
