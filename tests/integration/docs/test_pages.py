@@ -98,9 +98,7 @@ def test_the_plugin(shell: Shell) -> None:
     said = typed(shell, "docs/how-to/kubectl-plugin.md")
     assert "kubectl-tranche" in said["kubectl plugin list"]
     assert said["kubectl tranche why JOB"] == "finished: 4 of 4 chunks done\n"
-    assert said["kubectl tranche plan JOB --chunks"].startswith(
-        "nothing is planned for the chunks of TrainingJob first"
-    )
+    assert said["kubectl tranche plan JOB --chunks"].startswith("no chunks of TrainingJob first are planned")
     assert said["kubectl tranche history JOB"].count("Succeeded") >= 2
     assert "planned completion" in said["kubectl tranche whatif -f FILE"]
     kinds = {item["kind"] for item in json.loads(said["kubectl tranche export -A"])["items"]}
