@@ -181,7 +181,7 @@ class Controller:
         for event in events:
             stopped = self._measurements.running(event)
             yield event
-            self._measurements.told(event, stopped)
+            self._measurements.handled(event, stopped)
 
     def _apply(self, change: Change) -> None:
         """Let the planner handle a change that a watch reported."""
@@ -230,7 +230,7 @@ class Controller:
         """Let the planner handle an event now, and write what follows from it."""
         stopped = self._measurements.running(event)
         self._handle((event,))
-        self._measurements.told(event, stopped)
+        self._measurements.handled(event, stopped)
 
     def _handle(self, events: Sequence[Event]) -> None:
         """Let the planner handle simultaneous events, and queue the status writes that follow."""

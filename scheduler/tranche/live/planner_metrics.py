@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 from tranche.kube.api.resources import TrainingJob
 from tranche.metrics.process import Rows
@@ -23,6 +24,15 @@ from tranche.state.site_usage import SiteUsage
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
 REASONS = (*(kind.value for kind in WaitReasonKind), OPENED, UNPLANNABLE)
 """Reasons for the phase Waiting: the binding constraint, open windows without running pods, or an unplannable job."""
+
+
+class StoppedWindow(NamedTuple):
+    """Window of a worker that ends early, as it was before the planner handled the end."""
+
+    started: float
+    """Start of its pod, in seconds since the epoch."""
+    reason: str
+    """``planned``, ``preempted`` or ``lost``."""
 
 
 class Measurements:
@@ -47,17 +57,19 @@ class Measurements:
 
     # ---- planner
 
-    def running(self, event: Event) -> TrackedWindow | None:
+    def running(self, event: Event) -> StoppedWindow | None:
         """Return the window that an event ends early, if any; call it before the planner handles the event."""
         if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
             return None
-        return self._run(event)
+        run = self._run(event)
+        if run is None or run.started is None:
+            return None
+        return StoppedWindow(run.started, "planned" if run.closing else event.outcome.lower())
 
-    def told(self, event: Event, stopped: TrackedWindow | None) -> None:
+    def handled(self, event: Event, stopped: StoppedWindow | None) -> None:
         """Record an event that the planner has handled; `stopped` is the earlier result of `running`."""
-        if stopped is not None and stopped.started is not None and isinstance(event, WorkerEnded):
-            reason = "planned" if stopped.closing else event.outcome.lower()
-            self._metrics.count_preemption(reason, event.at - stopped.started)
+        if stopped is not None and isinstance(event, WorkerEnded):
+            self._metrics.count_preemption(stopped.reason, event.at - stopped.started)
         if isinstance(event, SiteChanged):
             for target in event.site.links:
                 if target != event.site.name:

@@ -141,6 +141,13 @@ def test_the_use_of_sites_survives_in_whole_seconds_and_bytes() -> None:
     assert again == replace(used, gpu_seconds=7200.0, trained_gpu_seconds=7001.0)
 
 
+def test_site_use_beyond_int64_is_capped() -> None:
+    job = to_job(resource())
+    used = SiteProgress("cloud", 1e30, 1e30, 3, 1e30, 1e30)
+    (written,) = progress_status(JobProgress(sites=(used,)), job, 0.0, estimated=False)["sites"]
+    assert {written[name] for name in ("gpuSeconds", "trainedGpuSeconds", "copiedBytes", "inVainBytes")} == {2**63 - 1}
+
+
 def test_progress_status_keeps_most_used_sites_up_to_limit() -> None:
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
     used = tuple(SiteProgress(f"edge-{number:02}", float(number)) for number in range(70))

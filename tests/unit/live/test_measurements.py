@@ -11,6 +11,8 @@ from tranche.live.planner_metrics import REASONS
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import WorkerEnded, WorkerStarted
+from tranche.planner.job_actions import close_window
+from tranche.state.entities import TrackedWindow
 
 
 def after(seconds: float) -> str:
@@ -133,6 +135,20 @@ def test_lost_running_worker_counts_as_preempted_with_run_time() -> None:
     assert value(controller.metrics, "tranche_preemptions_total", reason="lost") == 1, "the other never ran"
     assert value(controller.metrics, "tranche_preempted_worker_seconds_sum") == 30
     assert value(controller.metrics, "tranche_window_start_seconds_count", handover="no") == 1
+
+
+def test_worker_stopped_by_the_plan_counts_as_planned() -> None:
+    controller, job = started()
+    attempt = min(controller.planner.cluster.jobs[job.key].runs)
+    controller.handle(WorkerStarted(job.key, attempt, NOW))
+    close_window(controller.planner.context, controller.planner.cluster.jobs[job.key], run_of(controller, attempt))
+    controller.handle(WorkerEnded(job.key, attempt, "Preempted", NOW + 30))
+    assert value(controller.metrics, "tranche_preemptions_total", reason="planned") == 1
+    assert value(controller.metrics, "tranche_preemptions_total", reason="preempted") == 0
+
+
+def run_of(controller: Controller, attempt: int) -> TrackedWindow:
+    return controller.planner.cluster.jobs["default/cats"].runs[attempt]
 
 
 def test_planned_starts_are_cumulative_and_oldest_wait_has_age() -> None:

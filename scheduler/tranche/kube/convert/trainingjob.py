@@ -298,6 +298,11 @@ def _server(planned: PlannedServer) -> dict[str, Any]:
     )
 
 
+def _int64(amount: float) -> int:
+    """Round an amount to an integer that the API server accepts: at most 2^63 - 1."""
+    return min(round(amount), 2**63 - 1)
+
+
 def progress_status(progress: JobProgress, job: Job, batches: float, *, estimated: bool) -> dict[str, Any]:
     """Build status.progress as JSON.
 
@@ -348,11 +353,11 @@ def _sites(sites: Iterable[SiteProgress]) -> list[dict[str, Any]]:
     return [
         {
             "site": one.site,
-            "gpuSeconds": round(one.gpu_seconds),
-            "trainedGpuSeconds": round(one.trained_gpu_seconds),
+            "gpuSeconds": _int64(one.gpu_seconds),
+            "trainedGpuSeconds": _int64(one.trained_gpu_seconds),
             "chunks": one.chunks,
-            "copiedBytes": round(one.copied_bytes),
-            "inVainBytes": round(one.in_vain_bytes),
+            "copiedBytes": _int64(one.copied_bytes),
+            "inVainBytes": _int64(one.in_vain_bytes),
             "unused": format_chunks(one.unused),
         }
         for one in sorted(most, key=lambda one: one.site)
