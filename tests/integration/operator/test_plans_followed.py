@@ -34,6 +34,7 @@ def test_open_windows_and_servers_get_their_pods(lab: Lab) -> None:
     assert pod["spec"]["schedulerName"] == "tranche"
     assert pod["spec"]["priority"] == -9
     assert pod["spec"]["preemptionPolicy"] == "Never"
+    eventually(lambda: lab.cluster.request("GET", lab.core("services", "cats"))[0] == 200)
     service = lab.ask("GET", lab.core("services", "cats"))
     assert service["spec"]["clusterIP"] == "None"
     assert service["metadata"]["ownerReferences"][0]["uid"] == lab.job()["metadata"]["uid"]
