@@ -55,7 +55,7 @@ def main() -> None:
                 with opened(browser, stack.page_url, size, dark, token) as window:
                     window.page.wait_for_selector(".bar.expected a")
                     window.page.screenshot(path=PICTURES / f"page-{name}.png", full_page=name != "phone")
-                    window.page.locator(".running tbody a", has_text="resnet-50").click()
+                    window.page.locator(".running tbody a", has_text="bert-large").click()
                     window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")
                     if name == "desk":
                         window.page.screenshot(path=PICTURES / "page-job.png", full_page=True)
