@@ -168,7 +168,7 @@ def anchor_of(title: str) -> str:
 def _wrong_paths(text: str, root: Path) -> Iterator[str]:
     folders = "|".join(map(re.escape, sorted(set(_top_folders(root)) - SKIPPED_FOLDERS)))
     created = set(re.findall(r"\bCreate `([^`]+)`", text))
-    """Files that a page tells the reader to create."""
+    """Files that the reader of a page creates."""
     for match in re.finditer(rf"(?<![\w/.~@<>$}}-])(?:{folders})/[\w./-]+\.[a-z]+\b(?![*{{<])", text):
         if match[0].endswith(".md") or PICTURE.fullmatch(match[0]):
             continue

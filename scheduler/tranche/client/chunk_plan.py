@@ -14,7 +14,7 @@ from tranche.client.what_if import PlanningInputs, read_cluster, restored_planne
 from tranche.planner.forecast.chunk_windows import chunk_windows
 from tranche.web.chunk_plan import Chunk, told
 
-ANEW = (
+RECOMPUTED = (
     "the status contains the sites of waiting chunks but not their slots: slots, Q and the times at dispatch are "
     "recomputed here; the page of the job shows those of the scheduler"
 )
@@ -65,6 +65,6 @@ def listed(inputs: PlanningInputs, key: str, now: float) -> ChunkPlan:
     planner.forecast(now)
     chunks = [told(one) for one in chunk_windows(planner, key, now)]
     notes = [inputs.note] if inputs.note else []
-    notes += [ANEW] if planner.queue is None else []
+    notes += [RECOMPUTED] if planner.queue is None else []
     namespace, _, name = key.partition("/")
     return ChunkPlan(namespace, name, inputs.config.policy, chunks, "; ".join(notes))

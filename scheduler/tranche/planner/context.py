@@ -1,4 +1,4 @@
-"""What the planner's parts share: the state, the clock of the present event, and what follows from the event.
+"""Context shared by the planner's parts: the state, the time of the present event, and the effects of the event.
 
 A handler changes the state of its job and records here what follows: jobs to look at again, plans to publish, times to
 wake at, and instructions. `Planner` makes one decision from these records when all events are handled. So handlers need

@@ -1,4 +1,4 @@
-"""What must hold after every event; checked when the planner runs with ``validate=True`` (always in tests)."""
+"""Invariants that hold after every event; checked when the planner runs with ``validate=True`` (always in tests)."""
 
 from collections.abc import Iterable, Mapping
 from math import inf

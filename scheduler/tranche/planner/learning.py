@@ -47,7 +47,7 @@ def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: W
 
     Workers that failed, or were stopped without a report, are ignored, because their progress is unknown. Gangs and
     jobs of one chunk are ignored too: their predicted duration is a guess, so their pace
-    tells nothing about the node.
+    says nothing about the node.
     """
     counts = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
     trained = event.at - run.started if run.started is not None else 0.0

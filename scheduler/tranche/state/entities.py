@@ -54,7 +54,7 @@ class TrackedWindow:
     batch_seconds: float
     """Expected time of a mini-batch, in seconds."""
     told_batch_seconds: float
-    """That time by specification and links alone when the window opened, to compare the measured time with."""
+    """The same time by specification and links alone when the window opened, to compare the measured time with."""
     handover: bool = False
     """Whether a worker that is to stop still held its slots when the window opened."""
     started: float | None = None
@@ -153,7 +153,7 @@ class Missing(NamedTuple):
 
 
 def helpers_of(job: Job) -> list[Missing]:
-    """What a job needs beside its workers, the chief first."""
+    """Return the chief and the parameter servers that a job needs, the chief first."""
     wanted = [Missing(0, True, job.chief)] if job.chief is not None else []
     if job.server is not None:
         wanted += [Missing(index, False, job.server) for index in range(job.servers)]
@@ -463,7 +463,7 @@ class JobState:
 
     @property
     def missing_requests(self) -> list[Resources]:
-        """What those without a place ask for."""
+        """Requests of the chief and the parameter servers that have no place."""
         return [one.shape.requests for one in self.missing_servers]
 
     @property
@@ -488,7 +488,7 @@ class JobState:
         return not (self.finished or self.failed or self.job.suspended or self.unplannable)
 
     def phase(self, now: float) -> JobPhase:
-        """What the job does now, or what keeps it from doing anything; what lasts longest comes first."""
+        """Return the phase of the job. If several apply, the one that lasts longest is returned."""
         open_window = any(not run.closing for run in self.runs.values())
         chief = self.chief
         phases = (

@@ -13,7 +13,7 @@ class PhaseError(AssertionError):
 
 
 class WindowPhase(Enum):
-    """What is known of a window's pod."""
+    """State of a window's pod, as far as the planner knows it."""
 
     PENDING = "Pending"
     """The pod may not exist yet, or waits for a node."""
@@ -30,7 +30,7 @@ class WindowPhase(Enum):
 
 
 class JobPhase(Enum):
-    """What a job does, or what keeps it from doing anything."""
+    """Activity of a job, or the reason why it does nothing."""
 
     WAITING = "Waiting"
     """It has no windows, and gets some as soon as the policy finds a place."""

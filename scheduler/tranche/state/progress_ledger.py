@@ -35,7 +35,7 @@ class WorkerEnd(PodEnd, Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """Of its container."""
+        """Exit code of its container."""
 
 
 def restore(state: JobState, progress: JobProgress) -> None:

@@ -14,7 +14,7 @@ Pod = tuple[str, int]
 """Job key and attempt."""
 Kind = tuple[str, int, Resources]
 """Namespace, priority and requests: pods of a kind count against the same limits by the same amounts."""
-NOBODY: Mapping[Kind, int] = MappingProxyType({})
+NO_PODS: Mapping[Kind, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Quotas:
         return " ".join(sorted(q.key for q in quotas.values() if q.covers(job.priority, job.worker.requests)))
 
     def shortage(
-        self, job: Job, workers: int, others: Iterable[Resources] = (), *, besides: Mapping[Kind, int] = NOBODY
+        self, job: Job, workers: int, others: Iterable[Resources] = (), *, besides: Mapping[Kind, int] = NO_PODS
     ) -> Shortage | None:
         """Return the first limit that more pods of the job would exceed; None if all may be created.
 
@@ -120,7 +120,7 @@ class Quotas:
                         wanted = min(wanted, (limit.hard - self.used(quota, limit)) // each)
         return max(0, wanted)
 
-    def used(self, quota: Quota, limit: QuotaLimit, besides: Mapping[Kind, int] = NOBODY) -> int:
+    def used(self, quota: Quota, limit: QuotaLimit, besides: Mapping[Kind, int] = NO_PODS) -> int:
         """Return what counts against a limit now, foreign pods included, in the unit of its measure."""
         kinds: Iterable[tuple[Kind, int]] = self._counts.get(quota.namespace, {}).items()
         ours = _sum(quota, limit, kinds) + _sum(quota, limit, besides.items())

@@ -7,9 +7,9 @@ Source: ours [I]. What is counted:
 * Chunks, where they were completed first. A chunk that has to train again, because a parameter server lost what it had
   not saved, does not count twice.
 * Bytes of uploads that were begun: one `chunk_bytes` for each chunk and upload, none to the site of the data itself. A
-  copy is in vain if no worker trains from it: the chunk is completed at another site, another upload of the chunk to
-  the same site begins before the first one was of use, or the job is deleted. A copy that may still be of use is not
-  in vain.
+  copy is unused if no worker trains from it: the chunk is completed at another site, another upload of the chunk to
+  the same site begins before the first one was of use, or the job is deleted. A copy that may still be of use is
+  not counted as unused.
 """
 
 from collections.abc import Iterable

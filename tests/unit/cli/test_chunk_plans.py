@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from support.live_controller import NOW, reported, resource, taken_over
 from tranche.cli.kubectl import main
 from tranche.cli.kubectl_tables import chunks_text
-from tranche.client.chunk_plan import ANEW, ChunkPlan, listed
+from tranche.client.chunk_plan import RECOMPUTED, ChunkPlan, listed
 from tranche.client.what_if import PlanningInputs
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.web.chunk_plan import Chunk
@@ -77,7 +77,7 @@ def test_forecast_plan_lists_planned_chunks_without_q() -> None:
 def test_forecast_plan_of_binding_policy_has_q_and_slots() -> None:
     plan = listed_by("chunk-faithful")
     assert all(one.q is not None and one.slots for one in plan.chunks)
-    assert plan.note == ANEW
+    assert plan.note == RECOMPUTED
 
 
 def test_the_help_of_plan_names_the_chunks() -> None:

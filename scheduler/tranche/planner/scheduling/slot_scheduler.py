@@ -14,7 +14,7 @@ from tranche.policies import BindingPolicy, Policy
 from tranche.policies.binding.slot_projection import planned_window
 from tranche.state import site_accounting
 from tranche.state.entities import JobState, NodeState, QueuedChunk, SlotBinding, TrackedWindow
-from tranche.state.quota_usage import NOBODY, Kind, kind_of
+from tranche.state.quota_usage import NO_PODS, Kind, kind_of
 
 
 def serve_nodes(context: PlannerContext, binding: BindingPolicy, now: float) -> None:
@@ -81,7 +81,7 @@ def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Queued
 
 
 def _may_start(
-    context: PlannerContext, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NOBODY
+    context: PlannerContext, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NO_PODS
 ) -> bool:
     """Return whether a waiting chunk may open a window now; free resources of its node are not checked.
 
