@@ -1,10 +1,13 @@
 # Two images from one file:
 #   docker build --target scheduler -t tranche-scheduler:0.1.0 .
 #   docker build --target operator  -t tranche-operator:0.1.0 .
-# Another registry, or a digest: --build-arg PYTHON_IMAGE=mirror.example.com/python:3.13-slim@sha256:…
+# Another registry: --build-arg PYTHON_IMAGE=mirror.example.com/python:3.13-slim
+# The base image by digest, so that the same source gives the same image: --build-arg PYTHON_DIGEST=sha256:…
+# (docs/how-to/installing.md has the command that prints it).
 ARG PYTHON_IMAGE=python:3.13-slim
+ARG PYTHON_DIGEST=""
 
-FROM ${PYTHON_IMAGE} AS build
+FROM ${PYTHON_IMAGE}${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 # What changes seldom comes first: the layer of the dependencies is kept while only our own code changes.
@@ -19,7 +22,7 @@ RUN /build-env/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels 
     && pip --python /opt/tranche/bin/python install --no-deps --no-index /wheels/*.whl \
     && python -m compileall -q -j 0 /opt/tranche/lib
 
-FROM ${PYTHON_IMAGE} AS runtime
+FROM ${PYTHON_IMAGE}${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS runtime
 # Nothing is written outside /tmp, so the root file system may be read-only.
 ENV PATH=/opt/tranche/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=build /opt/tranche /opt/tranche

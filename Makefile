@@ -8,7 +8,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live sweeps mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -85,6 +85,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/framework_examples.py
 	$(BIN)/python benchmarks/report_rate.py
 	$(BIN)/python benchmarks/filter_latency.py
+	$(BIN)/python benchmarks/rejected_statuses.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT)
@@ -92,8 +93,8 @@ bench: examples  ## Measure the figures of the README and check them against the
 sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and draw docs/pictures/sweep-*.png (an hour; SWEPT=: options)
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT) --picture
 
-chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=; a failure leaves build/chaos/SEED)
-	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE))
+chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=, ONLY= one fault; a failure leaves build/chaos/SEED)
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(ONLY),--only "$(ONLY)")
 
 fuzz: binaries  ## Send random requests and objects, FUZZ= times as many as make test (SEED=)
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
@@ -104,6 +105,12 @@ mutations: binaries  ## Remove code listed in docs/explanation/enactment.md and 
 
 bench-live: control-plane  ## Measure completion times on a real control plane, to compare with other schedulers (five minutes)
 	$(BIN)/python benchmarks/live_jct.py
+
+bench-scale: control-plane  ## Measure the start rate of 1,600 jobs at once and of a gang of 512 pods, beside Kueue (builds it once)
+	$(BIN)/python benchmarks/scale.py
+
+bench-peers: control-plane  ## Measure completion times under other schedulers and under tranche (half an hour; builds them once)
+	$(BIN)/python benchmarks/peer_jct.py
 
 browser:  ## Install Chromium for the tests of the web page (Debian, as root)
 	@command -v chromium || (apt-get update --quiet && apt-get install --yes --no-install-recommends chromium)

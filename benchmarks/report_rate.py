@@ -28,6 +28,7 @@ from tranche.live.report_inbox import AT_ONCE, ReportInbox
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
+from tranche.planner_api.desk import PlannerDesk
 from tranche.policies import get_policy
 from tranche.runtime.http_server import serve
 from tranche.simulation.cluster_spec import pool
@@ -79,7 +80,12 @@ def serve_reports(pipe: Connection) -> None:
         stores.add_pod(worker(f"j{number}", 0, 1, "n", role="ps", uid=made.metadata.name))
     inbox, reviewer = Sink(), TokenReviewer(Reviews())
     app = create_report_app(
-        stores.pods.store, stores.jobs.store, inbox, inbox, reviewer, Metrics(), lambda: 10 * time.monotonic()
+        stores.pods.store,
+        stores.jobs.store,
+        PlannerDesk(inbox, inbox),
+        reviewer,
+        Metrics(),
+        lambda: 10 * time.monotonic(),
     )
 
     def answer(port: int) -> None:

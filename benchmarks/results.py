@@ -23,6 +23,7 @@ from job_logs import typed_path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reference/results.md"
+COMPARISON = ROOT / "docs/explanation/comparison.md"
 PICTURES = ROOT / "docs/pictures"
 KEPT = ROOT / "build/results"
 Answer = dict[str, Any]
@@ -58,6 +59,8 @@ class Table:
     """Function from the answers to heading and rows; None: the script's output."""
     pictures: tuple[tuple[str, str], ...] = ()
     """Names in the report of the first command, and in docs/pictures."""
+    pages: tuple[Path, ...] = (PAGE,)
+    """Pages that have the table."""
 
 
 def seconds(value: float | None) -> str:
@@ -238,6 +241,8 @@ def tables() -> list[Table]:
         for s in (0, 0.3, 0.6)
     )
     found.append(Table("speeds", speeds, sigmas_table))
+    found.append(Table("peers", ("benchmarks/peer_jct.py",), None, pages=(PAGE, COMPARISON)))
+    found.append(Table("scale", ("benchmarks/scale.py",), None))
     return found
 
 
@@ -320,7 +325,7 @@ def replaced(page: str, name: str, text: str) -> str:
     before, found, rest = page.partition(opening)
     _, end, after = rest.partition(closing)
     if not found or not end:
-        raise ValueError(f"{PAGE.name} lacks the markers {opening} and {closing}")
+        raise ValueError(f"the page lacks the markers {opening} and {closing}")
     return f"{before}{opening}\n{text}\n{closing}{after}"
 
 
@@ -364,7 +369,8 @@ def main() -> None:
         answers = [answer_of(table, place, again=options.again) for place in range(len(table.commands))]
         if options.dry:
             continue
-        PAGE.write_text(replaced(PAGE.read_text(), table.name, block(table, answers)))
+        for page in table.pages:
+            page.write_text(replaced(page.read_text(), table.name, block(table, answers)))
         for source, name in table.pictures:  # of compare; a script draws its own
             shutil.copy(KEPT / table.name / "report" / source, PICTURES / name)
     if not options.list:

@@ -125,6 +125,11 @@ SITES = Dashboard(
             ("max by (site) (tranche_site_planned_gpus)", "{{site}}"),
         ),
         panel(
+            "Nodes excluded",
+            "Nodes that take no pods because pods of several jobs failed or were refused there.",
+            ("max by (site) (tranche_site_excluded_nodes)", "{{site}}"),
+        ),
+        panel(
             "Copies of chunks",
             "Copies that begin per second, by pair of sites.",
             (per_second("tranche_uploads_total", "source, target"), "{{source}} → {{target}}"),
@@ -178,6 +183,12 @@ PREEMPTION = Dashboard(
             "Workers stopped",
             "Rate by reason. planned: by the plan; preempted: by others, such as a drain; lost: with the node.",
             (per_second("tranche_preemptions_total", "reason"), "{{reason}}"),
+            unit="ops",
+        ),
+        panel(
+            "Pods without a started container",
+            "Rate by reason. refused: by the kubelet; others: stopped because their containers did not start in time.",
+            (per_second("tranche_pods_not_started_total", "reason"), "{{reason}}"),
             unit="ops",
         ),
         panel(
@@ -301,8 +312,9 @@ SCHEDULER = Dashboard(
             "Memory",
             "Resident memory by process.",
             (
-                "max by (job) (process_resident_memory_bytes * on (instance, job) group_left tranche_build_info)",
-                "{{job}}",
+                "max by (process) (process_resident_memory_bytes * on (instance, job) group_left (process)"
+                " tranche_build_info)",
+                "{{process}}",
             ),
             unit="bytes",
         ),

@@ -1,23 +1,23 @@
-"""Generator of docs/reference/metrics.md: every metric of both processes, from their registries."""
+"""Generator of docs/reference/metrics.md: every metric of each process, from their registries."""
 
 from collections.abc import Iterable
 
 from tranche.metrics.process import Definition, ProcessMetrics
-from tranche.metrics.scheduler import Metrics
+from tranche.metrics.scheduler import API, EXTENDER, PLANNER, Metrics
 from tranche_operator.metrics import OperatorMetrics
 
 _HEAD = """\
 # Metrics
 
-Generated from the registries by `make generate`; do not edit. Both programs serve them at `/metrics`: in the chart
-`tranche scheduler` on port 10264 (`--metrics-port`; on loopback also with the extender, 10262), and `tranche-operator`
-on 8081 (`--health-port`). The ServiceMonitor covers both. Labels are bounded: namespaces, sites, reasons; no series has
-a job's name.
+Generated from the registries by `make generate`; do not edit. Each process serves its own at `/metrics`: in the chart
+the planner on port 10264, the extender on 10267, the API on 10268 (`--metrics-port` each), and `tranche-operator` on
+8081 (`--health-port`). On one machine, `tranche scheduler` has `--metrics-port` for the planner and
+`--api-metrics-port`; the extender serves its metrics on `--port` too. The ServiceMonitor covers all. Labels are
+bounded: namespaces, sites, reasons; no series has a job's name.
 
-A replica of the scheduler that does not lead has the metrics of extender, watches and sites; those of the planner and
-of jobs that end are the leader's alone, from when it took over. Histograms of jobs have 20 buckets that double from 1 s
-to six days. How to read them: [dashboards.md](../how-to/dashboards.md). The alerts:
-[runbook.md](../how-to/runbook.md).
+The planner of a replica that does not lead has no metrics of plans and of jobs that end: these are the leader's alone,
+from when it took over. Histograms of jobs have 20 buckets that double from 1 s to six days. How to read them:
+[dashboards.md](../how-to/dashboards.md). The alerts: [runbook.md](../how-to/runbook.md).
 
 A scrape of the scheduler with 5,000 nodes, 2,000 jobs and 50 namespaces with jobs takes some 40 ms of its CPU time, in
 portions of 3 to 5 ms at most between which kube-scheduler is answered (`benchmarks/page_speed.py --jobs 2000`). Its
@@ -28,7 +28,8 @@ _TABLE = "| name | type | labels | meaning |\n|---|---|---|---|\n"
 
 def registries() -> dict[str, ProcessMetrics]:
     """Return the registry of each process."""
-    return {"scheduler": Metrics(), "operator": OperatorMetrics()}
+    processes = {name: Metrics(parts=(name,)) for name in (EXTENDER, PLANNER, API)}
+    return {**processes, "operator": OperatorMetrics()}
 
 
 def definitions() -> dict[str, dict[str, Definition]]:
@@ -45,13 +46,17 @@ def series() -> frozenset[str]:
 def metrics_page() -> str:
     """Return the text of docs/reference/metrics.md."""
     known = definitions()
-    common = set(known["scheduler"]) & set(known["operator"])
+    everywhere = set.intersection(*map(set, known.values()))
+    ours = {name: known[name] for name in (EXTENDER, PLANNER, API)}
+    shared = set.intersection(*map(set, ours.values())) - everywhere
     parts = [
-        _section("Of both processes", (known["scheduler"][name] for name in sorted(common))),
-        _section("Of the scheduler", (d for name, d in known["scheduler"].items() if name not in common)),
-        _section("Of the operator", (d for name, d in known["operator"].items() if name not in common)),
+        _section("Of all processes", (known[PLANNER][name] for name in sorted(everywhere))),
+        _section("Of extender, planner and API", (known[PLANNER][name] for name in sorted(shared))),
     ]
-    process = "Both also have the `process_…` metrics of Prometheus clients on Linux: memory, CPU time, files, start.\n"
+    for process, found in known.items():
+        own = (d for name, d in found.items() if name not in everywhere | shared)
+        parts.append(_section(f"Of the {'API' if process == API else process}", own))
+    process = "All also have the `process_…` metrics of Prometheus clients on Linux: memory, CPU time, files, start.\n"
     return "\n".join([_HEAD, *parts, process])
 
 

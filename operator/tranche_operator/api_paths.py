@@ -43,6 +43,11 @@ def services(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/services"
 
 
+def events(namespace: str) -> str:
+    """Return the path of the events of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/events"
+
+
 def event(namespace: str, name: str) -> str:
     """Return the path of an event."""
-    return f"/api/v1/namespaces/{namespace}/events/{name}"
+    return f"{events(namespace)}/{name}"

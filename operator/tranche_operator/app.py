@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.runtime.supervision import run_until_first_exit
@@ -15,10 +17,13 @@ from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.metrics import OperatorMetrics
 from tranche_operator.queue.deferred_actions import DeferredActionQueue
+from tranche_operator.queue.event_queue import EventQueue
 from tranche_operator.queue.resync import Resync
 from tranche_operator.queue.work_queue import Runner
+from tranche_operator.reconcile import stuck_pod
 from tranche_operator.reconcile.observed import PodView
 from tranche_operator.settings import Settings
+from tranche_operator.watch import report_ca
 from tranche_operator.watch.informers import Budgets, pod_informer
 from tranche_operator.watch.kopf_thread import Watches
 
@@ -51,16 +56,22 @@ class Operator:
         """
         self._client = client
         self._namespace = namespace
-        self._cache = cache = ReconcilerCache()
-        reader = Reader(client, cache)
-        self.metrics = OperatorMetrics(lambda: self._runner.waiting, lambda: not self.obstacle)
+        self._settings = settings
+        self._reader = reader = Reader(client, cache := ReconcilerCache())
+        self._cache = cache
+        self.metrics = OperatorMetrics(
+            lambda: self._runner.waiting,
+            lambda: not self.obstacle,
+            lambda: stuck_pod.count(cache.pods, _now()),
+        )
         client.observe = self.metrics.observe_api_request
         self._budgets = Budgets(client, namespace)
         self._pods = pod_informer(client, namespace, self._note_pod)
+        self._events = EventQueue(EventRecorder(client, _now).emit, _now, time.monotonic, lambda: self._runner.busy)
         executor = ActionExecutor(
             client,
             cache,
-            EventRecorder(client, _now),
+            self._events,
             settings,
             _now,
             self.metrics.count_pod,
@@ -69,7 +80,7 @@ class Operator:
         self._deferred = DeferredActionQueue(
             executor.execute, self._look_again, settings.deferral_seconds, time.monotonic, lambda: self._runner.busy
         )
-        controller = Controller(reader, executor, self._deferred, cache, settings, _now)
+        controller = Controller(reader, executor, self._deferred, cache, settings, _now, lambda: self._runner.waiting)
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
@@ -78,7 +89,7 @@ class Operator:
             expected=(ApiError, ValueError),
         )
         self._resync = Resync(reader, cache, self._runner.add, settings, _now, namespace)
-        self._watches = Watches(kubeconfig, namespace, self._runner.add, self._resync.request)
+        self._watches = Watches(kubeconfig, namespace, self._note_job, self._note_listing)
         self._obstacle = "starting"
 
     @property
@@ -89,11 +100,34 @@ class Operator:
     async def serve(self) -> None:
         """Run until cancelled; wait without limit for the API server and the CRD."""
         await run_until_first_exit(
-            queue=self._runner.serve(), deferred_actions=self._deferred.serve(), watches=self._follow()
+            queue=self._runner.serve(),
+            deferred_actions=self._deferred.serve(),
+            events=self._events.serve(),
+            watches=self._follow(),
+            report_ca=self._follow_report_ca(),
         )
+
+    async def _follow_report_ca(self) -> None:
+        authority, source = self._settings.report_ca, self._settings.report_ca_source
+        if authority is None or source is None:
+            await asyncio.Event().wait()
+            return
+        await report_ca.follow(self._client, authority, *source, lambda: self._reader.all_pods(self._namespace))
 
     def _look_again(self, key: str) -> None:
         self._runner.add(key, RETRY_SECONDS)
+
+    def _note_job(self, key: str, job: Mapping[str, Any] | None, relevant: bool) -> None:
+        if job is None:
+            self._cache.jobs.drop(key)
+        else:
+            self._cache.jobs.note(key, job)
+        if relevant:
+            self._runner.add(key)
+
+    def _note_listing(self) -> None:
+        self._cache.jobs.clear()
+        self._resync.request()
 
     def _note_pod(self, key: str, pod: PodView, gone: bool) -> None:
         known = self._cache.pods
@@ -133,6 +167,8 @@ class Operator:
             answer = await self._client.request("GET", api_paths.RESOURCES, timeout=10.0)
         except ApiError as error:
             return NO_CRD if error.status == 404 else f"the API server returned an error: {error}"
+        if self._settings.report_ca is not None and not self._settings.report_ca.pem:
+            return "the CA of the report API is not published yet (ConfigMap tranche-reports-ca)"
         served = any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ()))
         return "" if served else NO_CRD
 

@@ -9,9 +9,11 @@ import click
 
 from tranche import __version__
 from tranche.kube.client.client import ApiClient, Unreachable
+from tranche.kube.client.leader_election import DeposedError
 from tranche_operator.app import Operator
+from tranche_operator.election import Election
 from tranche_operator.health_server import serve_health
-from tranche_operator.settings import Settings
+from tranche_operator.settings import ReportCa, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,16 @@ _LEVELS = ("debug", "info", "warning", "error")
     help="Mount path of the checkpoint volume.",
 )
 @click.option("--report-url", metavar="URL", default="", help="Address to which training pods report their progress.")
+@click.option(
+    "--report-ca-config-map",
+    metavar="NAME",
+    help="ConfigMap in --lease-namespace with the CA certificates of --report-url, which pods receive.",
+)
+@click.option(
+    "--lease-namespace",
+    metavar="NAME",
+    help="Namespace of the leader election Lease; of several replicas, one reconciles [default: no election].",
+)
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Minimum severity of log lines.")
 @click.version_option(__version__, prog_name="tranche-operator")
 def main(
@@ -41,26 +53,44 @@ def main(
     health_port: int | None,
     checkpoint_dir: str,
     report_url: str,
+    report_ca_config_map: str | None,
+    lease_namespace: str | None,
     log_level: str,
 ) -> None:
     """Create, evict and resume the pods of TrainingJobs as tranche-scheduler has planned them.
 
-    Run one replica; a second one is safe but redundant. The operator keeps no local state and can be restarted at any
-    time.
+    With --lease-namespace, further replicas wait until the one that reconciles ends. Without it, run one replica; a
+    second one is safe but redundant. The operator keeps no local state and can be restarted at any time.
     """
     configure_logging(log_level)
-    settings = Settings(checkpoint_directory=checkpoint_dir.rstrip("/") or "/", report_url=report_url.rstrip("/"))
+    if report_ca_config_map and not lease_namespace:
+        raise click.UsageError("--report-ca-config-map needs --lease-namespace")
+    settings = Settings(
+        checkpoint_directory=checkpoint_dir.rstrip("/") or "/",
+        report_url=report_url.rstrip("/"),
+        report_ca=ReportCa() if report_ca_config_map else None,
+        report_ca_source=(lease_namespace or "", report_ca_config_map) if report_ca_config_map else None,
+    )
     try:
-        asyncio.run(run(kubeconfig, None if namespace == "all" else namespace, health_port, settings))
+        asyncio.run(run(kubeconfig, None if namespace == "all" else namespace, health_port, settings, lease_namespace))
+    except DeposedError as error:
+        raise click.ClickException(f"another operator reconciles now: {error}") from None
     except Unreachable as error:
         raise click.ClickException(f"no credentials for an API server: {error.message}") from error
 
 
-async def run(kubeconfig: str | None, namespace: str | None, health_port: int | None, settings: Settings) -> None:
+async def run(
+    kubeconfig: str | None,
+    namespace: str | None,
+    health_port: int | None,
+    settings: Settings,
+    lease_namespace: str | None = None,
+) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     Raises:
         Unreachable: if there are no usable credentials.
+        DeposedError: if another replica holds the Lease.
         OSError: if the health port is in use.
     """
     stop = asyncio.Event()
@@ -68,8 +98,13 @@ async def run(kubeconfig: str | None, namespace: str | None, health_port: int | 
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with ApiClient.connect(kubeconfig) as client:
         operator = Operator(client, settings, kubeconfig, namespace)
-        async with serve_health(health_port, lambda: operator.obstacle, operator.metrics.render):
-            serving = asyncio.create_task(operator.serve())
+        election = Election(client, lease_namespace) if lease_namespace else None
+
+        def obstacle() -> str:
+            return "" if election is not None and election.is_standby else operator.obstacle
+
+        async with serve_health(health_port, obstacle, operator.metrics.render):
+            serving = asyncio.create_task(election.run(operator.serve) if election is not None else operator.serve())
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
             if not stopping.done():

@@ -15,14 +15,17 @@ RESULTS = ("created", "evicted", "deleted", "refused")
 class OperatorMetrics(ProcessMetrics):
     """All metrics of one operator process."""
 
-    def __init__(self, waiting: Callable[[], int] = int, ready: Callable[[], bool] = bool) -> None:
+    def __init__(
+        self, waiting: Callable[[], int] = int, ready: Callable[[], bool] = bool, stuck: Callable[[], int] = int
+    ) -> None:
         """Define the metrics.
 
         Args:
             waiting: Returns the number of jobs that are being reconciled or are queued.
             ready: Returns whether the operator follows plans.
+            stuck: Returns the number of pods that hold their resources after their grace period.
         """
-        super().__init__()
+        super().__init__("operator")
         self._reconcile = self.histogram(
             "tranche_operator_reconcile_seconds", "Duration of one reconcile of one job.", (), RECONCILE_BUCKETS
         )
@@ -35,6 +38,8 @@ class OperatorMetrics(ProcessMetrics):
         self.computed("gauge", "tranche_operator_queue_jobs", text, (), lambda: [((), waiting())])
         text = "1 if the operator follows plans, 0 while it waits for the API server or the CRD."
         self.computed("gauge", "tranche_operator_ready", text, (), lambda: [((), ready())])
+        text = "Pods of jobs that have not stopped 15 s after their grace period, and hold their resources."
+        self.computed("gauge", "tranche_operator_pods_not_stopping", text, (), lambda: [((), stuck())])
 
     def count_pod(self, role: str, result: str) -> None:
         """Count the result of one request for a pod."""

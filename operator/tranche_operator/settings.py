@@ -3,6 +3,14 @@
 from dataclasses import dataclass
 
 
+@dataclass(slots=True)
+class ReportCa:
+    """CA certificates of the report API; the operator replaces them when others are published."""
+
+    pem: str = ""
+    """Certificates in PEM format; empty before they are published."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Constants of one operator process; durations are in seconds."""
@@ -12,6 +20,11 @@ class Settings:
     report_url: str = ""
     """Address to which pods report their progress, TRANCHE_API, and which they ask for more chunks, TRANCHE_NEXT. If it
     is empty, pods get neither an address nor a token."""
+    report_ca: ReportCa | None = None
+    """CA certificates of that address, TRANCHE_CA; None for an address whose certificate the pods trust anyway, or
+    without TLS."""
+    report_ca_source: tuple[str, str] | None = None
+    """Namespace and name of the ConfigMap with these certificates."""
     token_seconds: int = 3600
     """Validity of a pod's token for the report API; the kubelet renews it after 80 % of that time."""
     kept_pods: int = 2
@@ -26,6 +39,13 @@ class Settings:
     forbidden_patience_seconds: float = 30.0
     """Time during which transient rejections, such as those of an API server that has just started, are retried without
     an event."""
+    check_backoff_seconds: float = 30.0
+    """Pause after a dry run of the job's pods without a final result (a webhook or policy denied it, or a request
+    failed); doubles with every such result."""
+    longest_check_backoff_seconds: float = 300.0
+    """Upper bound of that pause."""
+    start_delay_seconds: float = 300.0
+    """Time after which a bound pod whose containers do not start is reported even if the kubelet states no reason."""
     resync_interval_seconds: float = 60.0
     """Time between two resyncs, which find what the watches missed."""
     wait_events_per_second: float = 10.0
@@ -36,9 +56,17 @@ class Settings:
     wait that long."""
     status_settle_seconds: float = 0.5
     """Time that the phase Waiting or Starting, or the pod counts, must last before the status is written again."""
+    status_settle_seconds_each: float = 0.01
+    """Further time for each other job whose status waits: if many start at once, few phases Starting are written."""
+    longest_status_settle_seconds: float = 3.0
+    """Upper bound of that time."""
     deferral_seconds: float = 1.0
     """Delay before finished and counted pods are released and deleted, so that their successors are created first."""
     parallel_jobs: int = 16
     """Jobs reconciled at the same time. Each has at most one request in flight, except while it creates pods."""
+    busy_jobs: int = 32
+    """Number of waiting jobs from which on new jobs wait for their plan before a dry run."""
+    busy_check_seconds: float = 3.0
+    """Longest such time. The planner stops other jobs for a job only after its dry run."""
     settle_seconds: float = 0.02
     """Pause between an event and the reconcile: a burst of events of one job becomes one reconcile."""

@@ -224,13 +224,19 @@ class Cluster:
         target = self.directory / f"{namespace}.{name}.kubeconfig"
         return kubeconfigs.write_with_token(target, url or self.url, self._authority, name, answer["status"]["token"])
 
-    def start_scheduler(self, config: Mapping[str, Any] | str | None = None, name: str = "kube-scheduler") -> None:
+    def start_scheduler(
+        self,
+        config: Mapping[str, Any] | str | None = None,
+        name: str = "kube-scheduler",
+        program: Path | None = None,
+    ) -> None:
         """Start a kube-scheduler, in place of a running one of the same component name, and wait until it is ready.
 
         Args:
             config: A KubeSchedulerConfiguration as an object or YAML (default: Kubernetes' own). Without a
                 ``clientConnection`` it gets one that does not throttle, without a ``leaderElection`` none.
             name: Name of the component, for ``stop``, ``start``, ``pid`` and ``logs``.
+            program: Executable with the flags of kube-scheduler (default: Kubernetes' own).
         """
         given = yaml.safe_load(config) if isinstance(config, str) else dict(config or {})
         kubeconfig = self._layout.kubeconfig("kube-scheduler")
@@ -252,7 +258,7 @@ class Cluster:
             old.stop()
         if name not in self._ports:
             self._ports[name] = self._space.port()
-        command = command_lines.scheduler(self._layout, name, file, kubeconfig)
+        command = command_lines.scheduler(self._layout, name, file, kubeconfig, program)
         client = Client(self._ports[name], self._tls(), timeout=_PROBE_SECONDS)
         self._add(name, command, client, "/readyz")
         self.start(name)

@@ -104,10 +104,12 @@ def node_grace_seconds(node_lease_seconds: int) -> int:
     return node_lease_seconds * 5 // 4
 
 
-def scheduler(layout: Layout, port: str, config: Path, kubeconfig: Path) -> list[str | Path]:
-    """Return the command line of a kube-scheduler with the given configuration file."""
+def scheduler(
+    layout: Layout, port: str, config: Path, kubeconfig: Path, program: Path | None = None
+) -> list[str | Path]:
+    """Return the command line of a kube-scheduler, or of a program with its flags, with this configuration file."""
     return [
-        layout.binaries["kube-scheduler"],
+        program or layout.binaries["kube-scheduler"],
         f"--config={config}",
         *layout.identity(kubeconfig),
         *layout.serving(port),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos import rounds
+from chaos.faults import FAULTS
 from chaos.parallels import side_by_side
 from tranche_testcluster import Meter
 
@@ -18,12 +19,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="logs of rounds that fail")
     parser.add_argument("--jobs", type=int, default=rounds.Size().jobs)
     parser.add_argument("--faults", type=int, default=rounds.Size().faults)
+    parser.add_argument("--only", action="append", choices=list(FAULTS), default=[], help="draw from these faults only")
     parser.add_argument("--verbose", action="store_true", help="tell what happens within a round")
     options = parser.parse_args(arguments)
     if options.at_once < 1:
         parser.error("--at-once: at least 1")
     seeds, failed = range(options.seed, options.seed + options.rounds), list[int]()
-    size = rounds.Size(options.jobs, options.faults)
+    size = rounds.Size(options.jobs, options.faults, only=tuple(options.only))
 
     def command(seed: int) -> list[str]:
         return rounds.command(seed, options.folder / str(seed), size, options.verbose)

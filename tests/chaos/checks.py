@@ -6,11 +6,15 @@ from typing import Any
 
 import msgspec
 
+from chaos.accounts import check_accounts
+from chaos.evictions import check_evictions
+from chaos.failures import check_failures
 from chaos.gangs import check_gangs
-from chaos.ledgers import check_ledger, environment, own_status
+from chaos.ledgers import check_ledger, environment, has_succeeded, own_status
 from tranche.kube.api.names import LABEL_ROLE, ROLE_STAGING
 from tranche.kube.convert.pod_identity import identity
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, outcome, pod_requests
+from tranche.kube.convert.pod_outcome import outcome
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_requests
 from tranche.model import Resources, parse_chunks
 from tranche_testcluster import Change
 
@@ -21,7 +25,17 @@ _SIZES = ("cpu", "memory", "gpus", "pods")
 
 def check(history: Sequence[Change]) -> list[str]:
     """Everything that is wrong, each once; empty if nothing."""
-    checks = (check_capacity, check_identities, check_plans, check_gangs, check_stagings, check_ledger)
+    checks = (
+        check_capacity,
+        check_identities,
+        check_plans,
+        check_gangs,
+        check_stagings,
+        check_ledger,
+        check_failures,
+        check_evictions,
+        check_accounts,
+    )
     return [problem for one in checks for problem in one(history)]
 
 
@@ -89,7 +103,7 @@ def check_stagings(history: Sequence[Change]) -> Iterator[str]:
     for change in history:
         if change.after is None:
             continue
-        if change.resource == PODS and change.after["status"].get("phase") == "Succeeded":
+        if change.resource == PODS and has_succeeded(msgspec.convert(change.after, Pod)):
             meta = change.after["metadata"]
             if meta.get("labels", {}).get(LABEL_ROLE) == ROLE_STAGING:
                 variables = environment(change.after)

@@ -1,9 +1,10 @@
 """Faults of a round: each fault is begun, lasts a while, and is undone."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos import machines, objects, requests
+from chaos import admissions, kubelets, machines, objects, requests, tenants
 from chaos.labs import Begin
 
 FIRST_SECONDS = 2.0
@@ -11,7 +12,18 @@ FIRST_SECONDS = 2.0
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 8.0
 
 
-FAULTS: dict[str, Begin] = {**machines.FAULTS, **requests.FAULTS, **objects.FAULTS}
+FAULTS: dict[str, Begin] = {
+    **machines.FAULTS,
+    **requests.FAULTS,
+    **objects.FAULTS,
+    **kubelets.FAULTS,
+    **admissions.FAULTS,
+    **tenants.FAULTS,
+}
+LONG = {**machines.SECONDS, **kubelets.SECONDS, **admissions.SECONDS, **tenants.SECONDS}
+"""Least and most duration, in seconds, of faults that need longer than others to have an effect."""
+OPEN: dict[str, str] = {}
+"""Faults that are not drawn unless they are asked for by name, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +38,26 @@ class Fault:
     seed: int
 
 
-def draw(chance: random.Random, count: int, seconds: float) -> list[Fault]:
-    """Draw ``count`` faults within ``seconds``, different ones as far as there are, in their order."""
-    names = list(FAULTS)
+def draw(chance: random.Random, count: int, seconds: float, names: Sequence[str] = ()) -> list[Fault]:
+    """Draw ``count`` faults within ``seconds``, different ones as far as there are, in their order.
+
+    Args:
+        chance: Source of the draws.
+        count: How many faults.
+        seconds: Time within which they begin.
+        names: The faults to draw from; all except the open ones if it is empty.
+    """
+    names = list(names or (name for name in FAULTS if name not in OPEN))
     chance.shuffle(names)
     return sorted(
         (
             Fault(
                 chance.uniform(FIRST_SECONDS, seconds),
-                chance.uniform(SHORTEST_SECONDS, LONGEST_SECONDS),
-                names[number % len(names)],
+                chance.uniform(*LONG.get(name, (SHORTEST_SECONDS, LONGEST_SECONDS))),
+                name,
                 chance.randrange(2**32),
             )
-            for number in range(count)
+            for name in (names[number % len(names)] for number in range(count))
         ),
         key=lambda fault: fault.at,
     )

@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.ledgers import own_status
+import msgspec
+
+from chaos.ledgers import has_succeeded, own_status
 from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF
+from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.model import parse_chunks
 from tranche_testcluster import Change
 
@@ -83,5 +86,5 @@ def _lived(gang: _Gang, before: Mapping[str, Any], pod: Mapping[str, Any]) -> It
         missing = gang.together.get(attempt, frozenset()) - gang.created
         if missing:
             yield f"is bound, and attempts {sorted(missing)} of its gang do not exist"
-    if labels[LABEL_ROLE] == ROLE_CHIEF and pod["status"].get("phase") == "Succeeded" and gang.chief == attempt:
+    if labels[LABEL_ROLE] == ROLE_CHIEF and gang.chief == attempt and has_succeeded(msgspec.convert(pod, Pod)):
         gang.won = attempt

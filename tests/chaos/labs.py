@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from chaos.clocks import Clock, clock
+from chaos.evictions import Bound
 from chaos.processes import Process
+from chaos.visits import Visits
 from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests, free_port
+from tranche.planner_api.messages import KEY_VARIABLE
 from tranche_testcluster import Cluster, FaultProxy
 from tranche_testcluster.etcd_history import FLAGS
 
@@ -24,6 +27,9 @@ LEASE_SECONDS = 8
 EVICT_SECONDS = 3
 """Seconds after which pods leave an unreachable node, in place of Kubernetes' five minutes."""
 PATIENCE_SECONDS = 60.0
+DESCRIPTORS = 512
+"""File descriptors of each of our processes: few, so that it takes few idle connections to use them up."""
+_FEW_DESCRIPTORS = ("sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh")
 
 
 class Lab:
@@ -35,7 +41,9 @@ class Lab:
         proxies: Mapping[str, FaultProxy],
         processes: Mapping[str, Process],
         clocks: Mapping[str, Clock | None],
+        report_port: int,
     ) -> None:
+        self.report_port = report_port
         self.cluster, self.proxies, self.processes, self.clocks = cluster, proxies, processes, clocks
         self.away: set[str] = set()
         """Nodes that some fault has in its hands."""
@@ -43,6 +51,14 @@ class Lab:
         """Workers made to fail, by job."""
         self.expected: dict[str, str] = {}
         """How each job has to end: Succeeded, Failed or gone."""
+        self.habits: list[Callable[[], object]] = []
+        """Called again and again while time passes: what faults do as long as they last."""
+        self.apart: set[str] = set()
+        """Jobs of faults, which other faults leave alone."""
+        self.bounds: list[Bound] = []
+        """Limits of evictions, for `evictions.check_bounds`."""
+        self.visits: list[Visits] = []
+        """Limits of pods on nodes, for `visits.check_visits`."""
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
         """A request as administrator past the proxies, again while the API server is away."""
@@ -63,6 +79,8 @@ class Lab:
         while True:
             for process in self.processes.values():
                 process.tend()
+            for habit in tuple(self.habits):
+                habit()
             left = until - time.monotonic()
             if left <= 0:
                 return
@@ -75,6 +93,35 @@ class Lab:
             self.wait(0.25)
         return answer
 
+    def submit(self, name: str, body: Mapping[str, Any], expected: str) -> bool:
+        """Create a job that has to end as expected; False if the API server refuses it as invalid or too large."""
+        status, answer = self.ask("POST", JOBS, body)
+        if status in (413, 422):
+            return False
+        assert status in (201, 409), answer
+        self.expected[name] = expected
+        return True
+
+    def delete(self, name: str) -> None:
+        self.ask("DELETE", f"{JOBS}/{name}")
+        self.expected[name] = "gone"
+
+    def revision(self) -> int:
+        """Return the revision of the last write in the cluster, or a later one."""
+        return int(self.ask("GET", f"{API}/sites")[1]["metadata"]["resourceVersion"])
+
+    def take_site(self, chance: random.Random) -> str | None:
+        """Return a site none of whose nodes another fault has in its hands, and mark them; None if there is none."""
+        free = [site for site in SITES if not self.away & set(nodes_of(site))]
+        if not free:
+            return None
+        site = chance.choice(free)
+        self.away.update(nodes_of(site))
+        return site
+
+    def give_back(self, site: str) -> None:
+        self.away.difference_update(nodes_of(site))
+
     def jobs(self) -> dict[str, dict[str, Any]]:
         return {one["metadata"]["name"]: one for one in self.ask("GET", JOBS)[1]["items"]}
 
@@ -84,6 +131,11 @@ class Lab:
         items = self.ask("GET", f"{PODS}?labelSelector={selector}")[1]["items"]
         alive = [one for one in items if one["status"]["phase"] in ("Pending", "Running")]
         return [one for one in alive if "deletionTimestamp" not in one["metadata"]]
+
+
+def nodes_of(site: str) -> list[str]:
+    """Return the names of a site's nodes."""
+    return [f"{site}-{number}" for number in range(SITES[site][0])]
 
 
 Undo = Callable[[], object]
@@ -118,10 +170,12 @@ def lab(folder: Path, seed: int, tolerances: Mapping[str, str]) -> Iterator[Lab]
             for number, name in enumerate(("scheduler", "operator"))
         }
         clocks = {name: clock(_folder(cluster.directory / f"{name}-clock")) for name in proxies}
-        processes = _processes(cluster, proxies, clocks)
+        whole = Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"])
+        whole.port, whole.health_port, whole.report_port = free_port(), free_port(), free_port()
+        processes = _processes(whole, proxies, clocks)
         for process in processes.values():
             stack.callback(process.kill)
-        yield Lab(cluster, proxies, processes, clocks)
+        yield Lab(cluster, proxies, processes, clocks, whole.report_port)
 
 
 def _folder(path: Path) -> Path:
@@ -130,10 +184,9 @@ def _folder(path: Path) -> Path:
 
 
 def _processes(
-    cluster: Cluster, proxies: Mapping[str, FaultProxy], clocks: Mapping[str, Clock | None]
+    stack: Stack, proxies: Mapping[str, FaultProxy], clocks: Mapping[str, Clock | None]
 ) -> dict[str, Process]:
-    stack = Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"])
-    stack.port, stack.health_port, stack.report_port = free_port(), free_port(), free_port()
+    cluster = stack.cluster
     config = {
         name: cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, f"tranche-{name}", url=proxy.url)
         for name, proxy in proxies.items()
@@ -144,7 +197,12 @@ def _processes(
         "standby": stack.scheduler_command(config["scheduler"], free_port(), free_port(), free_port()),
     }
     processes = {
-        name: Process(name, command, cluster.directory / f"tranche-{name}.log", _environment(clocks.get(name)))
+        name: Process(
+            name,
+            [*_FEW_DESCRIPTORS, *command],
+            cluster.directory / f"tranche-{name}.log",
+            _environment(clocks.get(name)),
+        )
         for name, command in commands.items()
     }
     processes["scheduler"].start()
@@ -154,4 +212,4 @@ def _processes(
 
 
 def _environment(clock: Clock | None) -> dict[str, str]:
-    return {**os.environ, **(clock.environment if clock else {})}
+    return {**os.environ, KEY_VARIABLE: "chaos", **(clock.environment if clock else {})}

@@ -1,9 +1,9 @@
 """Does the ledger agree with what the workers did? Pure, over the history of jobs and pods.
 
-A worker's word is its pod's end: the termination message, or all its chunks if it exited with 0 without one. A chief
-that exited with 0 says that all members are done. The ledger of a job may grow by such words only, of attempts that
-were in the plan until then; it must have grown by every one of them before the pod is released; and it never shrinks,
-but that a gang which fails starts again as a whole.
+A worker's word is the end of its training container: the termination message, or all its chunks if it exited with 0
+without one. A chief that exited with 0 says that all members are done. The ledger of a job may grow by such words only,
+of attempts that were in the plan until then; it must have grown by every one of them before the pod is released; and it
+never shrinks, but that a gang which fails starts again as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from tranche.kube.api.names import FINALIZER_LEDGER, LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF, ROLE_WORKER
-from tranche.kube.convert.pods_and_nodes import Pod, is_over, termination_progress
+from tranche.kube.convert.pods_and_nodes import Pod, exit_code, is_over, termination_progress
+from tranche.kube.convert.training_container import has_terminated
 from tranche.model import parse_chunks
 from tranche_testcluster import Change
 
@@ -92,7 +93,7 @@ def _hear(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]
     meta = resource["metadata"]
     labels = meta.get("labels", {})
     role = labels.get(LABEL_ROLE)
-    if role not in (ROLE_WORKER, ROLE_CHIEF):
+    if role not in (ROLE_WORKER, ROLE_CHIEF) or not meta.get("ownerReferences"):
         return
     job, attempt = jobs.get(meta["ownerReferences"][0]["uid"]), int(labels[LABEL_ATTEMPT])
     if job is None:
@@ -100,7 +101,7 @@ def _hear(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]
     if role == ROLE_WORKER:
         job.trained[attempt] = _chunks(resource)
     pod = msgspec.convert(resource, Pod)
-    if is_over(pod) and attempt in job.windows and attempt not in job.words:
+    if (is_over(pod) or has_terminated(pod)) and attempt in job.windows and attempt not in job.words:
         job.words[attempt] = _said(pod, job, job.windows[attempt])
     held = FINALIZER_LEDGER in (change.before or {}).get("metadata", {}).get("finalizers", ())
     holds = change.after is not None and FINALIZER_LEDGER in meta.get("finalizers", ())
@@ -113,13 +114,18 @@ def _hear(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]
 def _said(pod: Pod, job: _Job, chunks: Sequence[int]) -> Batches:
     words = termination_progress(pod)
     if words is None:
-        return dict.fromkeys(chunks, job.whole) if pod.status.phase == "Succeeded" else {}
+        return dict.fromkeys(chunks, job.whole) if has_succeeded(pod) else {}
     return {chunk: min(float(batches), job.whole) for chunk, batches in words.items() if chunk in chunks}
 
 
+def has_succeeded(pod: Pod) -> bool:
+    """Whether the training container has exited with 0, while sidecars run on or not."""
+    return pod.status.phase == "Succeeded" or (pod.status.phase == "Running" and exit_code(pod) == 0)
+
+
 def environment(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Variables of a pod's first container."""
-    return {entry["name"]: entry.get("value", "") for entry in pod["spec"]["containers"][0].get("env", ())}
+    """Variables of a pod's containers; only the training container has any."""
+    return {e["name"]: e.get("value", "") for container in pod["spec"]["containers"] for e in container.get("env", ())}
 
 
 def _chunks(pod: Mapping[str, Any]) -> list[int]:

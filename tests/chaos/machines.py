@@ -5,7 +5,10 @@ import os
 import random
 import signal
 
-from chaos.labs import SITES, Begin, Lab, Undo
+from chaos.crowds import occupy
+from chaos.evictions import Bound
+from chaos.labs import SITES, Begin, Lab, Undo, nodes_of
+from chaos.workloads import eager
 from tranche.demo.local_stack import KUBE_SCHEDULER
 from tranche_testcluster import ClusterError
 
@@ -51,6 +54,23 @@ def freeze_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo | 
     return "freeze kube-scheduler", thaw
 
 
+def absent_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A job that ranks first waits meanwhile: workers may be evicted for it once."""
+    name = "urgent"
+    occupy(lab, "before-urgent", 60.0)
+    first = lab.revision()
+    what, thaw = freeze_kube_scheduler(lab, chance)
+    lab.apart.add(name)
+    lab.submit(name, eager(name, gpus=2), "Succeeded")
+
+    def undo() -> None:
+        lab.bounds.append(Bound(name, 2, first, lab.revision()))
+        if thaw is not None:
+            thaw()
+
+    return f"{what} while {name} waits", undo
+
+
 def _outage(component: str, number: int) -> Begin:
     def begin(lab: Lab, chance: random.Random) -> tuple[str, None]:
         seconds = chance.uniform(*OUTAGE_SECONDS)
@@ -93,30 +113,16 @@ def takeover(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
     return "freeze the scheduler, start a second one, thaw the first", second.kill
 
 
-def _take(lab: Lab, chance: random.Random, sites: list[str]) -> str | None:
-    """A site none of whose nodes is away; it is now."""
-    free = [site for site in sites if not lab.away & set(_nodes(site))]
-    if not free:
-        return None
-    site = chance.choice(free)
-    lab.away.update(_nodes(site))
-    return site
-
-
-def _nodes(site: str) -> list[str]:
-    return [f"{site}-{number}" for number in range(SITES[site][0])]
-
-
 def silent_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-    site = _take(lab, chance, list(SITES))
+    site = lab.take_site(chance)
     if site is None:
         return "silent node: none left", None
-    node, seconds = chance.choice(_nodes(site)), chance.uniform(*SILENCE_SECONDS)
+    node, seconds = chance.choice(nodes_of(site)), chance.uniform(*SILENCE_SECONDS)
 
     def undo() -> None:
         lab.wait(max(0.0, seconds - 8.0))
         lab.cluster.revive(node)
-        lab.away.difference_update(_nodes(site))
+        lab.give_back(site)
 
     try:
         lab.cluster.silence(node)
@@ -127,10 +133,10 @@ def silent_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
 
 
 def drained_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-    site = _take(lab, chance, list(SITES))
+    site = lab.take_site(chance)
     if site is None:
         return "drained node: none left", None
-    node = chance.choice(_nodes(site))
+    node = chance.choice(nodes_of(site))
     path, kind = f"/api/v1/nodes/{node}", "application/merge-patch+json"
     lab.ask("PATCH", path, {"spec": {"unschedulable": True}}, kind)
     there = [one["metadata"]["name"] for one in lab.pods() if one["spec"].get("nodeName") == node]
@@ -140,13 +146,13 @@ def drained_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
 
     def undo() -> None:
         lab.ask("PATCH", path, {"spec": {"unschedulable": None}}, kind)
-        lab.away.difference_update(_nodes(site))
+        lab.give_back(site)
 
     return f"drain node {node} ({len(there)} pods)", undo
 
 
 def removed_site(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-    site = _take(lab, chance, list(SITES))
+    site = lab.take_site(chance)
     if site is None:
         return "removed site: none left", None
     nodes, gpus = SITES[site]
@@ -154,7 +160,7 @@ def removed_site(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
 
     def undo() -> None:
         lab.cluster.add_site(site, nodes=nodes, gpus=gpus)
-        lab.away.difference_update(_nodes(site))
+        lab.give_back(site)
 
     return f"remove the {nodes} nodes of site {site}", undo
 
@@ -166,6 +172,7 @@ FAULTS: dict[str, Begin] = {
     "freeze operator": _freeze("operator"),
     "kill kube-scheduler": kill_kube_scheduler,
     "freeze kube-scheduler": freeze_kube_scheduler,
+    "absent kube-scheduler": absent_kube_scheduler,
     "kill API server": _outage("kube-apiserver", signal.SIGKILL),
     "freeze API server": _outage("kube-apiserver", signal.SIGSTOP),
     "kill etcd": _outage("etcd", signal.SIGKILL),
@@ -178,3 +185,5 @@ FAULTS: dict[str, Begin] = {
     "drained node": drained_node,
     "removed site": removed_site,
 }
+SECONDS = {"absent kube-scheduler": (50.0, 70.0)}
+"""Least and most duration of the faults that need longer than others to have an effect."""

@@ -47,16 +47,28 @@ def _delete(role: str) -> Begin:
     return begin
 
 
-def disruption_budget(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    selector = {"matchExpressions": [{"key": "tranche.dev/job", "operator": "Exists"}]}
-    spec = {"minAvailable": 1000, "selector": selector}
-    body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "none"}, "spec": spec}
-    lab.ask("POST", BUDGETS, body)
-    return "a budget refuses all evictions", lambda: lab.ask("DELETE", f"{BUDGETS}/none")
+def _budgets(*names: str) -> Begin:
+    """Two budgets of one pod make the Eviction API answer with 500 in place of 429."""
+
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+        selector = {"matchExpressions": [{"key": "tranche.dev/job", "operator": "Exists"}]}
+        spec = {"minAvailable": 1000, "selector": selector}
+        for name in names:
+            body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
+            lab.ask("POST", BUDGETS, body)
+
+        def undo() -> None:
+            for name in names:
+                lab.ask("DELETE", f"{BUDGETS}/{name}")
+
+        return f"{len(names)} budgets refuse all evictions", undo
+
+    return begin
 
 
 def exceeded_quota(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    hard = chance.choice([{"pods": "2"}, {"requests.nvidia.com/gpu": "2"}, {"count/pods": "3"}])
+    sizes = ({"pods": "2"}, {"requests.nvidia.com/gpu": "2"}, {"count/pods": "3"}, {"limits.cpu": "1"})
+    hard = chance.choice(sizes)
     lab.ask("POST", QUOTAS, {"metadata": {"name": "tight"}, "spec": {"hard": hard}})
     return f"quota {hard}", lambda: lab.ask("DELETE", f"{QUOTAS}/tight")
 
@@ -136,7 +148,7 @@ def _await(find: Callable[[], list[dict[str, Any]]], lab: Lab) -> list[dict[str,
 
 def _may_fail(lab: Lab, pod: dict[str, Any]) -> bool:
     runs = pod["status"]["phase"] == "Running"
-    return runs and lab.failed.get(_job(pod), 0) < MOST_FAILURES and _job(pod) != "doomed"
+    return runs and lab.failed.get(_job(pod), 0) < MOST_FAILURES and _job(pod) not in {"doomed", *lab.apart}
 
 
 def _windows(job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -145,8 +157,8 @@ def _windows(job: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _unfinished(lab: Lab) -> list[dict[str, Any]]:
     jobs = lab.jobs().values()
-    over = ("Succeeded", "Failed")
-    return [one for one in jobs if one.get("status", {}).get("phase") not in over and _name(one) != "doomed"]
+    over, apart = ("Succeeded", "Failed"), {"doomed", *lab.apart}
+    return [one for one in jobs if one.get("status", {}).get("phase") not in over and _name(one) not in apart]
 
 
 def _name(thing: dict[str, Any]) -> str:
@@ -167,7 +179,8 @@ FAULTS: dict[str, Begin] = {
     "lost chief": _delete("chief"),
     "lost staging pod": _delete("staging"),
     "suspended job": suspended_job,
-    "disruption budget": disruption_budget,
+    "disruption budget": _budgets("none"),
+    "two disruption budgets": _budgets("none-first", "none-second"),
     "exceeded quota": exceeded_quota,
     "deleted job": deleted_job,
     "replaced job": replaced_job,

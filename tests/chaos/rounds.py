@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 
 from chaos import checks, faults, workloads
+from chaos.evictions import check_bounds
 from chaos.labs import JOBS, PODS, Lab, Undo, lab
 from chaos.outcomes import Outcome
+from chaos.visits import check_visits
 from tranche.demo.local_stack import SYSTEM_NAMESPACE
 from tranche_testcluster import ClusterError, Faults
 
@@ -38,6 +40,8 @@ class Size:
     faults: int = 7
     seconds: float = 18.0
     """Within which faults begin; jobs come in its first two thirds."""
+    only: tuple[str, ...] = ()
+    """Names of the faults to draw from; empty for all that are not open."""
 
 
 def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str], None] = lambda line: None) -> Outcome:
@@ -52,7 +56,7 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
     size, chance, began = size or Size(), random.Random(seed), time.monotonic()
     tolerances = workloads.tolerances(chance)
     arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3, sited=bool(tolerances))
-    plan = faults.draw(chance, size.faults, size.seconds)
+    plan = faults.draw(chance, size.faults, size.seconds, size.only)
     lines: list[str] = []
 
     def note(line: str) -> None:
@@ -68,6 +72,7 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         work = checks.summarize(history)
         note(work)
         problems += checks.check(history)
+        problems += [*check_bounds(history, made.bounds), *check_visits(history, made.visits)]
         problems += _complaints(made)
         note("; ".join(problems) or "ok")
         (folder / "round.txt").write_text("\n".join(lines) + "\n")
@@ -83,8 +88,9 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
 def command(seed: int, folder: Path, size: Size, verbose: bool) -> list[str]:
     """Return the command of a process that runs a round and writes its `Outcome` to standard output."""
     numbers = ["--seed", str(seed), "--jobs", str(size.jobs), "--faults", str(size.faults)]
+    only = [word for name in size.only for word in ("--only", name)]
     told = ["--verbose"] if verbose else []
-    return [sys.executable, "-m", "chaos.rounds", *numbers, "--folder", str(folder), *told]
+    return [sys.executable, "-m", "chaos.rounds", *numbers, *only, "--folder", str(folder), *told]
 
 
 def main() -> None:
@@ -93,6 +99,7 @@ def main() -> None:
     for name in ("seed", "jobs", "faults"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--only", action="append", choices=list(faults.FAULTS), default=[])
     parser.add_argument("--verbose", action="store_true", help="tell on standard error what happens")
     options = parser.parse_args()
 
@@ -100,7 +107,8 @@ def main() -> None:
         if options.verbose:
             sys.stderr.write(f"seed {options.seed} {line}\n")
 
-    outcome = run(options.seed, options.folder, Size(options.jobs, options.faults), tell)
+    size = Size(options.jobs, options.faults, only=tuple(options.only))
+    outcome = run(options.seed, options.folder, size, tell)
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
 
 
@@ -179,8 +187,9 @@ def _left(lab: Lab) -> list[str]:
 
 def _complaints(lab: Lab) -> Iterator[str]:
     """Return unexpected ends of our processes, and tracebacks except those of objects that Kopf drops."""
+    rival = lab.processes["standby"].starts > 0
     for process in lab.processes.values():
-        yield from process.ends
+        yield from process.unexpected(rival=rival)
         said = process.log.read_text(errors="replace") if process.log.exists() else ""
         if count := len(TRACEBACK.findall(said)):
             yield f"{count} tracebacks in {process.log.name}"

@@ -47,6 +47,57 @@ def tolerances(chance: random.Random) -> dict[str, str]:
     return {site: chance.choice(TOLERANCES) for site in SITES} if chance.random() < 0.5 else {}
 
 
+def eager(
+    name: str,
+    *,
+    site: str | None = None,
+    gpus: int = 1,
+    chunks: int = 1,
+    seconds: float = 2.0,
+    high: bool = True,
+    cpu: str | None = "1",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    pod: dict[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """Return a job of a fault, with little work and a large weight, so that it ranks before the others if it is `high`.
+
+    Args:
+        name: Its name.
+        site: The zone that its pods select.
+        gpus: GPUs of a pod.
+        chunks: Chunks, and workers at once.
+        seconds: Time of a chunk.
+        high: Whether it ranks first.
+        cpu: CPU requested by a pod; None: no request.
+        labels: Labels of its pods.
+        annotations: Further annotations of its pods, without the prefix of the simulated kubelet.
+        pod: Further fields of the pods' specification.
+        spec: Further fields of the job's specification.
+    """
+    resources = _resources(gpus)
+    if cpu is None:
+        del resources["requests"]["cpu"]
+    asked = {"batch-seconds": f"{seconds / BATCHES:.4f}", **(annotations or {})}
+    containers = [{"name": "t", "image": "x", "resources": resources}]
+    template = {"containers": containers, "terminationGracePeriodSeconds": 1, **(pod or {})}
+    if site:
+        template["nodeSelector"] = {"topology.kubernetes.io/zone": site}
+    metadata = {"annotations": {f"kwok.tranche.dev/{key}": value for key, value in asked.items()}}
+    body = {
+        "data": {"chunks": chunks, "batchesPerChunk": BATCHES},
+        "workers": {
+            "maxReplicas": chunks,
+            "template": {"metadata": {**metadata, "labels": labels or {}}, "spec": template},
+        },
+        "model": {"stepTime": f"{1000 * seconds / BATCHES:.1f}ms"},
+        **({"weight": 100, "priorityClassName": "tranche-high"} if high else {}),
+        **spec,
+    }
+    return _body(name, body)
+
+
 def _body(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "default"}
     return {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "metadata": metadata, "spec": spec}

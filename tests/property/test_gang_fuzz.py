@@ -98,14 +98,14 @@ class GangMachine(RuleBasedStateMachine):
         key, attempt = data.draw(st.sampled_from(sorted(pods)))
         chosen = [pod for pod in sorted(pods) if pod[0] == key] if several else [(key, attempt)]
         state = self.planner.cluster.jobs[key]
-        before, counted = self.planner.context.rejections.get(key, 0), bool(self._waits(key, chosen))
+        before, counted = state.placement.failures, bool(self._waits(key, chosen))
         events = [WorkerUnschedulable(name, one, "no disk") for name, one in chosen]
         for batch in [events] if together else [[event] for event in events]:
             self.tell(*batch)
-        after = self.planner.context.rejections.get(key, 0)
+        after = state.placement.failures
         assert after <= before + 1, "the same refusal has been counted more than once"
         assert counted or after == before, "pods that are to stop have been counted"
-        if after > before:
+        if after > before and (state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count)):
             pause = self.planner.settings.backoff_seconds(self.backoff, before)
             assert state.held_until == self.now + pause
 

@@ -69,18 +69,19 @@ def run(program: Path) -> Iterator[Run]:
         cluster.add_site("edge-b", nodes=1, gpus=4)
         _prepare(cluster)
         tranche = stack.enter_context(Stack(cluster, scheduler_options=["--estimate-seconds", "1"]))
-        targets = {"tranche-scheduler": tranche.port, "tranche-operator": tranche.health_port}
-        addresses = {name: f"127.0.0.1:{port}" for name, port in targets.items()}
+        scheduler_ports = (tranche.port, tranche.planner_ports["scheduler"], tranche.api_ports["scheduler"])
+        targets = {"tranche-scheduler": scheduler_ports, "tranche-operator": (tranche.health_port,)}
+        addresses = {name: [f"127.0.0.1:{port}" for port in ports] for name, ports in targets.items()}
         prometheus = stack.enter_context(Prometheus(program, folder, addresses))
         whole = Whole(cluster, tranche)
         _warm_up(whole)
-        began, before = time.time(), {name: scrape(port) for name, port in targets.items()}
+        began, before = time.time(), {name: scrape(*ports) for name, ports in targets.items()}
         time.sleep(SHOWN_SECONDS)
         with History(str(cluster.kubeconfig), JOBS, PODS) as history:
             _work(whole)
             time.sleep(SHOWN_SECONDS)
-        memory = {f"tranche-{name}": _resident(process.pid) for name, process in tranche.processes.items()}
-        after = {name: scrape(port) for name, port in targets.items()}
+        memory = _memory({name: process.pid for name, process in tranche.processes.items()})
+        after = {name: scrape(*ports) for name, ports in targets.items()}
         jobs: dict[str, Versions] = {}
         pods: dict[str, Versions] = {}
         for made in history.events[JOBS]:
@@ -91,14 +92,16 @@ def run(program: Path) -> Iterator[Run]:
         yield Run(prometheus, jobs, pods, began, time.time(), before, after, memory)
 
 
-def scrape(port: int) -> Scraped:
-    """Return the metrics of the process on this port."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
-        text = reply.read().decode()
+def scrape(*ports: int) -> Scraped:
+    """Return the metrics of the processes on these ports; values of equal series are added."""
     found: Scraped = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    for port in ports:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+            text = reply.read().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                series, key = found.setdefault(sample.name, {}), tuple(sorted(sample.labels.items()))
+                series[key] = series.get(key, 0.0) + sample.value
     return found
 
 
@@ -152,6 +155,18 @@ def _refused(url: str) -> None:
     """Send a request that the extender rejects."""
     with contextlib.suppress(urllib.error.HTTPError):
         urllib.request.urlopen(urllib.request.Request(f"{url}/filter", b"nonsense"), timeout=5)
+
+
+def _memory(parents: Mapping[str, int]) -> dict[str, int]:
+    """Return the memory of the operator and of the processes that the scheduler has started, by process."""
+    pid = parents["scheduler"]
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    words = {int(child): Path(f"/proc/{child}/cmdline").read_text().split("\0") for child in children}
+    names: dict[str, int] = {
+        name: child for child, line in words.items() for name in ("extender", "planner", "api") if name in line
+    }
+    names["operator"] = parents["operator"]
+    return {name: _resident(process) for name, process in names.items()}
 
 
 def _resident(pid: int) -> int:

@@ -140,7 +140,7 @@ def worker(
     status: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> Pod:
-    """Return a pod of a job."""
+    """Return a pod of a job, which controls it unless `ownerReferences` says otherwise."""
     labels = {
         "tranche.dev/job": name,
         "tranche.dev/role": role,
@@ -152,10 +152,16 @@ def worker(
         "namespace": "ns",
         "labels": labels,
         "annotations": {"tranche.dev/plan": plan},
+        "ownerReferences": [controller(f"uid-{name}")],
         **metadata,
     }
     spec = {**asks(gpus), "nodeName": node, "priority": PRIORITY}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status or {}}, Pod)
+
+
+def controller(uid: str) -> dict[str, Any]:
+    """Return the owner reference of a pod that the TrainingJob with this UID controls."""
+    return {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": uid, "controller": True}
 
 
 def stranger(name: str, node: str = "", *, gpus: int = 1, priority: int | None = 0, **metadata: Any) -> Pod:

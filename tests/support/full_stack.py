@@ -32,12 +32,14 @@ class Whole:
         zone: str | None = None,
         node: str | None = None,
         exit_code: int = 0,
-        checkpoint_seconds: float = 0.3,
+        checkpoint_seconds: float | str = 0.3,
         namespace: str = "default",
         container: dict[str, Any] | None = None,
+        pod: dict[str, Any] | None = None,
+        sidecar: bool = False,
         **spec: Any,
     ) -> None:
-        """Apply a job whose chunks take `seconds` each, in 50 batches."""
+        """Apply a job whose chunks take `seconds` each, in 50 batches; with `sidecar`, a proxy before the trainer."""
         annotations = {
             "kwok.tranche.dev/batch-seconds": str(seconds / 50),
             "kwok.tranche.dev/checkpoint-seconds": str(checkpoint_seconds),
@@ -45,8 +47,12 @@ class Whole:
         }
         requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
         resources = {"requests": requests, "limits": {"nvidia.com/gpu": str(gpus)}}
-        pod: dict[str, Any] = {"containers": [{"name": "t", "image": "x", "resources": resources, **(container or {})}]}
+        containers = [{"name": "t", "image": "x", "resources": resources, **(container or {})}]
+        pod = {"containers": containers, **(pod or {})}
         pod["terminationGracePeriodSeconds"] = 5
+        if sidecar:
+            pod["containers"] = [{"name": "proxy", "image": "x"}, *containers]
+            annotations |= {"kwok.tranche.dev/trainer": "t", "kubectl.kubernetes.io/default-container": "t"}
         if zone:
             pod["nodeSelector"] = {"topology.kubernetes.io/zone": zone}
         if node:

@@ -164,7 +164,7 @@ def resource(key: str, members: int, tier: str = "tranche-normal", progress: Any
         }
     }
     spec = {"workers": {"maxReplicas": members, "template": template}, "priorityClassName": tier}
-    metadata = {"name": name, "namespace": namespace, "uid": f"u-{name}"}
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
     return TrainingJob.model_validate({"metadata": metadata, "spec": spec, "status": {"progress": progress}})
 
 
@@ -193,7 +193,7 @@ class _Run:
         nodes = [node(f"n{i}", "cluster") for i in range(self.trial.example.members)]
         self.planner = planner_of("chunk", nodes, failure_backoff_seconds=0.5)
         self.inbox = ReportInbox(self.planner, self.now)
-        self.inbox.leading = True
+        self.inbox.restored = True
         self.draw = random.Random(self.trial.seed)
         chunks.stage(self.directory / "data", 1)
         (self.directory / "checkpoint").mkdir()

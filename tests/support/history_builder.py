@@ -55,13 +55,22 @@ class History:
         site: str = "home",
         servers: Sequence[Entry] = (),
         chief: Entry | None = None,
+        preempted_by: str = "",
+        failures: int = 0,
+        time: str = "",
     ) -> None:
-        workers = [{"attempt": attempt, "chunks": chunks, "state": state, "site": site} for attempt, chunks in windows]
-        progress = {"done": done, "running": [{"chunk": c, "batches": b} for c, b in (running or {}).items()]}
+        more = {"preemptedBy": preempted_by} if preempted_by else {}
+        where = {"site": site, "node": "n", "state": state}
+        workers = [{"attempt": attempt, "chunks": chunks, **where, **more} for attempt, chunks in windows]
+        progress = {
+            "failures": failures,
+            "done": done,
+            "running": [{"chunk": c, "batches": b} for c, b in (running or {}).items()],
+        }
         plan: dict[str, Any] = {"jobUid": plan_of or uid, "term": 1, "revision": revision, "workers": workers}
         plan |= {"parameterServers": [_helper(one) for one in servers]}
         plan |= {"chief": _helper(chief)} if chief else {}
-        meta = {"name": "cats", "namespace": "default", "uid": uid}
+        meta = {"name": "cats", "namespace": "default", "uid": uid, **_written(time)}
         status = {"plan": plan, "progress": progress}
         self.write(JOBS, "default/cats", {"metadata": meta, "spec": self.spec, "status": status})
 
@@ -78,6 +87,10 @@ class History:
         role: str = "worker",
         node: str | None = "n",
         site: str = "home",
+        code: int = 0,
+        deleted: str = "",
+        reason: str = "Completed",
+        time: str = "",
     ) -> None:
         name = f"cats-{role}-0-{attempt}"
         labels = {
@@ -93,6 +106,8 @@ class History:
             "labels": labels,
             "ownerReferences": [{"uid": "j"}],
             "finalizers": ["tranche.dev/ledger"] if held else [],
+            **({"deletionTimestamp": deleted} if deleted else {}),
+            **_written(time),
         }
         requests = {"nvidia.com/gpu": str(gpus)}
         variables = {"TRANCHE_CHUNKS": chunks, "TRANCHE_SITE": site}
@@ -101,7 +116,7 @@ class History:
             "env": [{"name": name, "value": value} for name, value in variables.items()],
             "resources": {"requests": requests, "limits": requests},
         }
-        ended = {"exitCode": 0, "message": message}
+        ended = {"exitCode": code, "reason": reason, "message": message, "startedAt": "2026-01-01T00:00:00Z"}
         statuses = [{"name": "t", "state": {"terminated": ended}}] if phase in ("Succeeded", "Failed") else []
         spec = {"containers": [container], **({"nodeName": node} if node else {})}
         status = {"phase": phase, "containerStatuses": statuses}
@@ -110,3 +125,8 @@ class History:
 
 def _helper(entry: Entry) -> dict[str, Any]:
     return {"attempt": entry[0], "state": entry[1]}
+
+
+def _written(time: str) -> dict[str, Any]:
+    """The time of an object's last write, as its metadata show it."""
+    return {"managedFields": [{"time": time}]} if time else {}

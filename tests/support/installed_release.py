@@ -6,6 +6,7 @@ server and started here, each with a token of its pod's service account; only ad
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -24,10 +25,23 @@ from tranche.demo.local_stack import free_port
 from tranche_testcluster import Cluster, ensure, spawn
 
 STOP_SECONDS = 10.0
-PORT_FLAGS = ("--port", "--report-port", "--page-port", "--metrics-port", "--health-port")
-HOST_FLAGS = ("--host", "--page-host", "--report-host", "--metrics-host")
+PORT_FLAGS = (
+    "--port",
+    "--report-port",
+    "--report-http-port",
+    "--page-port",
+    "--planner-port",
+    "--metrics-port",
+    "--health-port",
+)
+TLS_HOST = "localhost"
+"""Name in the certificate of the report API, in place of the names of its Service."""
+HOST_FLAGS = ("--host", "--page-host", "--report-host", "--planner-host", "--metrics-host")
 MODULES = {"tranche": "tranche", "tranche-operator": "tranche_operator"}
 HOST = "127.0.0.1"
+CONTAINERS = ("extender", "planner", "api", "scheduler")
+AUDIENCE = "planner.tranche.dev"
+"""Audience of the token that the chart mounts into the container of the API."""
 
 
 @dataclass
@@ -39,8 +53,9 @@ class Release:
     sources: Path | None = None
     """Checkout with the programs; default: this one."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    _serves_tls: bool = False
     ports: dict[str, int] = field(default_factory=dict)
-    """Ports by container and flag, as in ``scheduler--report-port``."""
+    """Ports by container and flag, as in ``api--report-port``."""
 
     def __enter__(self) -> Self:
         try:
@@ -57,18 +72,33 @@ class Release:
 
     @property
     def url(self) -> str:
-        """URL of extender and API."""
-        return f"http://{HOST}:{self.ports['scheduler--port']}"
+        """URL of the extender."""
+        return f"http://{HOST}:{self._scheduler_port('--port')}"
 
     @property
     def report_url(self) -> str:
         """URL of the report API."""
-        return f"http://{HOST}:{self.ports['scheduler--report-port']}"
+        port = self._scheduler_port("--report-port")
+        return f"https://{TLS_HOST}:{port}" if self._serves_tls else f"http://{HOST}:{port}"
+
+    def report_ca(self) -> Path:
+        """Write the published CA of the report API to a file, and return the file."""
+        file = self._file("reports-ca", "crt")
+        file.write_text(self._read("api/v1", "configmaps/tranche-reports-ca")["data"]["ca.crt"])
+        return file
+
+    def report_context(self) -> ssl.SSLContext | None:
+        """Return the TLS context of a client of the report API; None if it is served over HTTP."""
+        return ssl.create_default_context(cafile=str(self.report_ca())) if self._serves_tls else None
 
     @property
     def page_url(self) -> str:
         """URL of the web page."""
-        return f"http://{HOST}:{self.ports['scheduler--page-port']}"
+        return f"http://{HOST}:{self._scheduler_port('--page-port')}"
+
+    def _scheduler_port(self, name: str) -> int:
+        """Return a port by its flag or its number in the pod; earlier charts have one container for all of them."""
+        return next(self.ports[key] for one in CONTAINERS if (key := f"{one}{name}") in self.ports)
 
     def log(self, name: str) -> str:
         """Return the log of a container."""
@@ -102,9 +132,11 @@ class Release:
         for service in self._read("api/v1", "services")["items"]:
             name = service["metadata"]["name"]
             for port in service["spec"]["ports"]:
-                outside = f"http://{name}.{self.namespace}.svc" + ("" if port["port"] == 80 else f":{port['port']}")
+                scheme, host = ("https", TLS_HOST) if port["port"] == 443 else ("http", HOST)
+                number = "" if port["port"] in (80, 443) else f":{port['port']}"
+                outside = f"{scheme}://{name}.{self.namespace}.svc{number}"
                 if url == outside or url.startswith(f"{outside}/"):
-                    return f"http://{HOST}:{self._target(service, port['targetPort'])}{url.removeprefix(outside)}"
+                    return f"{scheme}://{host}:{self._target(service, port['targetPort'])}{url.removeprefix(outside)}"
         raise AssertionError(f"no Service of the release answers at {url}")
 
     def _target(self, service: Mapping[str, Any], target: str) -> int:
@@ -146,7 +178,25 @@ class Release:
             return f"{flag}={HOST}"
         if flag == "--report-url":
             return f"{flag}={self.address(value)}"
+        if flag == "--report-tls-host":
+            self._serves_tls = True
+            return f"{flag}={TLS_HOST}"
+        if flag == "--tenancy-dir":
+            return f"{flag}={self._tenancy()}"
+        if flag == "--planner-token-file":
+            file = self._file(name, "token")
+            words = ("create", "token", "tranche-scheduler", "-n", self.namespace, f"--audience={AUDIENCE}")
+            file.write_text(self.cluster.kubectl(*words))
+            return f"{flag}={file}"
         return word
+
+    def _tenancy(self) -> Path:
+        """Write the ConfigMap with the limits of namespaces to a directory, as the kubelet mounts it."""
+        folder = self._file("tenancy", "d")
+        folder.mkdir(exist_ok=True)
+        for key, value in self._read("api/v1", "configmaps/tranche-tenancy")["data"].items():
+            (folder / key).write_text(value)
+        return folder
 
     def _port(self, name: str, flag: str, inside: int) -> int:
         port = self.ports.setdefault(f"{name}{flag}", free_port())
@@ -163,7 +213,7 @@ class Release:
         config["clientConnection"]["kubeconfig"] = str(account)
         for extender in config["extenders"]:
             inside = int(extender["urlPrefix"].rpartition(":")[2])
-            extender["urlPrefix"] = f"http://{HOST}:{self.ports[f'scheduler:{inside}']}"
+            extender["urlPrefix"] = f"http://{HOST}:{self._scheduler_port(f':{inside}')}"
         file = self._file(container["name"], "yaml")
         file.write_text(json.dumps(config))
         port = self._port(container["name"], "--secure-port", container["ports"][0]["containerPort"])

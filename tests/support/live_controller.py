@@ -42,7 +42,7 @@ async def taken_over(
     sites: tuple[SiteObject, ...] = (),
     quotas: tuple[QuotaObject, ...] = (),
     policy: str = "chunk-faithful",
-    term: int = 1,
+    term: int = 2,
 ) -> Controller:
     """A controller that has just read these objects; the client is never used: nothing is sent."""
     watches = Informers(None)  # type: ignore[arg-type]
@@ -70,6 +70,13 @@ async def taken_over(
 def written(controller: Controller, name: str, namespace: str = "default") -> dict[str, Any]:
     build = controller.writer._builds[f"/apis/tranche.dev/v1alpha1/namespaces/{namespace}/trainingjobs/{name}/status"]
     body = build()
+    assert body is not None
+    return dict(body["status"])
+
+
+def condition_alone(controller: Controller, name: str) -> dict[str, Any]:
+    """Return the status of an object that the writer would apply under its own field manager."""
+    body = controller.writer._notes[f"/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/{name}/status"]()
     assert body is not None
     return dict(body["status"])
 

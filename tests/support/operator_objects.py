@@ -47,6 +47,7 @@ def training_job(
     uid: str = UID,
     generation: int = 1,
     deleting: bool = False,
+    finalizers: Sequence[str] = (),
     chunks: int | None = 4,
     workers: int = 4,
     servers: int = 0,
@@ -58,6 +59,8 @@ def training_job(
 ) -> TrainingJob:
     """Return a TrainingJob whose template the API server has accepted (unless not `checked`)."""
     metadata: dict[str, Any] = {"name": name, "namespace": "lab", "uid": uid, "generation": generation}
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
     if deleting:
         metadata["deletionTimestamp"] = "2026-11-21T11:59:00Z"
     whole: dict[str, Any] = {"workers": {"maxReplicas": workers, "template": template or TEMPLATE}}
@@ -70,6 +73,7 @@ def training_job(
     state = dict(status or {})
     if checked:
         state["conditions"] = [*state.get("conditions", ()), {**ACCEPTED, "observedGeneration": generation}]
+        state["admitted"] = {"generation": generation, "pods": []}
     return TrainingJob.model_validate({"metadata": metadata, "spec": {**whole, **(spec or {})}, "status": state})
 
 

@@ -5,7 +5,7 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,13 +23,13 @@ SCRAPE_SECONDS = 1
 class Prometheus:
     """Prometheus that scrapes every second from when it is entered."""
 
-    def __init__(self, program: Path, folder: Path, targets: Mapping[str, str]) -> None:
+    def __init__(self, program: Path, folder: Path, targets: Mapping[str, Sequence[str]]) -> None:
         """Store the settings, without starting it.
 
         Args:
             program: Path of the binary.
             folder: Empty folder for its data.
-            targets: Host and port by name of the scrape job.
+            targets: Hosts with ports by name of the scrape job.
         """
         self._program = program
         self._folder = folder
@@ -38,7 +38,7 @@ class Prometheus:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        jobs = [{"job_name": name, "static_configs": [{"targets": [target]}]} for name, target in self._targets.items()]
+        jobs = [{"job_name": name, "static_configs": [{"targets": [*here]}]} for name, here in self._targets.items()]
         every = {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"}
         config = self._folder / "prometheus.yaml"
         config.write_text(yaml.safe_dump({"global": every, "scrape_configs": jobs}))
@@ -50,7 +50,7 @@ class Prometheus:
         command += [f"--web.listen-address=127.0.0.1:{self._port}", "--log.level=warn"]
         self._process = spawn(command, log=self._folder / "prometheus.log")
         deadline = time.monotonic() + WAIT_SECONDS
-        while len(self._up()) < len(self._targets):
+        while len(self._up()) < sum(map(len, self._targets.values())):
             assert time.monotonic() < deadline, (self._folder / "prometheus.log").read_text()
             time.sleep(0.1)
         return self

@@ -28,6 +28,7 @@ _TYPED_ON_A_RELEASE = (
     "docs/how-to/shadow-mode.md",
     "docs/how-to/runbook.md",
     "docs/how-to/recovering.md",
+    "docs/explanation/multi-tenancy.md",
     "docs/reference/site.md",
     "docs/reference/trainingjob.md",
 )
@@ -44,9 +45,10 @@ SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche 
 
 NOT_HERE = {
     r"make (demo|test|kind-demo)( .*)?": "the whole demo, all tests, and Docker: each has tests of its own",
-    r"docker (build|push) .*": "there is no Docker here",
+    r"(digest=\$\()?docker (build|buildx|push) .*": "there is no Docker here",
     r"kind delete cluster --name tranche": "there is no kind cluster without Docker",
     r"pip install \.": "fetches packages; tests/unit/packaging looks at the wheel",
+    r"kubectl delete pod POD .*": "takes a pod whose containers have ended from a node that does not answer",
     r"kubectl patch pod POD .*": "takes the finalizer off a pod of a tranche that is gone for good",
     r"python benchmarks/.*|tranche (compare|simulate) .*data/traces/.*": "minutes to hours, on logs of other people",
 }
@@ -54,7 +56,8 @@ NOT_HERE = {
 
 MENTIONS = {
     "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
-    "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif",
+    "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif", "kubectl tranche why",
+    "kubectl debug", "kubectl delete --cascade=orphan", "docker push",
 }  # fmt: skip
 """Commands in sentences that stand for their function."""
 

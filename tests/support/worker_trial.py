@@ -137,7 +137,7 @@ def resource(trial: Trial, progress: dict[str, Any] | None = None, plan: dict[st
         "parameterServers": {"template": template(cpu="1")},
         "model": {"stepTime": "10ms"},
     }
-    metadata = {"name": KEY.partition("/")[2], "namespace": "ns", "uid": "u"}
+    metadata = {"name": KEY.partition("/")[2], "namespace": "ns", "uid": f"uid-{KEY.partition('/')[2]}"}
     return TrainingJob.model_validate(
         {"metadata": metadata, "spec": spec, "status": {"progress": progress, "plan": plan}}
     )
@@ -159,7 +159,7 @@ class _Run:
         nodes = [node(f"n{i}", "cluster") for i in range(self.trial.workers)] + [node("ps", "cluster", gpus=0)]
         self.planner = planner_of("chunk", nodes)
         self.inbox = ReportInbox(self.planner, self.now)
-        self.inbox.leading = True
+        self.inbox.restored = True
         self.draw = random.Random(self.trial.seed)
         self.port = free_port()
         self.diary = self.directory / "diary"
@@ -227,7 +227,7 @@ class _Run:
     def _tell(self, *events: Event) -> None:
         for instruction in self.planner.handle_all(events, self.now()):
             self._obey(instruction)
-        plan = plan_status(self.planner.plan_of(KEY, self.now()), "u", 1, 1)
+        plan = plan_status(self.planner.plan_of(KEY, self.now()), resource(self.trial).metadata.uid, 1, 1)
         self.jobs[KEY] = resource(self.trial, plan=plan)
         self.renewals.settle(KEY)
 
@@ -335,7 +335,8 @@ class _Run:
         return [line.split() for line in self.diary.read_text().splitlines()]
 
     def _result(self) -> Result:
-        state = states.load(self.directory / "checkpoint")
+        own = {"TRANCHE_JOB_UID": resource(self.trial).metadata.uid}
+        state = states.load(self.directory / "checkpoint", own)
         assert state is not None
         applied, repeated, unsaved = lineage(self._lines())
         loss = Network().loss(state.parameters, self.x, self.y)

@@ -99,6 +99,12 @@ def terminated(pod: Mapping[str, Any], container: int = 0) -> dict[str, Any]:
     return state
 
 
+def has_ended(pod: Mapping[str, Any] | None) -> bool:
+    """Whether the first container has terminated."""
+    statuses = pod["status"].get("containerStatuses", ()) if pod else ()
+    return "terminated" in next((one["state"] for one in statuses), {})
+
+
 def moment(pod: Mapping[str, Any], condition: str) -> float:
     """Seconds since 1970 of one of kwok's own conditions."""
     (message,) = (c["message"] for c in pod["status"]["conditions"] if c["type"] == f"kwok.tranche.dev/{condition}")
@@ -165,6 +171,27 @@ def test_a_finished_list_of_chunks_is_reported_whole(pods: Pods) -> None:
     assert_takes(time.time() - moment(running, "started"), 30 * 0.02)
     assert json.loads(terminated(pod)["message"]) == {"0": 10, "5": 10, "12": 10}
     assert "message" not in terminated(pod, 1)
+
+
+def test_pod_with_named_trainer_runs_on_after_trainer_ended(pods: Pods) -> None:
+    asked = {annotations.BATCH_SECONDS: "0.02", annotations.TRAINER: "c0"}
+    pods.create("meshed", asked, training("0,5", 10), containers=2)
+    pod = pods.until("meshed", has_ended)
+    assert pod["status"]["phase"] == "Running"
+    assert terminated(pod)["exitCode"] == 0
+    assert json.loads(terminated(pod)["message"]) == {"0": 10, "5": 10}
+    assert "running" in pod["status"]["containerStatuses"][1]["state"]
+
+
+def test_deleted_pod_keeps_the_end_of_its_trainer(pods: Pods) -> None:
+    asked = {annotations.BATCH_SECONDS: "0.02", annotations.TRAINER: "c0"}
+    pods.create("held", asked, training("0", 10), containers=2, finalizers=(FINALIZER,))
+    pods.until("held", has_ended)
+    pods.delete("held")
+    pod = pods.until_phase("held", "Succeeded", "Failed")
+    assert [terminated(pod, number)["exitCode"] for number in range(2)] == [0, 143]
+    assert json.loads(terminated(pod)["message"]) == {"0": 10}
+    pods.release("held")
 
 
 def test_a_resumed_list_runs_only_for_what_is_left(pods: Pods) -> None:

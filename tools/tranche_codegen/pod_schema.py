@@ -13,10 +13,10 @@ OPENAPI_PATH = "/openapi/v3/api/v1"
 _CORE = "io.k8s.api.core.v1."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _STRINGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
-_QUANTITY_PATTERN = (
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-)
+_QUANTITY_PATTERN = r"^[+-]?([0-9]{1,64}(\.[0-9]{0,64})?|\.[0-9]{1,64})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
+"""As `tranche.model.quantity` reads it: Kubernetes' own pattern has no bound on digits, and a fraction as exponent."""
+_LONGEST_ARGUMENT = 128 * 1024 - 1
+"""Maximum length of an argument or an environment variable (MAX_ARG_STRLEN); no program starts with a longer one."""
 _INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
 _REPLACED: dict[str, Schema] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {**_INT_OR_STRING, "pattern": _QUANTITY_PATTERN},
@@ -61,8 +61,17 @@ def template_schema(openapi: Mapping[str, Any]) -> Schema:
         container["required"] = sorted({*container["required"], "image"})
         for key in ("image", "name"):
             container["properties"][key]["minLength"] = 1
+        _bound_arguments(container["properties"])
     pod["properties"]["containers"]["minItems"] = 1
     return template
+
+
+def _bound_arguments(container: Schema) -> None:
+    """Bound the length of arguments and of the values of variables."""
+    for key in container.keys() & {"args", "command"}:
+        container[key]["items"]["maxLength"] = _LONGEST_ARGUMENT
+    if "env" in container:
+        container["env"]["items"]["properties"]["value"]["maxLength"] = _LONGEST_ARGUMENT
 
 
 def staging_schema(openapi: Mapping[str, Any]) -> Schema:

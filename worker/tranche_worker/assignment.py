@@ -39,6 +39,8 @@ class Assignment:
     termination_log: Path = TERMINATION_LOG
     next_api: str = ""
     """Address for requests for more chunks; empty if this pod makes none."""
+    authority: Path | None = None
+    """File with the CA certificates of the API; without one, those of the system count."""
     renewed: int = 0
     """Fencing token of chunks that this pod received on request; 0 for its first chunks."""
 
@@ -80,4 +82,5 @@ def assignment(environment: Mapping[str, str] = os.environ) -> Assignment:
         token=Path(token) if token else None,
         termination_log=Path(environment.get("TRANCHE_TERMINATION_LOG", TERMINATION_LOG)),
         next_api=environment.get("TRANCHE_NEXT", "").rstrip("/"),
+        authority=Path(environment["TRANCHE_CA"]) if environment.get("TRANCHE_CA") else None,
     )

@@ -5,10 +5,10 @@ import logging
 import threading
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tranche_worker.api_request import post
 from tranche_worker.assignment import Assignment
 
 logger = logging.getLogger(__name__)
@@ -60,14 +60,8 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -
 
 
 def _ask(mine: Assignment, durable: Mapping[int, float]) -> Assignment | None:
-    token = mine.token.read_text().strip() if mine.token is not None else ""
-    request = urllib.request.Request(  # noqa: S310 - the operator's address
-        f"{mine.next_api}/v1/jobs/{mine.job}/next",
-        json.dumps({"attempt": mine.attempt, "fence": mine.fence, "durable": durable}).encode(),
-        {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
-        given = json.load(answer)
+    body = {"attempt": mine.attempt, "fence": mine.fence, "durable": durable}
+    given = json.loads(post(mine, mine.next_api, "next", body, TIMEOUT_SECONDS))
     if not given["chunks"]:
         return None
     resume = {int(chunk): int(batches) for chunk, batches in given["resume"].items()}

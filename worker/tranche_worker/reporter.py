@@ -1,17 +1,17 @@
 """Progress reports to the scheduler, sent by a separate thread so that they neither delay nor fail the training."""
 
-import json
 import logging
 import os
 import random
 import threading
+import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from tranche_worker.api_request import post
 from tranche_worker.assignment import Assignment
 
 logger = logging.getLogger(__name__)
@@ -22,8 +22,14 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 """Pauses after failures; they double."""
 TIMEOUT_SECONDS = 10.0
 LAST_TIMEOUT_SECONDS = 2.0
-"""Timeout of the last report, short because the grace period is for saving."""
+"""Timeout of one attempt to send the last report, short so that there is time for another attempt."""
+LAST_SECONDS = 20.0
+"""Time for the last report of a process that was not asked to stop; a failover of the scheduler takes at most 15 s."""
+LAST_RESERVE_SECONDS = 1.0
+"""Part of the grace period that is left when the last report is given up."""
 FENCED = 409
+TRANSIENT = frozenset({408, 425, 429})
+"""Client errors after which a repeated report may be accepted; so may it after any server error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Reporter:
         progress: Callable[[], Progress],
         refused: Callable[[], None] = lambda: None,
         period_seconds: float | None = None,
+        seconds_left: Callable[[], float] | None = None,
     ) -> None:
         """Store the arguments; nothing is sent before the context is entered.
 
@@ -60,13 +67,17 @@ class Reporter:
             progress: Returns the progress; called in the reporter's thread.
             refused: Called in that thread if the attempt is superseded; the process should stop training and exit.
             period_seconds: Mean interval; default: TRANCHE_REPORT_SECONDS, or 22.5.
+            seconds_left: Returns the time for the last report; default: the pod's grace period, at most 20 s.
         """
         self._mine = mine
         self._progress = progress
         self._refused = refused
         self._period = period_seconds or float(os.environ.get("TRANCHE_REPORT_SECONDS", PERIOD_SECONDS))
+        self._seconds_left = seconds_left or (lambda: min(mine.grace_seconds, LAST_SECONDS))
         self._stop = threading.Event()
         self._fenced = False
+        self._rejected = False
+        """Whether the last report was refused for good."""
         self._thread = threading.Thread(target=self._run, name="tranche-reports", daemon=True)
 
     def __enter__(self) -> Self:
@@ -77,12 +88,23 @@ class Reporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Send the last report, with a short timeout."""
+        """Send the last report until it is accepted, or refused for good, or the time is over."""
+        deadline = time.monotonic() + self._seconds_left() - LAST_RESERVE_SECONDS
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join(TIMEOUT_SECONDS)
+            self._thread.join(max(0.0, min(TIMEOUT_SECONDS, deadline - time.monotonic())))
         if self._mine.api and not self._fenced:
-            self._send(LAST_TIMEOUT_SECONDS)
+            self._send_last(deadline)
+
+    def _send_last(self, deadline: float) -> None:
+        pause = FIRST_PAUSE_SECONDS / 2
+        while True:
+            asked = self._send(LAST_TIMEOUT_SECONDS)
+            left = deadline - time.monotonic()
+            if asked is None or self._rejected or left <= 0:
+                return
+            time.sleep(min(max(asked, pause * random.uniform(2 / 3, 4 / 3)), left))  # noqa: S311 - as in `_run`
+            pause = min(2 * pause, LAST_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
         failures = 0
@@ -100,9 +122,9 @@ class Reporter:
 
     def _send(self, timeout: float) -> float | None:
         """Send one report; return None if it was accepted, else the minimum seconds to wait."""
+        self._rejected = False
         try:
             current = self._progress()
-            token = self._mine.token.read_text().strip() if self._mine.token is not None else ""
             body = {
                 "attempt": self._mine.attempt,
                 "applied": current.applied,
@@ -111,17 +133,13 @@ class Reporter:
                 "fetchSeconds": current.fetch_seconds,
                 "computeSeconds": current.compute_seconds,
             }
-            request = urllib.request.Request(  # noqa: S310 - the operator's address
-                f"{self._mine.api}/v1/jobs/{self._mine.job}/progress",
-                json.dumps(body).encode(),
-                {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-            )
-            with urllib.request.urlopen(request, timeout=timeout):  # noqa: S310
-                return None
+            post(self._mine, self._mine.api, "progress", body, timeout)
+            return None
         except urllib.error.HTTPError as error:
             with error:
                 reason = error.read(1000).decode(errors="replace").strip()
             self._fenced = error.code == FENCED
+            self._rejected = 400 <= error.code < 500 and error.code not in TRANSIENT
             logger.warning("the scheduler responded with status %d to a report: %s", error.code, reason)
             after = error.headers.get("Retry-After", "")
             return float(after) if after.isdecimal() else 0.0

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tranche_worker import chunk_request
 from tranche_worker.assignment import Assignment
-from tranche_worker.reporter import Progress, Reporter
+from tranche_worker.reporter import LAST_SECONDS, Progress, Reporter
 from tranche_worker.termination_message import report
 
 EXIT_DONE, EXIT_UNFINISHED, EXIT_FENCED, EXIT_TERMINATED = 0, 1, 75, 143
@@ -62,7 +62,8 @@ class Session:
 
     def __enter__(self) -> Self:
         self._handler = signal.signal(signal.SIGTERM, self._terminate)
-        self._stack.enter_context(Reporter(self._mine, self.progress, self.refuse))
+        reporter = Reporter(self._mine, self.progress, self.refuse, seconds_left=self._report_seconds)
+        self._stack.enter_context(reporter)
         return self
 
     def __exit__(
@@ -104,6 +105,10 @@ class Session:
     def seconds_left(self) -> float:
         """Seconds until SIGKILL; infinite before SIGTERM."""
         return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def _report_seconds(self) -> float:
+        """Time for the last report."""
+        return min(LAST_SECONDS, self._mine.grace_seconds) if self._deadline is None else self.seconds_left
 
     def wait(self, seconds: float) -> bool:
         """Wait, for example until a server is back; return True at once if the worker is to stop."""

@@ -1,11 +1,13 @@
 """Durable progress in the container's termination message."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 TERMINATION_LOG = Path("/dev/termination-log")
-"""Kubernetes' default terminationMessagePath; Kubernetes reads at most 4 KiB."""
+"""Kubernetes' default terminationMessagePath."""
+MOST_BYTES = 4096
+"""Kubernetes keeps the last 4 KiB of a message, and the rest of a longer one is not JSON."""
 
 
 def report(batches: Mapping[int, float], path: Path = TERMINATION_LOG) -> None:
@@ -18,4 +20,43 @@ def report(batches: Mapping[int, float], path: Path = TERMINATION_LOG) -> None:
             its one batch.
         path: The container's termination message file.
     """
-    path.write_text(json.dumps({str(chunk): count for chunk, count in batches.items()}, separators=(",", ":")))
+    path.write_text(message(batches))
+
+
+def message(batches: Mapping[int, float]) -> str:
+    """Return durable batches as JSON of at most `MOST_BYTES`, such as ``{"14":250,"15":17}``.
+
+    A longer message becomes ``{"0-11,14":250,"15":17}``: chunks with equal counts, as all that are done have, share one
+    entry, and chunks without batches are left out. If that is too long too, the entries with the most batches stay.
+    """
+    plain = json.dumps({str(chunk): count for chunk, count in batches.items()}, separators=(",", ":"))
+    if len(plain) <= MOST_BYTES:
+        return plain
+    groups: dict[float, list[int]] = {}
+    for chunk, count in batches.items():
+        if count > 0:
+            groups.setdefault(count, []).append(chunk)
+    entries: list[str] = []
+    left = MOST_BYTES - len("{}")
+    for count, chunks in sorted(groups.items(), key=lambda group: -group[0] * len(group[1])):
+        for ranges in _pieces(_ranges(chunks)):
+            entry = f'"{ranges}":{json.dumps(count)}'
+            if len(entry) + 1 <= left:
+                entries.append(entry)
+                left -= len(entry) + 1
+    return f"{{{','.join(entries)}}}"
+
+
+def _ranges(chunks: Iterable[int]) -> list[str]:
+    ranges: list[list[int]] = []
+    for chunk in sorted(chunks):
+        if ranges and chunk == ranges[-1][1] + 1:
+            ranges[-1][1] = chunk
+        else:
+            ranges.append([chunk, chunk])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
+
+
+def _pieces(ranges: list[str]) -> Iterable[str]:
+    """Join ranges to keys of at most 100 ranges, so that a key that does not fit costs few chunks."""
+    return (",".join(ranges[first : first + 100]) for first in range(0, len(ranges), 100))

@@ -34,6 +34,7 @@ app.kubernetes.io/component: {{ . }}
 {{- define "tranche.manifest" -}}
 {{- $common := include "tranche.labels" (dict "root" .root) | fromYaml }}
 {{- $moved := .root.Files.Get .file | replace "namespace: tranche-system" (printf "namespace: %s" .root.Release.Namespace) }}
+{{- $moved = $moved | replace "serviceaccount:tranche-system:" (printf "serviceaccount:%s:" .root.Release.Namespace) }}
 {{- $drop := .drop | default list }}
 {{- $accounts := .accounts | default dict }}
 {{- range splitList "\n---\n" $moved }}
@@ -63,6 +64,13 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* Tolerations that let a pod leave a lost node after nodeLossSeconds instead of the default of 300 s. */}}
+{{- define "tranche.nodeLoss" -}}
+{{- range list "not-ready" "unreachable" }}
+- {key: node.kubernetes.io/{{ . }}, operator: Exists, effect: NoExecute, tolerationSeconds: {{ int64 $.nodeLossSeconds }}}
+{{- end }}
+{{- end }}
+
 {{/* Scheduling constraints of a component: dict "root" $ "component" "scheduler". */}}
 {{- define "tranche.placement" -}}
 {{- $values := .root.Values }}
@@ -76,9 +84,7 @@ imagePullSecrets: {{ toJson . }}
 {{- with $own.nodeSelector | default $values.nodeSelector }}
 nodeSelector: {{ toJson . }}
 {{- end }}
-{{- with $own.tolerations | default $values.tolerations }}
-tolerations: {{ toJson . }}
-{{- end }}
+tolerations: {{ concat ($own.tolerations | default $values.tolerations | default list) (include "tranche.nodeLoss" $values | fromYamlArray) | toJson }}
 {{- with $own.affinity | default $values.affinity }}
 affinity: {{ toJson . }}
 {{- end }}
@@ -89,7 +95,10 @@ topologySpreadConstraints: {{ toJson . }}
 topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
+    # Two replicas on one node would both end with it. Without a second node that takes pods, they may share one.
+    whenUnsatisfiable: DoNotSchedule
+    nodeTaintsPolicy: Honor
+    matchLabelKeys: [pod-template-hash]
     labelSelector:
       matchLabels:
         {{- include "tranche.selector" . | nindent 8 }}
@@ -119,6 +128,41 @@ topologySpreadConstraints:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* Container of one process of the scheduler: dict "root" $ "name" "planner" "args" list "ports" list "metrics" "metrics"
+(name of the port with the probes) "resources" dict "mounts" list. */}}
+{{- define "tranche.process" -}}
+{{- $values := .root.Values }}
+- name: {{ .name }}
+  image: {{ include "tranche.image" (dict "registry" $values.image.registry "image" $values.scheduler.image "tag" .root.Chart.AppVersion) }}
+  imagePullPolicy: {{ $values.image.pullPolicy }}
+  command: [tranche, {{ .name }}]
+  args:
+    {{- range .args }}
+    - {{ . | quote }}
+    {{- end }}
+  env:
+    - name: POD_IP
+      valueFrom: {fieldRef: {fieldPath: status.podIP}}
+    {{- with $values.scheduler.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  ports:
+    {{- range .ports }}
+    - {{ toJson . }}
+    {{- end }}
+  {{- include "tranche.probes" (dict "values" $values.scheduler "port" .metrics "scheme" "HTTP" "alive" "/healthz") | trim | nindent 2 }}
+  resources:
+    {{- toYaml .resources | nindent 4 }}
+  securityContext:
+    {{- include "tranche.containerSecurity" . | nindent 4 }}
+  {{- with .mounts }}
+  volumeMounts:
+    {{- range . }}
+    - {{ toJson . }}
+    {{- end }}
+  {{- end }}
 {{- end }}
 
 {{/* Peers of a NetworkPolicy: the given ones and the pod of helm test, or all pods of the cluster: dict "root" $ "from" list. */}}

@@ -18,6 +18,8 @@ from tranche_operator.reconcile.actions import EmitEvent
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 4096
+SERIES = 16
+"""Largest number of series with equal type and reason for the pods of one role of a job."""
 QUIET_SECONDS = 10.0
 """Time during which a repeated event is only counted; the next occurrence after it is written."""
 _LONGEST_MESSAGE = 1024
@@ -38,9 +40,15 @@ class EventRecorder:
         self._clock = clock
         self._series: OrderedDict[str, _Series] = OrderedDict()
 
-    async def emit(self, job: TrainingJob, event: EmitEvent) -> None:
-        """Write an event about a job, or count it if it was written recently."""
-        now, name = self._clock(), _name(job, event)
+    async def emit(self, job: TrainingJob, event: EmitEvent, at: datetime | None = None) -> None:
+        """Write an event about a job, or count it if it was written recently.
+
+        Args:
+            job: The job.
+            event: The event.
+            at: Time of its occurrence; None for now.
+        """
+        now, name = at or self._clock(), _name(job, event)
         series = self._series.pop(name, None) or _Series(now)
         self._series[name] = series
         while len(self._series) > REMEMBERED:
@@ -48,12 +56,25 @@ class EventRecorder:
         series.count += 1
         if series.written is not None and (now - series.written).total_seconds() < QUIET_SECONDS:
             return
+        is_new = series.written is None
         series.written = now
-        path = api_paths.event(job.metadata.namespace, name)
         try:
-            await self._client.apply(path, _document(job, event, name, series, now), OPERATOR_MANAGER)
+            await self._write(job.metadata.namespace, name, _document(job, event, name, series, now), is_new=is_new)
         except ApiError as error:
             logger.warning("%s: cannot write event %s: %s", job.key, event.reason, error)
+
+    async def _write(self, namespace: str, name: str, document: dict[str, Any], *, is_new: bool) -> None:
+        """Create an event that this process has not written before: that costs less than to apply it."""
+        if is_new:
+            params = {"fieldManager": OPERATOR_MANAGER}
+            try:
+                await self._client.request("POST", api_paths.events(namespace), body=document, params=params)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+            else:
+                return
+        await self._client.apply(api_paths.event(namespace, name), document, OPERATOR_MANAGER)
 
 
 def merged(events: Iterable[EmitEvent]) -> list[EmitEvent]:
@@ -72,8 +93,18 @@ def _joined(messages: Sequence[str]) -> str:
     return f"{len(messages)} pods: {'; '.join(message.removesuffix('.') for message in messages)}{end}"
 
 
+def series_of(subject: str) -> str:
+    """Return the part of an event's subject that names its series: a pod's name without its attempt.
+
+    A job may have any number of pods over time, and one Event object for each would fill etcd.
+    """
+    worker = subject.rpartition("-")[0]
+    role, _, index = worker.rpartition("-")
+    return f"{role}-{int(index) % SERIES}" if index.isascii() and index.isdigit() else worker
+
+
 def _name(job: TrainingJob, event: EmitEvent) -> str:
-    identity = "\0".join((job.metadata.uid, event.type, event.reason, event.subject))
+    identity = "\0".join((job.metadata.uid, event.type, event.reason, series_of(event.subject)))
     return f"{job.metadata.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 

@@ -12,19 +12,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from tranche.kube.api.names import FINALIZER_LEDGER, OPERATOR_MANAGER
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche_operator import api_paths
-from tranche_operator.execute.event_recorder import EventRecorder, merged
-from tranche_operator.execute.pod_creator import Refusal, check_template, create_pods
+from tranche_operator.execute.event_recorder import merged
+from tranche_operator.execute.pod_creator import Refusal, create_pods
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.execute.template_check import admitted_verdict, check_template
 from tranche_operator.manifests.pod import GANG_GATE
 from tranche_operator.metrics import role_of
 from tranche_operator.reconcile.actions import (
     Action,
+    CheckByCreation,
     CheckTemplate,
     CreatePod,
     CreateService,
@@ -54,9 +56,22 @@ CREATED_SECONDS = 0.5
 """Delay of the reconcile after a creation, which updates the status: the watch event of a known pod is not relevant."""
 PASSING_SECONDS = 1.0
 """Delay of the next reconcile after a transient rejection."""
+INSISTENT_REFUSALS = 3
+"""Number of the attempt at which a pod that several budgets select is deleted: the plan has not changed meanwhile."""
+SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+"""Part of the message of the Eviction API for such a pod."""
+MOST_CHANGES = 3
+"""Number of such answers in a row for one object after which the next one is a failure: a policy may give it, too."""
 _JSON_PATCH = "application/json-patch+json"
 _CHANGED = frozenset({409, 422})
 """Status codes of a request whose precondition, a UID or a JSON patch ``test``, no longer holds."""
+
+
+class EventSink(Protocol):
+    """Receiver of events."""
+
+    async def emit(self, job: TrainingJob, event: EmitEvent) -> None:
+        """Write an event about a job, now or later."""
 
 
 @dataclass(slots=True)
@@ -66,6 +81,8 @@ class _ActionRun:
     observed: Observed
     limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL))
     failures: list[ApiError] = field(default_factory=list)
+    admitted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """One created pod of each role, as JSON."""
     events: list[EmitEvent] = field(default_factory=list)
     """Events, written after all other actions, so that they delay no pod."""
     delay_seconds: float | None = None
@@ -100,7 +117,7 @@ class ActionExecutor:
         self,
         client: ApiClient,
         cache: ReconcilerCache,
-        recorder: EventRecorder,
+        recorder: EventSink,
         settings: Settings,
         clock: Callable[[], datetime],
         count: Callable[[str, str], None] = lambda role, result: None,
@@ -111,7 +128,7 @@ class ActionExecutor:
         Args:
             client: Client of the API server.
             cache: Results of requests that later reconciles need.
-            recorder: Writes events.
+            recorder: Writes or enqueues events.
             settings: The operator's settings.
             clock: Returns the current time, with a time zone.
             count: Called for every pod with its role and the result: created, evicted, deleted or refused.
@@ -148,7 +165,7 @@ class ActionExecutor:
         if run.events and observed.job is not None:
             await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.events)))
         if run.failures:
-            raise run.failures[0]
+            raise max(run.failures, key=lambda failure: failure.retry_after or 0.0)
         return run.delay_seconds
 
     async def _try(self, run: _ActionRun, action: Action) -> None:
@@ -170,9 +187,8 @@ class ActionExecutor:
                 await self._create_service(run, action)
             case UngatePod():
                 await self._ungate(run, action)
-            case CheckTemplate():
-                self._cache.verdicts[run.key] = await check_template(self._client, run.job, action)
-                run.requeue_after(0.0)
+            case CheckTemplate() | CheckByCreation():
+                await self._check_template(run, action)
             case WriteStatus():
                 await self._write_status(run, action)
             case EmitEvent():
@@ -183,6 +199,15 @@ class ActionExecutor:
                 await self._delete_job(run, action)
             case RequeueAfter():
                 run.requeue_after(action.seconds)
+
+    async def _check_template(self, run: _ActionRun, action: CheckTemplate | CheckByCreation) -> None:
+        if isinstance(action, CheckTemplate):
+            known, now = self._cache.verdicts.get(run.key), self._clock()
+            verdict = await check_template(self._client, run.job, action, known, self._settings, now)
+            self._cache.verdicts[run.key] = verdict
+            run.requeue_after(0.0)
+        elif action.roles <= run.admitted.keys():
+            self._cache.verdicts[run.key] = admitted_verdict(action.generation, run.admitted)
 
     async def _emit_pending_event(self, run: _ActionRun, action: EmitPendingEvent) -> None:
         now = self._clock()
@@ -226,8 +251,7 @@ class ActionExecutor:
         if self._may_have_budget(run.namespace):
             stopped = await self._ask_budgets(run, action)
         else:
-            path = api_paths.pod(run.namespace, action.name)
-            stopped = await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
+            stopped = await self._stop(run, action)
         if stopped:
             grace = action.grace_seconds
             self._cache.pods.expect_end(action.uid)
@@ -246,21 +270,45 @@ class ActionExecutor:
         try:
             answer = await self._send(run, "POST", f"{api_paths.pod(run.namespace, action.name)}/eviction", body)
         except ApiError as error:
+            if error.status == 500 and SEVERAL_BUDGETS in error.message:
+                return await self._bypass_budgets(run, action, error.message)
             if error.status != 429 or "DisruptionBudget" not in error.causes:
                 raise
             message = error.causes["DisruptionBudget"] or error.message
-            if error.retry_after:  # the status of a new budget is not computed yet
-                raise
+            if error.retry_after:  # the status of a new budget is not computed yet, which takes less than that time
+                raise ApiError(error.status, error.reason, message) from error
             self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
-            self._count(role_of(run.name, action.name), "refused")
-            text = f"the eviction of pod {action.name} was refused: {message}"
-            run.events.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
-            run.requeue_after(0.0)
+            self._report_refusal(run, action, message)
             return False
         return answer is not None
 
+    async def _bypass_budgets(self, run: _ActionRun, action: EvictPod, message: str) -> bool:
+        """Stop a pod that several disruption budgets select, which the Eviction API never evicts.
+
+        A pod that stops for its own job is deleted: budgets do not protect pods from their own controller. A pod that
+        makes way for another job is refused at first, so that the planner plans without it. It is deleted if the plan
+        does not change, which is the case if its job cannot continue.
+        """
+        refused = self._cache.refuse(run.key, action.name, message, self._settings, self._clock(), "SeveralBudgets")
+        if action.preempted_by and refused < INSISTENT_REFUSALS:
+            self._report_refusal(run, action, message)
+            return False
+        text = f"pod {action.name} is deleted, because several disruption budgets select it and none can be asked"
+        run.events.append(EmitEvent("Warning", "BudgetsBypassed", text, action.name))
+        return await self._stop(run, action)
+
+    def _report_refusal(self, run: _ActionRun, action: EvictPod, message: str) -> None:
+        self._count(role_of(run.name, action.name), "refused")
+        text = f"the eviction of pod {action.name} was refused: {message}"
+        run.events.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
+        run.requeue_after(0.0)
+
+    async def _stop(self, run: _ActionRun, action: EvictPod) -> bool:
+        path = api_paths.pod(run.namespace, action.name)
+        return await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
+
     async def _delete_pod(self, run: _ActionRun, action: DeletePod) -> None:
-        if await self._delete(run, api_paths.pod(run.namespace, action.name), action.uid):
+        if await self._delete(run, api_paths.pod(run.namespace, action.name), action.uid, version=action.version):
             self._cache.pods.expect_end(action.uid)
             logger.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")
@@ -269,8 +317,9 @@ class ActionExecutor:
         if await self._delete(run, api_paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
             logger.info("%s: deleted the job: runPolicy.ttlSecondsAfterFinished has passed", run.key)
 
-    async def _delete(self, run: _ActionRun, path: str, uid: str, **options: str | int) -> bool:
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, **options}
+    async def _delete(self, run: _ActionRun, path: str, uid: str, *, version: int = 0, **options: str | int) -> bool:
+        preconditions = {"uid": uid} | ({"resourceVersion": str(version)} if version else {})
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions, **options}
         return await self._send(run, "DELETE", path, body) is not None
 
     async def _create_service(self, run: _ActionRun, action: CreateService) -> None:
@@ -293,6 +342,7 @@ class ActionExecutor:
         if not actions:
             return
         creation = await create_pods(self._client, run.job, actions)
+        run.admitted |= creation.admitted
         for pod in creation.pods:
             self._cache.pods.note(run.key, pod)
         if creation.pods:
@@ -349,10 +399,12 @@ class ActionExecutor:
             "status": action.status,
         }
         try:
-            await self._client.apply(f"{api_paths.job(run.namespace, run.name)}/status", document, OPERATOR_MANAGER)
+            path = f"{api_paths.job(run.namespace, run.name)}/status"
+            self._cache.jobs.note(run.key, await self._client.apply(path, document, OPERATOR_MANAGER))
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
+            self._cache.jobs.drop(run.key)
             run.requeue_after(CHANGED_SECONDS)
             return
         self._cache.unwritten.pop(run.key, None)
@@ -372,10 +424,15 @@ class ActionExecutor:
             ApiError: if the request fails for another reason.
         """
         try:
-            return await self._client.request(method, path, body=body, content_type=content_type)
+            answer = await self._client.request(method, path, body=body, content_type=content_type)
         except ApiError as error:
-            if error.status in _CHANGED:
-                run.requeue_after(CHANGED_SECONDS)
-            elif error.status != 404:
+            if error.status not in (404, *_CHANGED):
                 raise
-            return None
+            if error.status in _CHANGED:
+                if self._cache.count_change(run.key, path) > MOST_CHANGES:
+                    raise
+                run.requeue_after(CHANGED_SECONDS)
+                return None
+            answer = None
+        self._cache.forget_changes(run.key, path)
+        return answer

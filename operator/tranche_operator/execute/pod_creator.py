@@ -1,4 +1,4 @@
-"""Creation of pods, and the dry run that checks their templates."""
+"""Creation of pods, and the reasons why the API server rejects them."""
 
 import asyncio
 import re
@@ -9,21 +9,19 @@ from typing import Any
 import msgspec
 
 from tranche.kube.api.core_types import Metadata
-from tranche.kube.api.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, OPERATOR_MANAGER
+from tranche.kube.api.names import OPERATOR_MANAGER
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
-from tranche_operator.reconcile.actions import CheckTemplate, CreatePod, Manifest
-from tranche_operator.reconcile.observed import PodView, TemplateVerdict
-from tranche_operator.reconcile.status import ConditionUpdate, Truth
+from tranche_operator.reconcile.actions import CreatePod, Manifest
+from tranche_operator.reconcile.observed import PodView
 from tranche_operator.watch.pod_decoder import read_pod
 
 FIRST_BATCH, LARGEST_BATCH = 16, 32
-_MALFORMED = frozenset({400, 413, 422})
-_REFUSED = _MALFORMED | {403}
+_REFUSED = frozenset({400, 403, 413, 422})
 """Status codes of a create request that reject this pod; a retry succeeds only after something else has changed."""
-_PASSING = re.compile(
+PASSING = re.compile(
     'User ".*" cannot create resource|not yet ready to handle request|'
     "status unknown for quota|looking up service account"
 )
@@ -51,6 +49,8 @@ class Creation:
     """Actions whose pod did not exist before."""
     pods: list[PodView] = field(default_factory=list)
     """The created pods."""
+    admitted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """One created pod of each role, as JSON."""
     refusal: Refusal | None = None
     """First rejection, if any; later batches were not tried."""
     error: ApiError | None = None
@@ -68,39 +68,13 @@ async def create_pods(client: ApiClient, job: TrainingJob, actions: Sequence[Cre
     return creation
 
 
-async def check_template(client: ApiClient, job: TrainingJob, action: CheckTemplate) -> TemplateVerdict:
-    """Check by a dry run whether the API server accepts the job's pods.
-
-    A 403 (quota, admission webhook, pod security) depends on more than the template. It results in status Unknown, and
-    the creation of the pod may fail with it again.
-
-    Raises:
-        ApiError: if a request fails for another reason.
-    """
-    for manifest in action.manifests:
-        try:
-            await _post(client, job, manifest, dry_run=True)
-        except ApiError as error:
-            if error.status not in _REFUSED:
-                raise
-            role = manifest["metadata"]["labels"][LABEL_ROLE]
-            message = f"template of role {role}: {error.message}"
-            if error.status in _MALFORMED:
-                return _verdict(action, "True", "TemplateRejected", message)
-            return _verdict(action, "Unknown", "NotChecked", message)
-    return _verdict(action, "False", "TemplateAccepted", "")
-
-
-def _verdict(action: CheckTemplate, status: Truth, reason: str, message: str) -> TemplateVerdict:
-    return TemplateVerdict(action.generation, ConditionUpdate(CONDITION_INVALID_TEMPLATE, status, reason, message))
-
-
 async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creation: Creation) -> None:
     name = action.manifest["metadata"]["name"]
     try:
-        made = await _post(client, job, action.manifest)
+        made = await post_pod(client, job, action.manifest)
         creation.created.append(action)
         creation.pods.append(read_pod(made)[1])
+        creation.admitted.setdefault(action.role, made)
     except ApiError as error:
         try:
             refusal = await _explain(client, job, name, error)
@@ -118,7 +92,7 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     """
     if error.status in _REFUSED:
         reason = "QuotaExceeded" if "exceeded quota" in error.message else re.sub(r"[^A-Za-z]", "", error.reason)
-        passing = error.status == 403 and _PASSING.search(error.message) is not None
+        passing = error.status == 403 and PASSING.search(error.message) is not None
         return Refusal(name, reason or "Refused", error.message, passing)
     if error.status != 409:
         raise error
@@ -128,6 +102,11 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to a TrainingJob: delete it")
 
 
-async def _post(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:
+async def post_pod(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:
+    """Create a pod, or let the API server admit it without creating it; returns the admitted pod.
+
+    Raises:
+        ApiError: if the request fails.
+    """
     params = {"fieldManager": OPERATOR_MANAGER} | ({"dryRun": "All"} if dry_run else {})
     return await client.request("POST", api_paths.pods(job.metadata.namespace), body=manifest, params=params)

@@ -1,4 +1,4 @@
-"""Reader of the input of one reconcile: the job from the API server, its pods from the cache (`PodCache`)."""
+"""Reader of the input of one reconcile: the job, from the cache or the API server, and its pods from the cache."""
 
 import asyncio
 import time
@@ -7,16 +7,17 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.api.core_types import Metadata
+from tranche.kube.api.core_types import Metadata, Pod
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.api.resources import SiteObject, SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, Wait, entries_of
 from tranche_operator.reconcile.pod_creation import missing_pods, needs_site
-from tranche_operator.watch.pod_decoder import OwnedPod, read_pods, view
+from tranche_operator.watch.pod_decoder import read_pods, view
 
 PAGE = 500
 SERVICE_SECONDS = 60.0
@@ -27,6 +28,8 @@ SITE_SECONDS = 30.0
 """Time after which a declared Site is read again."""
 NO_SITE_SECONDS = 3.0
 """Time after which an undeclared Site is read again, unless a pod needs it."""
+REFRESHING_SECONDS = 1.0
+"""Time during which other reconciles use what is known of a Site that is being read again."""
 
 
 class Reader:
@@ -36,8 +39,12 @@ class Reader:
         self._client = client
         self._cache = cache
 
-    async def observe(self, key: str) -> Observed:
+    async def observe(self, key: str, *, fresh: bool = True) -> Observed:
         """Read the complete input of a job's reconcile.
+
+        Args:
+            key: ``namespace/name`` of the job.
+            fresh: Whether to read the job from the API server, and not from the cache.
 
         Raises:
             ApiError: if a request fails.
@@ -47,10 +54,15 @@ class Reader:
         known = self._cache.pods
         # The pods first: a pod may be gone once it has left the plan, but never before.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
-        job = await self._job(namespace, name)
+        job = None if fresh or not known.complete else self._cache.jobs.get(key)
+        if job is not None and missing_pods(self.recall(key, job, pods), job, entries_of(job)):
+            job = None  # pods are created from a fresh read only
+        is_fresh = job is None
+        if job is None:
+            job = await self._job(namespace, name)
         if job is None:
             return Observed(key, None, pods)
-        observed = self.recall(key, job, pods)
+        observed = self.recall(key, job, pods, is_fresh=is_fresh)
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
@@ -71,9 +83,12 @@ class Reader:
             staging_rejection=observed.staging_rejection,
             refusals=observed.refusals,
             wait=observed.wait,
+            is_fresh=is_fresh,
         )
 
-    def recall(self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...]) -> Observed:
+    def recall(
+        self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...], *, is_fresh: bool = True
+    ) -> Observed:
         """Combine a job and pods that were read already with the cached results."""
         cache = self._cache
         return Observed(
@@ -85,6 +100,7 @@ class Reader:
             staging_rejection=cache.staging_rejections.get(key),
             refusals=dict(cache.refusals.get(key, {})),
             wait=cache.waits.get(key, Wait()),
+            is_fresh=is_fresh,
         )
 
     async def all_jobs(self, namespace: str | None) -> AsyncIterator[dict[str, Any]]:
@@ -102,7 +118,7 @@ class Reader:
             if not page:
                 return
 
-    async def all_pods(self, namespace: str | None) -> AsyncIterator[OwnedPod]:
+    async def all_pods(self, namespace: str | None) -> AsyncIterator[Pod]:
         """Yield all pods with the label of a job.
 
         Raises:
@@ -120,12 +136,15 @@ class Reader:
 
     async def _job(self, namespace: str, name: str) -> TrainingJob | None:
         try:
-            return TrainingJob.model_validate(await self._client.request("GET", api_paths.job(namespace, name)))
+            raw = await self._client.request("GET", api_paths.job(namespace, name))
+            self._cache.jobs.note(f"{namespace}/{name}", raw)
+            return TrainingJob.model_validate(raw)
         except ApiError as error:
             if error.status != 404:
                 raise
             # Without the CRD, the response is a 404 too. Treating that as a deleted job would delete its pods.
             if f'"{name}" not found' in error.message:
+                self._cache.jobs.drop(f"{namespace}/{name}")
                 return None
             raise ApiError(
                 error.status, "NotServed", f"the API server does not serve TrainingJobs: {error.message}"
@@ -136,7 +155,12 @@ class Reader:
         return tuple(view(pod) for pod in read_pods(raw).items)
 
     async def _service(self, job: TrainingJob) -> ServiceState:
-        """Return the state of the job's Service: absent until it was created or found, then cached for a while."""
+        """Return the state of the job's Service: absent until it was created or found, then cached for a while.
+
+        That of a job that needs none is not read.
+        """
+        if is_alone(job):
+            return ServiceState.ABSENT
         uid, at = self._cache.services.get(job.key, ("", 0.0))
         if uid != job.metadata.uid:
             return ServiceState.ABSENT
@@ -165,6 +189,8 @@ class Reader:
         known, until = self._cache.sites.get(name, (None, float("-inf")))
         if time.monotonic() < until and not (known is None and needed):
             return known
+        if name in self._cache.sites:  # only this reconcile reads it, others use what is known
+            self._cache.sites[name] = (known, time.monotonic() + REFRESHING_SECONDS)
         found = None
         try:
             found = SiteObject.model_validate(await self._client.request("GET", api_paths.site(name))).spec

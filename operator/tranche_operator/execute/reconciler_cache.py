@@ -8,6 +8,7 @@ from tranche.kube.api.resources import SiteSpec
 from tranche_operator.execute.event_recorder import QUIET_SECONDS
 from tranche_operator.reconcile.observed import Rejection, TemplateVerdict, Wait
 from tranche_operator.settings import Settings
+from tranche_operator.watch.job_cache import JobCache
 from tranche_operator.watch.pod_cache import PodCache
 
 
@@ -16,6 +17,7 @@ class ReconcilerCache:
     """Cached results, by job key unless stated otherwise."""
 
     pods: PodCache = field(default_factory=PodCache)
+    jobs: JobCache = field(default_factory=JobCache)
     verdicts: dict[str, TemplateVerdict] = field(default_factory=dict)
     rejections: dict[str, Rejection] = field(default_factory=dict)
     staging_rejections: dict[str, Rejection] = field(default_factory=dict)
@@ -28,6 +30,8 @@ class ReconcilerCache:
     services: dict[str, tuple[str, float]] = field(default_factory=dict)
     """UID of the job whose Service exists, and when it was last known to be the job's own (monotonic clock)."""
     waits: dict[str, Wait] = field(default_factory=dict)
+    changes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Consecutive requests, by path, that found the object changed."""
     unwritten: dict[str, datetime] = field(default_factory=dict)
     """Time until which a status write that may wait is delayed."""
     next_event_slot: datetime | None = None
@@ -52,14 +56,19 @@ class ReconcilerCache:
         since = self.forbidden.setdefault(key, now)
         return now - since < timedelta(seconds=settings.forbidden_patience_seconds)
 
-    def refuse(self, key: str, pod: str, message: str, settings: Settings, now: datetime) -> None:
-        """Record that the eviction of a pod was refused; the pause doubles with each refusal."""
+    def refuse(
+        self, key: str, pod: str, message: str, settings: Settings, now: datetime, reason: str = "DisruptionBudget"
+    ) -> int:
+        """Record that the eviction of a pod was refused; the pause doubles with each refusal. Returns their number."""
         refusals = self.refusals.setdefault(key, {})
-        refusals[pod] = _again(refusals.get(pod), pod, "DisruptionBudget", message, settings, now)
+        refusal = refusals[pod] = _again(refusals.get(pod), pod, reason, message, settings, now)
+        return refusal.count
 
     def pause_of(self, key: str, settings: Settings, now: datetime) -> float:
         """Return the seconds until a delayed status write is due; 0.0 if it is due now."""
-        due = self.unwritten.setdefault(key, now + timedelta(seconds=settings.status_settle_seconds))
+        settle = settings.status_settle_seconds + settings.status_settle_seconds_each * len(self.unwritten)
+        settle = min(settle, max(settings.status_settle_seconds, settings.longest_status_settle_seconds))
+        due = self.unwritten.setdefault(key, now + timedelta(seconds=settle))
         return max(0.0, (due - now).total_seconds())
 
     def keep_refusals(self, key: str, pods: Collection[str]) -> None:
@@ -67,6 +76,18 @@ class ReconcilerCache:
         kept = {pod: refusal for pod, refusal in self.refusals.pop(key, {}).items() if pod in pods}
         if kept:
             self.refusals[key] = kept
+
+    def count_change(self, key: str, path: str) -> int:
+        """Count a request that found the object changed, and return how many there were in a row."""
+        counts = self.changes.setdefault(key, {})
+        counts[path] = counts.get(path, 0) + 1
+        return counts[path]
+
+    def forget_changes(self, key: str, path: str) -> None:
+        """Forget these requests after one that was carried out, or that found the object gone."""
+        counts = self.changes.get(key)
+        if counts is not None and counts.pop(path, None) is not None and not counts:
+            del self.changes[key]
 
     def event_slot(self, key: str, settings: Settings, now: datetime) -> float:
         """Return the seconds until the slot of the job's next Pending event, and reserve one if needed."""
@@ -90,6 +111,7 @@ class ReconcilerCache:
 
     def forget(self, key: str) -> None:
         """Forget a job."""
+        self.jobs.drop(key)
         self.verdicts.pop(key, None)
         self.rejections.pop(key, None)
         self.staging_rejections.pop(key, None)
@@ -97,6 +119,7 @@ class ReconcilerCache:
         self.refusals.pop(key, None)
         self.services.pop(key, None)
         self.waits.pop(key, None)
+        self.changes.pop(key, None)
         self.unwritten.pop(key, None)
 
 

@@ -10,8 +10,8 @@ from tranche.model import parse_chunks
 
 TENSORFLOW_PORT = 2222
 """Port on which workers and parameter servers listen; the default of TensorFlow's servers."""
-TOKEN_DIRECTORY, TOKEN_FILE = "/var/run/secrets/tranche.dev", "token"
-"""Directory and file name of a pod's token for the report API."""
+TOKEN_DIRECTORY, TOKEN_FILE, CA_FILE = "/var/run/secrets/tranche.dev", "token", "ca.crt"
+"""Directory of a pod's token for the report API and of the API's CA certificates, and their file names."""
 RENDEZVOUS_PORT = 29500
 """Port on which rank 0 of a gang listens; the default of torchrun."""
 
@@ -26,9 +26,23 @@ def address(job: TrainingJob, role: str, index: int) -> str:
     return f"{host_name(job, role, index)}.{job.metadata.name}.{job.metadata.namespace}.svc"
 
 
-def report_environment(url: str, *, reports: bool, asks: bool) -> dict[str, str]:
-    """Return the variables of a pod that reports its job's progress or requests more chunks."""
+def is_alone(job: TrainingJob) -> bool:
+    """Return whether the job trains in one pod: it needs no Service, since it connects to no other pod."""
+    spec = job.spec
+    return spec.workers.max_replicas == 1 and spec.parameter_servers is None and spec.chief is None
+
+
+def report_environment(url: str, *, reports: bool, asks: bool, trusts: bool = False) -> dict[str, str]:
+    """Return the variables of a pod that reports its job's progress or requests more chunks.
+
+    Args:
+        url: Address of the report API.
+        reports: Whether the pod reports.
+        asks: Whether the pod requests more chunks.
+        trusts: Whether the pod receives CA certificates for the address.
+    """
     variables = {"TRANCHE_TOKEN": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}"}
+    variables |= {"TRANCHE_CA": f"{TOKEN_DIRECTORY}/{CA_FILE}"} if trusts else {}
     return variables | ({"TRANCHE_API": url} if reports else {}) | ({"TRANCHE_NEXT": url} if asks else {})
 
 
@@ -69,6 +83,7 @@ def staging_environment(job: TrainingJob, staging: PlannedStaging, checkpoint_di
     data = job.spec.data
     return {
         "TRANCHE_JOB": job.key,
+        "TRANCHE_JOB_UID": job.metadata.uid,
         "TRANCHE_ATTEMPT": str(staging.attempt or 0),
         "TRANCHE_CHUNK_COUNT": str(data.chunks if data else 0),
         "TRANCHE_CHUNKS": ",".join(map(str, sorted(parse_chunks(staging.chunks)))),
@@ -84,6 +99,7 @@ def _common(
     data = job.spec.data
     return {
         "TRANCHE_JOB": job.key,
+        "TRANCHE_JOB_UID": job.metadata.uid,
         "TRANCHE_INDEX": str(entry.index),
         "TRANCHE_ATTEMPT": str(entry.attempt),
         "TRANCHE_CHUNK_COUNT": str(data.chunks if data else job.spec.workers.max_replicas),
@@ -126,7 +142,8 @@ def _tensorflow_config(job: TrainingJob, role: str, index: int) -> str:
 
 def _gang(job: TrainingJob, index: int) -> dict[str, str]:
     """Return the rendezvous variables of an all-reduce job for torch.distributed's ``env://`` and torchrun (PET_*)."""
-    leader, size = address(job, ROLE_WORKER, 0), str(job.spec.workers.max_replicas)
+    leader = "localhost" if is_alone(job) else address(job, ROLE_WORKER, 0)
+    size = str(job.spec.workers.max_replicas)
     return {
         "MASTER_ADDR": leader,
         "MASTER_PORT": str(RENDEZVOUS_PORT),

@@ -20,13 +20,13 @@ from tranche.kube.api.resources import (
     TrainingJob,
 )
 from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
+from tranche.kube.convert.training_container import template_annotations
 from tranche.model.quantity import parse_duration
-from tranche_operator.manifests import environment, node_affinity
+from tranche_operator.manifests import checkpoint_volume, environment, node_affinity
 from tranche_operator.settings import Settings
 
 Manifest = dict[str, Any]
 
-CHECKPOINT_VOLUME = "tranche-checkpoint"
 TOKEN_VOLUME = "tranche-token"  # noqa: S105 - a name
 GANG_GATE = "tranche.dev/gang"
 """Scheduling gate of a gang's pods. It is removed when all of them exist, so that no member takes a node before."""
@@ -113,11 +113,20 @@ def checked_pods(job: TrainingJob, settings: Settings) -> tuple[Manifest, ...]:
     return tuple(pods)
 
 
+def checked_roles(job: TrainingJob) -> frozenset[str]:
+    """Return the roles of `checked_pods`."""
+    spec = job.spec
+    has = {
+        names.ROLE_SERVER: spec.parameter_servers is not None,
+        names.ROLE_CHIEF: spec.chief is not None,
+        names.ROLE_STAGING: spec.data is not None and spec.data.staging is not None,
+    }
+    return frozenset({names.ROLE_WORKER, *(role for role, present in has.items() if present)})
+
+
 def is_gated(job: TrainingJob) -> bool:
     """Return whether the job's pods have a scheduling gate until all of them exist."""
-    spec = job.spec
-    alone = spec.workers.max_replicas == 1 and spec.parameter_servers is None and spec.chief is None
-    return spec.data is None and not alone
+    return job.spec.data is None and not environment.is_alone(job)
 
 
 def service(job: TrainingJob) -> Manifest:
@@ -147,7 +156,7 @@ def _pod(
     variables: Mapping[str, str],
     settings: Settings,
 ) -> Manifest:
-    template = copy.deepcopy(dict(template))
+    template = _copied(dict(template))
     given = template.get("metadata") or {}
     plan = job.status.plan
     return {
@@ -166,7 +175,9 @@ def _pod(
             },
             "annotations": {
                 **(given.get("annotations") or {}),
+                **template_annotations(template),
                 **({names.ANNOTATION_PLAN: f"{plan.term}.{plan.revision}"} if plan else {}),
+                **_report_annotations(job, role, entry.index, settings),
             },
             "ownerReferences": [_owner(job)],
             "finalizers": [*(given.get("finalizers") or []), names.FINALIZER_LEDGER],
@@ -187,26 +198,46 @@ def _spec(
     mounts: list[Manifest] = []
     does = {"reports": may_report_progress(job, role, index), "asks": may_request_chunks(job, role)}
     if settings.report_url and any(does.values()):
-        variables = {**variables, **environment.report_environment(settings.report_url, **does)}
+        trusts = settings.report_ca is not None
+        variables = {**variables, **environment.report_environment(settings.report_url, **does, trusts=trusts)}
         volumes.append(_token_volume(settings))
         mounts.append({"name": TOKEN_VOLUME, "mountPath": environment.TOKEN_DIRECTORY, "readOnly": True})
     spec |= {
         "hostname": environment.host_name(job, role, index),
         "subdomain": job.metadata.name,
         "schedulerName": names.SCHEDULER_NAME,
-        "priorityClassName": job.spec.priority_class_name,
+        "priorityClassName": job.priority_class_name,
         "restartPolicy": "Never",
     }
     if is_gated(job):
         spec["schedulingGates"] = [{"name": GANG_GATE}]
     volume = job.spec.checkpoint.volume if job.spec.checkpoint else None
     if volume is not None:
-        volumes.append({**copy.deepcopy(volume), "name": CHECKPOINT_VOLUME})
-        mounts.append({"name": CHECKPOINT_VOLUME, "mountPath": settings.checkpoint_directory})
+        volumes.append({**copy.deepcopy(volume), "name": checkpoint_volume.CHECKPOINT_VOLUME})
+        mounts += checkpoint_volume.mounts(job, settings.checkpoint_directory)
+    if (earlier := checkpoint_volume.resume_path(job, settings.checkpoint_directory)) is not None:
+        variables = {**variables, "TRANCHE_RESUME_DIR": earlier}
     if volumes:
         spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     _for_each_container(spec, lambda container: _equip(container, variables, mounts))
     return spec
+
+
+def _copied(value: Any) -> Any:
+    """Copy a JSON value, which takes a fifth of the time of `copy.deepcopy`."""
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_copied(part) for part in value]
+    return value
+
+
+def _report_annotations(job: TrainingJob, role: str, index: int, settings: Settings) -> dict[str, str]:
+    """Return the CA certificates for a pod that connects to the report API."""
+    connects = may_report_progress(job, role, index) or may_request_chunks(job, role)
+    if settings.report_ca is None or not (settings.report_url and connects):
+        return {}
+    return {names.ANNOTATION_REPORT_CA: settings.report_ca.pem}
 
 
 def _for_each_container(spec: Manifest, change: Callable[[Manifest], None]) -> None:
@@ -216,13 +247,17 @@ def _for_each_container(spec: Manifest, change: Callable[[Manifest], None]) -> N
 
 
 def _token_volume(settings: Settings) -> Manifest:
-    """Return the volume of a token that is valid only for the report API and only for this pod."""
+    """Return the volume of a token that is valid only for the report API and this pod, and of the API's CA."""
     source = {
         "audience": names.REPORT_AUDIENCE,
         "expirationSeconds": settings.token_seconds,
         "path": environment.TOKEN_FILE,
     }
-    return {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": source}]}}
+    sources: list[Manifest] = [{"serviceAccountToken": source}]
+    if settings.report_ca is not None:
+        field = {"fieldPath": f"metadata.annotations['{names.ANNOTATION_REPORT_CA}']"}
+        sources.append({"downwardAPI": {"items": [{"path": environment.CA_FILE, "fieldRef": field}]}})
+    return {"name": TOKEN_VOLUME, "projected": {"sources": sources}}
 
 
 def _equip(container: Manifest, variables: Mapping[str, str], mounts: list[Manifest]) -> None:

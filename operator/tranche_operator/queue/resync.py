@@ -90,21 +90,23 @@ class Resync:
         pods: defaultdict[str, list[PodView]] = defaultdict(list)
         for key, pod in listed:
             pods[key].append(pod)
-        seen = added = 0
+        seen: set[str] = set()
+        added = 0
         async for item in self._reader.all_jobs(self._namespace):
-            added += self._check_listed(item, pods)
-            seen += 1
-            if seen % _YIELD_EVERY == 0:
+            key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+            seen.add(key)
+            self._cache.jobs.note(key, item)
+            added += self._check_listed(key, item, pods)
+            if len(seen) % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
+        self._cache.jobs.keep(seen)
         for key, orphans in pods.items():
             added += self._check(Observed(key, None, tuple(orphans)))
         self.last = self._clock()
-        logger.debug("resync: %d jobs, %d keys without a job, %d enqueued", seen, len(pods), added)
+        logger.debug("resync: %d jobs, %d keys without a job, %d enqueued", len(seen), len(pods), added)
         return added
 
-    def _check_listed(self, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
-        metadata = item["metadata"]
-        key = f"{metadata['namespace']}/{metadata['name']}"
+    def _check_listed(self, key: str, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
         own = tuple(pods.pop(key, ()))
         try:
             return self._check(self._reader.recall(key, TrainingJob.model_validate(item), own))

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 FIRST_BACKOFF_SECONDS = 0.5
 """Delay after the first failure; doubles with each further failure."""
 LONGEST_BACKOFF_SECONDS = 60.0
+LONGEST_RETRY_AFTER_SECONDS = 300.0
+"""Bound of a delay that the API server requests."""
 EVENT_DELAY_AFTER_FAILURE_SECONDS = 1.0
 """Delay to which an event shortens the backoff of a failed key. It is not zero, so that a failure that causes events
 does not become a hot loop."""
@@ -29,6 +31,8 @@ class _Entry:
     """Time of the next run; None if none is requested."""
     running: bool = False
     failures: int = 0
+    not_before: float = 0.0
+    """End of the delay that the API server has requested for the key; events do not shorten it."""
 
 
 @dataclass(slots=True)
@@ -44,9 +48,8 @@ class KeyedQueue:
     def add(self, key: str, now: float, delay: float = 0.0) -> None:
         """Schedule a run of a key after a delay in seconds, and another one if it is running."""
         entry = self._entries.setdefault(key, _Entry())
-        self._schedule(
-            key, entry, now + max(delay, EVENT_DELAY_AFTER_FAILURE_SECONDS if entry.failures else self.settle_seconds)
-        )
+        delay = max(delay, EVENT_DELAY_AFTER_FAILURE_SECONDS if entry.failures else self.settle_seconds)
+        self._schedule(key, entry, max(now + delay, entry.not_before))
 
     def take(self, now: float) -> str | None:
         """Return the key that has been due longest and is not running; it is running until `done` or `failed`."""
@@ -62,11 +65,11 @@ class KeyedQueue:
     def done(self, key: str, now: float, again_in: float | None = None) -> None:
         """Record a successful run, and schedule the next one after `again_in` seconds unless it is None."""
         entry = self._entries[key]
-        entry.failures = 0
+        entry.failures, entry.not_before = 0, 0.0
         self._finish(key, entry, None if again_in is None else now + max(again_in, self.settle_seconds))
 
-    def failed(self, key: str, now: float) -> float:
-        """Record a failed run, and return the seconds until the retry."""
+    def failed(self, key: str, now: float, retry_after: float = 0.0) -> float:
+        """Record a failed run, and return the seconds until the retry, at least `retry_after` (bounded)."""
         entry = self._entries[key]
         longest = min(FIRST_BACKOFF_SECONDS * 2.0**entry.failures, LONGEST_BACKOFF_SECONDS)
         entry.failures = min(entry.failures + 1, 32)
@@ -74,6 +77,8 @@ class KeyedQueue:
         if entry.due is not None:
             delay = min(delay, EVENT_DELAY_AFTER_FAILURE_SECONDS)
             entry.due = None
+        delay = max(delay, min(retry_after, LONGEST_RETRY_AFTER_SECONDS))
+        entry.not_before = now + delay if retry_after else 0.0
         self._finish(key, entry, now + delay)
         return delay
 
@@ -185,7 +190,7 @@ class Runner:
         try:
             again_in = await self._run(key)
         except Exception as error:
-            delay = self._queue.failed(key, self._clock())
+            delay = self._queue.failed(key, self._clock(), getattr(error, "retry_after", None) or 0.0)
             unforeseen = not isinstance(error, self._expected)
             text = " ".join(str(error).split()) or type(error).__name__
             logger.warning("%s: reconcile failed, retrying in %.1f s: %s", key, delay, text, exc_info=unforeseen)

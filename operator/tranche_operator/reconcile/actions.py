@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tranche.kube.api.names import LABEL_ROLE
+
 Manifest = dict[str, Any]
 
 
@@ -34,6 +36,8 @@ class DeletePod:
 
     name: str
     uid: str
+    version: int = 0
+    """resourceVersion as observed, if the pod must not have changed since; 0: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ class CreatePod:
     is_staging: bool = False
     """Whether it is a staging pod, which no other pod of the job depends on."""
 
+    @property
+    def role(self) -> str:
+        """Role of the pod in its job."""
+        return str(self.manifest["metadata"]["labels"][LABEL_ROLE])
+
 
 @dataclass(frozen=True, slots=True)
 class UngatePod:
@@ -68,7 +77,7 @@ class UngatePod:
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Write a Kubernetes event. Events of one job with equal type, reason and subject form one series."""
+    """Write a Kubernetes event. Those of one job with equal type and reason form one series, or one for each pod."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -82,6 +91,14 @@ class CheckTemplate:
 
     generation: int
     manifests: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckByCreation:
+    """Take the created pods as the result of the dry run, if the API server has admitted one of each role."""
+
+    generation: int
+    roles: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +144,7 @@ Action = (
     | CreatePod
     | UngatePod
     | CheckTemplate
+    | CheckByCreation
     | WriteStatus
     | EmitEvent
     | EmitPendingEvent
@@ -140,6 +158,7 @@ ORDER: tuple[type[Action], ...] = (
     UngatePod,
     CreateService,
     CheckTemplate,
+    CheckByCreation,
     WriteStatus,
     ReleasePod,
     EmitEvent,
@@ -151,6 +170,11 @@ ORDER: tuple[type[Action], ...] = (
 
 The Service is created after the pods, since DNS names are first looked up when containers run.
 """
+
+
+SAFE_WITH_CACHED_JOB = (CheckTemplate, WriteStatus, EmitEvent, EmitPendingEvent, RequeueAfter)
+"""Actions that an old version of the job cannot turn against its pods: a status is written only over the version that
+was read, and the others change no object that the plan is about."""
 
 
 def in_order(actions: list[Action]) -> list[Action]:

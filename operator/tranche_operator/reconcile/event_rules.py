@@ -6,7 +6,7 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.model import without_moments
 from tranche_operator.reconcile.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
 from tranche_operator.reconcile.observed import TemplateVerdict, Wait, is_current, is_open
-from tranche_operator.reconcile.status import JobPhase
+from tranche_operator.reconcile.status import JobPhase, condition_of
 
 
 def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
@@ -49,11 +49,14 @@ def wait_events(
     return [EmitPendingEvent(plan.explanation)]
 
 
-def verdict_events(verdict: TemplateVerdict) -> list[EmitEvent]:
-    """Return the event about a dry run that rejected the template."""
-    if verdict.update.status != "True":
+def verdict_events(job: TrainingJob, verdict: TemplateVerdict) -> list[EmitEvent]:
+    """Return the event about a dry run that the API server rejected, unless the status has the message already."""
+    update, before = verdict.update, condition_of(job, verdict.update.type)
+    known = before is not None and (before.status, before.message) == (update.status, update.message)
+    if update.status == "False" or known:
         return []
-    return [EmitEvent("Warning", "TemplateRejected", verdict.update.message)]
+    reason = "TemplateRejected" if update.status == "True" else "PodsNotAdmitted"
+    return [EmitEvent("Warning", reason, update.message)]
 
 
 def eviction_event(action: EvictPod) -> EmitEvent:

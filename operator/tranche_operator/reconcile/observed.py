@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import (
+    AdmittedPods,
     PlannedChief,
     PlannedParameterServer,
     PlannedStaging,
@@ -18,6 +19,7 @@ from tranche.kube.api.resources import (
     SiteSpec,
     TrainingJob,
 )
+from tranche.kube.convert.container_start import StartDelay
 from tranche_operator.reconcile.status import ConditionUpdate
 
 
@@ -35,14 +37,28 @@ class PodView:
     over: bool
     """Whether it has ended, or is being deleted without a kubelet that runs it."""
     terminating: bool
+    trained: bool = False
+    """Whether its training container has terminated; other containers may still run."""
+    node: str = field(default="", compare=False)
+    ends_by: datetime | None = field(default=None, compare=False)
+    """End of the grace period of a terminating pod, by the clock of the API server."""
     finalizers: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
     """Names of its scheduling gates."""
     grace_seconds: int = 30
     plan: tuple[int, int] = (0, 0)
     """Term and revision of the plan from which it was created."""
+    delay: StartDelay | None = None
+    """Why its containers do not start, if the kubelet reports a reason."""
+    creating_since: datetime | None = field(default=None, compare=False)
+    """When it got a node, if no container has started and the kubelet reports no reason."""
     version: int = field(default=0, compare=False)
     """resourceVersion; increases with each change."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it trains no more, although it may still hold its resources."""
+        return self.over or self.trained
 
 
 class ServiceState(Enum):
@@ -76,6 +92,12 @@ class TemplateVerdict:
 
     generation: int
     update: ConditionUpdate
+    admitted: AdmittedPods | None = None
+    """The pods after admission; None if the API server did not return them."""
+    until: datetime | None = None
+    """Time of the next dry run; None if the result is final for this generation."""
+    count: int = 1
+    """Number of consecutive dry runs without a final result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +131,10 @@ class Observed:
     refusals: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
     """Evictions that a disruption budget refused, by pod name."""
     wait: Wait = Wait()
+    is_busy: bool = False
+    """Whether many other jobs wait for a reconcile."""
+    is_fresh: bool = True
+    """Whether the job was read from the API server after its pods were looked up; else it is from the cache."""
 
 
 Entry = PlannedWindow | PlannedParameterServer | PlannedStaging

@@ -6,6 +6,7 @@ from datetime import datetime
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, TrainingJob
 from tranche_operator.manifests import pod as manifests
+from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
 from tranche_operator.reconcile.observed import Entry, Observed, PodView, Rejection, ServiceState, is_current, is_open
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
@@ -19,17 +20,20 @@ def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
     """Return planned pods that should exist and do not, by name.
 
     A pod whose name is taken, by a pod of a deleted job of the same name, is not missing yet: the end of that pod
-    causes another reconcile.
+    causes another reconcile. A pod that no TrainingJob controls never ends because of the plan, so it does not count:
+    its creation is refused, and condition PodsRejected names the pod.
     """
     if not is_current(job) or job.spec.suspend or _is_invalid(job):
         return {}
-    taken = {pod.name for pod in observed.pods}
+    taken = {pod.name for pod in observed.pods if pod.owner is not None or pod.terminating}
     return {name: entry for name, entry in entries.items() if is_open(entry) and name not in taken}
 
 
 def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> list[Action]:
-    """Create the Service of a job that has pods planned."""
-    if not is_current(job) or job.spec.suspend or not any(is_open(entry) for entry in entries.values()):
+    """Create the Service of a job that has pods planned, by which they resolve each other's names."""
+    if not is_current(job) or job.spec.suspend or is_alone(job):
+        return []
+    if not any(is_open(entry) for entry in entries.values()):
         return []
     match observed.service:
         case ServiceState.ABSENT:

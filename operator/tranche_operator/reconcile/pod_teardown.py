@@ -23,9 +23,19 @@ def abandon(pods: Iterable[PodView]) -> list[Action]:
     """Release and delete the pods of a job that is deleted or being deleted: the planner no longer counts them.
 
     A pod that no TrainingJob controls (``kubectl delete --cascade=orphan`` leaves such pods) is released, since the
-    finalizer is ours, but not deleted.
+    finalizer is ours, but not deleted. Its owner may have been removed a moment ago, so a pod that has changed since
+    it was read is looked at again first.
     """
-    return [action for pod in pods for action in (*_release(pod), *(_delete(pod) if pod.owner is not None else ()))]
+    return [
+        action
+        for pod in pods
+        for action in (*_release(pod), *(_delete(pod, pod.version) if pod.owner is not None else ()))
+    ]
+
+
+def is_orphaned(job: TrainingJob) -> bool:
+    """Return whether the job is being deleted without its pods (``kubectl delete --cascade=orphan``)."""
+    return job.metadata.deletion_timestamp is not None and names.FINALIZER_ORPHAN in job.metadata.finalizers
 
 
 def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry], settings: Settings) -> list[Action]:
@@ -33,20 +43,27 @@ def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entr
 
     A pod is counted when the plan no longer has an entry for it. A plan for another generation is valid here as well,
     since the planner writes it together with the ledger. Without a plan, no pod is known to be counted.
+
+    A counted pod in which other containers still run is deleted. Before it is counted, its deletion would look like a
+    preemption.
     """
     if job.status.plan is None:
         return []
-    counted = sorted(
-        (pod for pod in pods if pod.over and pod.name not in entries and not is_newer(pod, job)),
-        key=lambda pod: (pod.attempt, pod.name),
-    )
+    ended = [pod for pod in pods if pod.ended and pod.name not in entries and not is_newer(pod, job)]
+    counted = sorted((pod for pod in ended if pod.over), key=lambda pod: (pod.attempt, pod.name))
     inspectable = [pod for pod in counted if not pod.terminating]
     surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
     return [
         *_foreign_preemptions(job, counted),
         *(action for pod in counted for action in _release(pod)),
         *(action for pod in surplus for action in _delete(pod)),
+        *(action for pod in ended if not (pod.over or pod.terminating) for action in _stop_sidecars(pod)),
     ]
+
+
+def _stop_sidecars(pod: PodView) -> tuple[Action, ...]:
+    message = f"The training container of pod {pod.name} has ended; the pod is deleted, since other containers run on."
+    return (*_delete(pod), EmitEvent("Normal", "SidecarsStopped", message, pod.name))
 
 
 def _foreign_preemptions(job: TrainingJob, counted: Iterable[PodView]) -> list[Action]:
@@ -64,10 +81,10 @@ def _foreign_preemptions(job: TrainingJob, counted: Iterable[PodView]) -> list[A
 
 
 def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
-    """Return the running pods whose window is closing or which are not in the plan."""
+    """Return the training pods whose window is closing or which are not in the plan."""
     if not is_current(job):
         return []
-    running = (pod for pod in pods if not (pod.over or pod.terminating or is_newer(pod, job)))
+    running = (pod for pod in pods if not (pod.ended or pod.terminating or is_newer(pod, job)))
     return [pod for pod in running if pod.name not in entries or not is_open(entries[pod.name])]
 
 
@@ -96,7 +113,7 @@ def eviction_updates(
     refused = [refusals[pod.name] for pod in unwanted if pod.name in refusals]
     if refused:
         message = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in refused)
-        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "True", "DisruptionBudget", message)]
+        return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "True", refused[0].reason, message)]
     before = condition_of(job, names.CONDITION_EVICTIONS_REFUSED)
     if before is not None and before.status == "True" and not unwanted:
         return [ConditionUpdate(names.CONDITION_EVICTIONS_REFUSED, "False", "NoneRefused", "no eviction is refused")]
@@ -123,7 +140,7 @@ def finish(
     actions: list[Action] = []
     if patient:
         actions.append(RequeueAfter(settings.ledger_patience_seconds - since.total_seconds()))
-    training = job.spec.chief is None and any(pod.role == names.ROLE_WORKER and not pod.over for pod in pods)
+    training = job.spec.chief is None and any(pod.role == names.ROLE_WORKER and not pod.ended for pod in pods)
     for pod in pods:
         entry = entries.get(pod.name)
         if pod.over:
@@ -144,5 +161,5 @@ def _release(pod: PodView) -> tuple[Action, ...]:
     return (ReleasePod(pod.name, pod.uid, pod.finalizers),) if names.FINALIZER_LEDGER in pod.finalizers else ()
 
 
-def _delete(pod: PodView) -> tuple[Action, ...]:
-    return () if pod.terminating else (DeletePod(pod.name, pod.uid),)
+def _delete(pod: PodView, version: int = 0) -> tuple[Action, ...]:
+    return () if pod.terminating else (DeletePod(pod.name, pod.uid, version),)

@@ -6,15 +6,24 @@ counted it, that is, until the plan has no entry for it. A plan for another gene
 nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedStaging, TrainingJob
-from tranche_operator.manifests.pod import checked_pods
-from tranche_operator.reconcile import event_rules, pod_creation, pod_teardown, staging_status
-from tranche_operator.reconcile.actions import Action, CheckTemplate, RequeueAfter, WriteStatus, in_order
-from tranche_operator.reconcile.observed import Entry, Observed, PodView, entries_of
+from tranche_operator.manifests import checkpoint_volume
+from tranche_operator.manifests.pod import checked_pods, checked_roles
+from tranche_operator.reconcile import event_rules, pod_creation, pod_teardown, staging_status, start_status, stuck_pod
+from tranche_operator.reconcile.actions import (
+    Action,
+    CheckByCreation,
+    CheckTemplate,
+    CreatePod,
+    RequeueAfter,
+    WriteStatus,
+    in_order,
+)
+from tranche_operator.reconcile.observed import Entry, Observed, PodView, TemplateVerdict, entries_of
 from tranche_operator.reconcile.status import (
     TERMINAL,
     ConditionUpdate,
@@ -45,6 +54,8 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
         ValueError: if the planner's part of the status cannot be decoded.
     """
     job = observed.job
+    if job is not None and pod_teardown.is_orphaned(job):
+        return []  # the pods are released when the garbage collector has made them independent
     if job is None or job.metadata.deletion_timestamp is not None:
         return in_order(pod_teardown.abandon(observed.pods))
     own = tuple(pod for pod in observed.pods if pod.owner == job.metadata.uid)
@@ -59,7 +70,13 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     else:
         more, updates = _steer(observed, job, own, entries, settings, now)
         actions += more
-    actions += _report(job, counts, job_phase, updates, now)
+    found = stuck_pod.updates(job, own, now)
+    actions += stuck_pod.actions(job, own, found, now)
+    updates += found
+    # The first status waits for the check of the template, whose result would follow in a second write.
+    if job.status.phase is not None or job_phase.phase in TERMINAL or _has_result(observed, job):
+        directory = checkpoint_volume.assigned_directory(job, has_pods=bool(own))
+        actions += _report(observed, job, counts, job_phase, updates, now, directory)
     actions += event_rules.wait_events(job, job_phase, observed.wait, now)
     return _with_one_requeue(in_order(actions))
 
@@ -73,7 +90,7 @@ def _steer(
     now: datetime,
 ) -> tuple[list[Action], list[ConditionUpdate]]:
     """Return actions and condition updates for a job that has not ended."""
-    missing = pod_creation.missing_pods(observed, job, entries)
+    missing = {} if checkpoint_volume.awaits_directory(job) else pod_creation.missing_pods(observed, job, entries)
     bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
     training = {name: entry for name, entry in missing.items() if name not in bringing}
     rejection = pod_creation.standing_rejection(observed.rejection, training)
@@ -87,46 +104,107 @@ def _steer(
         *(pod_creation.pause(refused, now) or pod_creation.open_pods(observed, job, bringing, settings)),
         *pod_creation.ungate(job, own, entries),
     ]
+    if entries and checkpoint_volume.awaits_directory(job):
+        actions.append(RequeueAfter(0.0))
     updates = pod_creation.rejection_updates(job, rejection, training)
     updates += staging_status.updates(job, refused)
     actions += staging_status.events(job, updates)
+    starts, requeues = start_status.updates(job, own, settings, now)
+    updates += starts
+    actions += [*start_status.events(job, starts), *requeues]
     updates += pod_teardown.eviction_updates(job, unwanted, observed.refusals)
-    verdict = observed.verdict
-    if not _is_checked(job):
-        if verdict is None or verdict.generation != job.metadata.generation:
-            actions.append(CheckTemplate(job.metadata.generation, checked_pods(job, settings)))
-        else:
-            updates.append(verdict.update)
-            actions += event_rules.verdict_events(verdict)
+    created = {action.role for action in actions if isinstance(action, CreatePod)}
+    more, found = _check_template(observed, job, created, settings, now)
+    actions += more
+    updates += found
     deadline = deadline_of(job)
     if deadline is not None:
         actions.append(RequeueAfter((deadline - now).total_seconds()))
     return actions, updates
 
 
+def _check_template(
+    observed: Observed, job: TrainingJob, created: Collection[str], settings: Settings, now: datetime
+) -> tuple[list[Action], list[ConditionUpdate]]:
+    """Check the templates of each generation once, and again after a pause while the result is not final.
+
+    Pods that are created now need no dry run. While many jobs wait, a new job waits for its plan, which most often
+    creates them.
+    """
+    if _is_checked(job):
+        return [], []
+    verdict = _verdict_of(observed, job)
+    if verdict is None:
+        roles = checked_roles(job)
+        if roles <= set(created):
+            return [CheckByCreation(job.metadata.generation, roles)], []
+        if observed.is_busy and (wait := _plan_is_near(job, settings, now)) > 0:
+            return [RequeueAfter(wait)], []
+        return [CheckTemplate(job.metadata.generation, checked_pods(job, settings))], []
+    actions: list[Action] = [*event_rules.verdict_events(job, verdict)]
+    if verdict.until is not None and now >= verdict.until:
+        actions.append(CheckTemplate(job.metadata.generation, checked_pods(job, settings)))
+    elif verdict.until is not None:
+        actions.append(RequeueAfter((verdict.until - now).total_seconds()))
+    return actions, [verdict.update]
+
+
+def _plan_is_near(job: TrainingJob, settings: Settings, now: datetime) -> float:
+    """Return the seconds for which a job without a plan can still wait for its first one."""
+    created = job.metadata.creation_timestamp
+    if job.status.plan is not None or created is None:
+        return 0.0
+    return settings.busy_check_seconds - (now - created).total_seconds()
+
+
+def _has_result(observed: Observed, job: TrainingJob) -> bool:
+    """Return whether a check of the current template has a result."""
+    return _is_checked(job) or _verdict_of(observed, job) is not None
+
+
+def _verdict_of(observed: Observed, job: TrainingJob) -> TemplateVerdict | None:
+    """Return the last result of a dry run if it is for this generation."""
+    verdict = observed.verdict
+    return verdict if verdict is not None and verdict.generation == job.metadata.generation else None
+
+
 def _report(
-    job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: list[ConditionUpdate], now: datetime
+    observed: Observed,
+    job: TrainingJob,
+    counts: PodCounts,
+    job_phase: JobPhase,
+    updates: list[ConditionUpdate],
+    now: datetime,
+    directory: str,
 ) -> list[Action]:
     """Write the status if it changes, with the events about the change."""
-    status, before = new_status(job, counts, job_phase, updates, now), own_status(job.status)
+    verdict = _verdict_of(observed, job)
+    admitted = verdict.admitted if verdict is not None else None
+    status, before = new_status(job, counts, job_phase, updates, now, admitted, directory), own_status(job.status)
     if status == before:
         return []
     news = tuple(event_rules.phase_events(job, job_phase))
-    return [WriteStatus(job.metadata.resource_version, status, news, in_time=may_wait(status, before))]
+    starts = job.status.phase is None and job_phase.phase == "Starting"  # most often it runs soon
+    in_time = starts or may_wait(status, before)
+    return [WriteStatus(job.metadata.resource_version, status, news, in_time=in_time)]
 
 
 def _is_checked(job: TrainingJob) -> bool:
-    """Return whether the status has a dry-run result for this generation."""
-    condition = condition_of(job, names.CONDITION_INVALID_TEMPLATE)
-    return condition is not None and condition.observed_generation == job.metadata.generation
+    """Return whether the status has the final dry-run result for this generation."""
+    condition, generation = condition_of(job, names.CONDITION_INVALID_TEMPLATE), job.metadata.generation
+    if condition is None or condition.observed_generation != generation:
+        return False
+    admitted = job.status.admitted is not None and job.status.admitted.generation == generation
+    return condition.status == "True" or (condition.status == "False" and admitted)
 
 
 def _count_pods(own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCounts:
     workers = [pod for pod in own if pod.role == names.ROLE_WORKER]
     active = [pod for pod in own if not pod.over]
     return PodCounts(
+        any_pod=any(pod.role != names.ROLE_STAGING for pod in own),
         active_workers=sum(not pod.over for pod in workers),
-        running_workers=sum(not pod.over and pod.phase == "Running" for pod in workers),
+        running_workers=sum(not pod.ended and pod.phase == "Running" for pod in workers),
         active_servers=sum(pod.role == names.ROLE_SERVER for pod in active),
         active_chiefs=sum(pod.role == names.ROLE_CHIEF for pod in active),
         running_chiefs=sum(pod.role == names.ROLE_CHIEF and pod.phase == "Running" for pod in active),

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from tranche.kube.api import names
-from tranche.kube.api.resources import Condition, TrainingJob, TrainingJobStatus
+from tranche.kube.api.resources import AdmittedPods, Condition, TrainingJob, TrainingJobStatus
 from tranche.kube.api.timestamp import rfc3339
 from tranche.model import parse_chunks
 
@@ -25,6 +25,8 @@ OWN_CONDITIONS = frozenset(
         names.CONDITION_EVICTIONS_REFUSED,
         names.CONDITION_FAILED,
         names.CONDITION_INVALID_TEMPLATE,
+        names.CONDITION_PODS_DO_NOT_STOP,
+        names.CONDITION_PODS_NOT_STARTING,
         names.CONDITION_PODS_REJECTED,
         names.CONDITION_RUNNING,
         names.CONDITION_STAGING_FAILED,
@@ -42,6 +44,8 @@ class PodCounts:
     active_servers: int = 0
     active_chiefs: int = 0
     running_chiefs: int = 0
+    any_pod: bool = False
+    """Whether any pod that trains, serves or coordinates exists."""
     started: bool = False
     """Whether any of the existing worker pods has ever run."""
     sites: tuple[str, ...] = ()
@@ -88,7 +92,7 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhas
         return JobPhase(
             "Failed",
             "DeadlineExceeded",
-            f"not done {seconds} s after its first pod started (runPolicy.activeDeadlineSeconds)",
+            f"not done {seconds} s after its first pod was created (runPolicy.activeDeadlineSeconds)",
         )
     if job.spec.suspend and not (counts.active_workers or counts.active_servers or counts.active_chiefs):
         return JobPhase("Suspended", "Suspended", "spec.suspend is true")
@@ -100,13 +104,23 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhas
 
 
 def deadline_of(job: TrainingJob) -> datetime | None:
-    """Return the time at which an unfinished job fails; None if it has not started or has no deadline."""
-    seconds, start = job.spec.run_policy.active_deadline_seconds, job.status.start_time
+    """Return the time at which an unfinished job fails; None if it has had no pod or has no deadline.
+
+    It counts from the creation of the first pod, so that it also ends a job whose containers never start.
+    """
+    seconds, known = job.spec.run_policy.active_deadline_seconds, (job.status.first_pod_time, job.status.start_time)
+    start = min((time for time in known if time is not None), default=None)
     return None if seconds is None or start is None else start + timedelta(seconds=seconds)
 
 
 def new_status(
-    job: TrainingJob, counts: PodCounts, job_phase: JobPhase, updates: Iterable[ConditionUpdate], now: datetime
+    job: TrainingJob,
+    counts: PodCounts,
+    job_phase: JobPhase,
+    updates: Iterable[ConditionUpdate],
+    now: datetime,
+    admitted: AdmittedPods | None = None,
+    checkpoint_directory: str | None = None,
 ) -> dict[str, Any]:
     """Compute the operator's part of the status, ready for server-side apply.
 
@@ -116,6 +130,8 @@ def new_status(
         job_phase: Its phase.
         updates: Conditions that change, besides those that follow from the phase.
         now: Current time, with a time zone.
+        admitted: Result of a new dry run; None keeps the one in the status.
+        checkpoint_directory: Directory of the job on its checkpoint volume.
     """
     status, generation = job.status, job.metadata.generation
     terminal = job_phase.phase in TERMINAL
@@ -128,9 +144,12 @@ def new_status(
             phase=job_phase.phase,
             conditions=[conditions[kind] for kind in sorted(conditions)],
             observed_generation=generation,
+            admitted=admitted or status.admitted,
             active_workers=counts.active_workers,
             active_parameter_servers=counts.active_servers,
             sites=", ".join(counts.sites)[:4096] or None,
+            first_pod_time=status.first_pod_time or (now if counts.any_pod else None),
+            checkpoint_directory=checkpoint_directory or status.checkpoint_directory,
             start_time=status.start_time or (now if counts.started else None),
             completion_time=(status.completion_time or now) if terminal else None,
         )
@@ -151,7 +170,7 @@ def may_wait(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
         before: Result of `own_status` for the status that is written.
     """
     passing = before.get("phase") is not None and status["phase"] in _PASSING
-    ignored = {"activeWorkers", "activeParameterServers", "sites", *(("phase",) if passing else ())}
+    ignored = {"activeWorkers", "activeParameterServers", "firstPodTime", "sites", *(("phase",) if passing else ())}
     return _without(status, ignored, passing) == _without(before, ignored, passing)
 
 
@@ -210,9 +229,12 @@ def _document(status: TrainingJobStatus) -> dict[str, Any]:
         "phase": status.phase,
         "conditions": [_condition_document(condition) for condition in status.conditions],
         "observedGeneration": status.observed_generation,
+        "admitted": status.admitted.model_dump(by_alias=True) if status.admitted is not None else None,
         "activeWorkers": status.active_workers,
         "activeParameterServers": status.active_parameter_servers,
         "sites": status.sites,
+        "firstPodTime": _micro_time(status.first_pod_time),
+        "checkpointDirectory": status.checkpoint_directory,
         "startTime": _micro_time(status.start_time),
         "completionTime": _micro_time(status.completion_time),
     }

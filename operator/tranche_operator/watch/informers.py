@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from tranche.kube.api.core_types import Metadata, Narrow
+from tranche.kube.api.core_types import Metadata, Narrow, Pod
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import Reflector
 from tranche_operator import api_paths
 from tranche_operator.reconcile.observed import PodView
-from tranche_operator.watch.pod_decoder import OwnedPod, job_key, view
+from tranche_operator.watch.pod_decoder import job_key, view
 
 KeyedPod = tuple[str, PodView]
 """Key of the job, and the pod."""
@@ -27,7 +27,7 @@ class Budget(Narrow, frozen=True):
     metadata: Metadata = Metadata()
 
 
-_POD = msgspec.json.Decoder(OwnedPod)
+_POD = msgspec.json.Decoder(Pod)
 _BUDGET = msgspec.json.Decoder(Budget)
 
 

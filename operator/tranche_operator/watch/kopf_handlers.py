@@ -1,4 +1,4 @@
-"""Kopf handlers. They only enqueue the key of a changed TrainingJob.
+"""Kopf handlers. They only store a changed TrainingJob and enqueue its key.
 
 They use no index (its start-up is quadratic), no handler that needs a finalizer or an annotation, and no events of
 Kopf's own. Kopf runs in a thread with its own event loop, which is its documented way of being embedded: when it stops
@@ -6,8 +6,8 @@ or fails, it cancels all tasks on its loop.
 
 Filter of the jobs' watch events: only those that change an input of `reconcile` are relevant.
 
-Every write to a job's status, also by the operator itself, causes an event, and each relevant event costs a read of the
-job. The next resync finds what the filter misses. (`tranche_operator.watch.pod_cache` filters the events of pods.)
+Every write to a job's status, also by the operator itself, causes an event, and each relevant event costs a reconcile.
+The next resync finds what the filter misses. (`tranche_operator.watch.pod_cache` filters the events of pods.)
 """
 
 import itertools
@@ -19,9 +19,16 @@ import kopf
 
 from tranche.kube.api.resources import GROUP, VERSION
 from tranche.kube.client.credentials import Credentials
+from tranche.model import without_moments
 
 _MOMENTS = ("phase", "startTime", "completionTime")
 """Fields of the status that the operator writes and that its timers depend on."""
+
+
+_STAMP_AND_ESTIMATES = frozenset(
+    {"term", "revision", "attempts", "estimatedStart", "estimatedCompletion", "homes", "explanation", "workers"}
+)
+_TIMES_AND_CHUNKS = frozenset({"start", "end", "chunks", "renewed"})
 
 
 class JobEventFilter:
@@ -35,18 +42,31 @@ class JobEventFilter:
         self._seen.clear()
 
     def is_relevant(self, job: Mapping[str, Any], *, gone: bool) -> bool:
-        """Return whether a TrainingJob is new, being deleted or deleted, or has another spec, plan or phase."""
+        """Return whether a TrainingJob is new, being deleted or deleted, or has another spec, plan, end or phase."""
         meta, status = job["metadata"], job.get("status", {})
-        plan = status.get("plan", {})
-        stamp = (plan.get("term"), plan.get("revision"))
         moments = tuple(status.get(field) for field in _MOMENTS)
-        looks = (meta.get("generation"), meta.get("deletionTimestamp"), stamp, moments)
+        planned, progress = _planned(status.get("plan", {})), status.get("progress", {})
+        counted = (progress.get("done"), progress.get("failures"))
+        looks = (meta.get("generation"), meta.get("deletionTimestamp"), planned, counted, moments)
         if gone:
             self._seen.pop(meta["uid"], None)
             return True
         before = self._seen.get(meta["uid"])
         self._seen[meta["uid"]] = looks
         return before != looks
+
+
+def _planned(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan without what changes no pod: its stamp, its estimates, and what running pods train when.
+
+    The explanation counts, without its times, while no worker is planned: then an event says it.
+    """
+    kept = {field: value for field, value in plan.items() if field not in _STAMP_AND_ESTIMATES}
+    workers = [
+        {field: value for field, value in one.items() if field not in _TIMES_AND_CHUNKS}
+        for one in plan.get("workers", ())
+    ]
+    return kept | {"workers": workers, "waits": "" if workers else without_moments(plan.get("explanation", ""))}
 
 
 CONVENTION = f"operator.{GROUP}"
@@ -95,14 +115,14 @@ def make_settings() -> kopf.OperatorSettings:
 
 def make_registry(
     kubeconfig: str | None,
-    on_news: Callable[[str], None],
+    on_job: Callable[[str, Mapping[str, Any] | None, bool], None],
     on_listing: Callable[[], None],
 ) -> kopf.OperatorRegistry:
     """Register the handlers.
 
     Args:
         kubeconfig: As for `Credentials.load`.
-        on_news: Called with the key of a changed job.
+        on_job: Called with the key of a changed job, the job (None: it is gone), and whether the change is relevant.
         on_listing: Called when a watch restarts with a list, because events may have been missed.
     """
     registry, job_filter = kopf.OperatorRegistry(), JobEventFilter()
@@ -116,8 +136,9 @@ def make_registry(
         if event["type"] is None:
             job_filter.clear()
             on_listing()
-        elif job_filter.is_relevant(event["object"], gone=event["type"] == "DELETED"):
-            on_news(f"{namespace}/{name}")
+            return
+        job, gone = event["object"], event["type"] == "DELETED"
+        on_job(f"{namespace}/{name}", None if gone else job, job_filter.is_relevant(job, gone=gone))
 
     return registry
 

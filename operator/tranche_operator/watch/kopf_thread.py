@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import kopf
@@ -21,7 +21,7 @@ class Watches:
         self,
         kubeconfig: str | None,
         namespace: str | None,
-        on_news: Callable[[str], None],
+        on_job: Callable[[str, Mapping[str, Any] | None, bool], None],
         on_listing: Callable[[], None],
     ) -> None:
         """Store the arguments; nothing runs before `serve`.
@@ -29,12 +29,12 @@ class Watches:
         Args:
             kubeconfig: As for `Credentials.load`.
             namespace: Namespace to watch; None for all.
-            on_news: Called with the key of a changed job, in the event loop of `serve`.
+            on_job: Called in the event loop of `serve`, with the arguments of `make_registry`.
             on_listing: Called in that loop when a watch restarts with a list.
         """
         self._kubeconfig = kubeconfig
         self._namespace = namespace
-        self._on_news = on_news
+        self._on_job = on_job
         self._on_listing = on_listing
 
     async def serve(self) -> None:
@@ -56,7 +56,7 @@ class Watches:
         """Run Kopf in its thread."""
         registry = make_registry(
             self._kubeconfig,
-            on_news=lambda key: _call(home, self._on_news, key),
+            on_job=lambda key, job, relevant: _call(home, self._on_job, key, job, relevant),
             on_listing=lambda: _call(home, self._on_listing),
         )
         before = asyncio.all_tasks()

@@ -6,7 +6,7 @@ it was deleted; since the job is read after its pods were looked up here, its pl
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tranche_operator.reconcile.observed import PodView
@@ -39,6 +39,10 @@ class PodCache:
     def of(self, key: str) -> tuple[PodView, ...]:
         """Return the pods with the label of this job."""
         return tuple(known.pod for known in self._jobs.get(key, {}).values())
+
+    def __iter__(self) -> Iterator[PodView]:
+        """Yield all pods."""
+        return (known.pod for known in self._pods.values())
 
     def note(self, key: str, pod: PodView, *, watched: bool = False) -> bool:
         """Store the state of a pod, and return whether it is newer and differs in a field that `reconcile` reads.

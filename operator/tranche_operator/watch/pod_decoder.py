@@ -1,32 +1,18 @@
 """Decoding of pods into `PodView`."""
 
+from datetime import datetime
+
 import msgspec
 
-from tranche.kube.api.core_types import Metadata, Narrow, Pod, PodSpec
+from tranche.kube.api.core_types import Metadata, Narrow, Pod
 from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import identity, owner_uid, plan_stamp
 from tranche.kube.convert.pods_and_nodes import is_over
+from tranche.kube.convert.training_container import has_terminated
 from tranche_operator.reconcile.observed import PodView
 
 _DEFAULT_GRACE_SECONDS = 30
-
-
-class Gate(Narrow, frozen=True):
-    """A scheduling gate."""
-
-    name: str = ""
-
-
-class GatedSpec(PodSpec, frozen=True):
-    """A pod's spec, with its scheduling gates."""
-
-    scheduling_gates: tuple[Gate, ...] = ()
-
-
-class OwnedPod(Pod, frozen=True):
-    """A pod, with the fields that only the operator reads."""
-
-    spec: GatedSpec = GatedSpec()
 
 
 class ListMetadata(Narrow, frozen=True):
@@ -40,7 +26,7 @@ class PodList(Narrow, frozen=True):
     """One page of pods."""
 
     metadata: ListMetadata = ListMetadata()
-    items: tuple[OwnedPod, ...] = ()
+    items: tuple[Pod, ...] = ()
 
 
 _PODS = msgspec.json.Decoder(PodList)
@@ -66,13 +52,20 @@ def read_pod(raw: object) -> tuple[str, PodView]:
     Raises:
         msgspec.ValidationError: if it is none.
     """
-    pod = msgspec.convert(raw, OwnedPod)
+    pod = msgspec.convert(raw, Pod)
     return job_key(pod.metadata), view(pod)
 
 
-def view(pod: OwnedPod) -> PodView:
+def _bound(pod: Pod) -> datetime | None:
+    found = (c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "True")
+    return next(found, None)
+
+
+def view(pod: Pod) -> PodView:
     """Extract the fields that `reconcile` reads."""
     metadata, who = pod.metadata, identity(pod)
+    delay = start_delay(pod) if metadata.deletion_timestamp is None else None
+    creating = delay is not None and delay.kind is StartProblem.CREATION
     grace = pod.spec.termination_grace_period_seconds
     return PodView(
         name=metadata.name,
@@ -83,9 +76,14 @@ def view(pod: OwnedPod) -> PodView:
         phase=pod.status.phase,
         over=is_over(pod),
         terminating=metadata.deletion_timestamp is not None,
+        trained=has_terminated(pod),
+        node=pod.spec.node_name,
+        ends_by=metadata.deletion_timestamp,
         finalizers=metadata.finalizers,
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else grace,
         plan=plan_stamp(pod),
+        delay=None if creating else delay,
+        creating_since=_bound(pod) if creating else None,
         version=int(metadata.resource_version or 0),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tranche.auth.review_cache import Bounds, Requests, Reviews, User, review_token
 from tranche.kube.api.names import REPORT_AUDIENCE
+from tranche.runtime.rate_limit import RateLimit
 
 LONGEST_TOKEN = 16 * 2**10
 """Maximum token size in bytes; service-account tokens have one or two thousand."""
@@ -22,6 +23,8 @@ REMEMBERED = 50_000
 REVIEWS_AT_ONCE = 32
 LONGEST_LINE = 1000
 """Maximum number of pending reviews."""
+REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
+"""Rate limit of reviews with a negative result per peer address; reviews in progress count until they succeed."""
 _PREFIX = "system:serviceaccount:"
 _EXTRA = "authentication.kubernetes.io/"
 
@@ -41,20 +44,25 @@ class TokenReviewer:
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         bounds = Bounds(TRUSTED_SECONDS, REFUSED_SECONDS, REMEMBERED, REVIEWS_AT_ONCE, LONGEST_LINE)
-        self._reviews: Reviews[Bearer] = Reviews(bounds, clock)
+        self._reviews: Reviews[Bearer] = Reviews(bounds, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
 
-    async def review(self, token: str) -> Bearer | None:
+    async def review(self, token: str, peer: str = "") -> Bearer | None:
         """Return the pod that the token is bound to.
 
         None if it is invalid, for another audience, or not bound to a pod.
 
+        Args:
+            token: The token.
+            peer: Address of the client, which limits the number of invalid tokens.
+
         Raises:
             ApiError: the API server does not respond.
             BusyError: too many reviews are pending.
+            TooManyRefusalsError: too many tokens from this peer were invalid.
         """
         if not token or len(token) > LONGEST_TOKEN:
             return None
-        return await self._reviews.find(token.encode(errors="replace"), lambda: self._ask(token))
+        return await self._reviews.find(token.encode(errors="replace"), lambda: self._ask(token), peer)
 
     async def _ask(self, token: str) -> Bearer | None:
         status = await review_token(self._client, token, REPORT_AUDIENCE)

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from tranche.kube.client.client import ApiError
+from tranche.runtime.rate_limit import RateLimit
 
 T = TypeVar("T")
 
@@ -42,6 +43,10 @@ AUTHENTICATION = "authentication.k8s.io/v1"
 
 class BusyError(Exception):
     """Too many reviews are pending."""
+
+
+class TooManyRefusalsError(Exception):
+    """Too many reviews for one peer had a negative result."""
 
 
 class Requests(Protocol):
@@ -100,30 +105,67 @@ class Bounds:
     at_once: int
     longest_line: int
     """Maximum number of pending reviews; further ones raise `BusyError`."""
+    remembered_refusals: int = 1000
+    """Cache size of negative results, separate so that they do not evict positive ones."""
 
 
 class Reviews(Generic[T]):
     """Cache of review results; None is a negative result."""
 
-    def __init__(self, bounds: Bounds, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bounds: Bounds, clock: Callable[[], float] = time.monotonic, limit: RateLimit | None = None
+    ) -> None:
+        """Create an empty cache.
+
+        Args:
+            bounds: Cache times and limits.
+            clock: Monotonic seconds.
+            limit: Limit by peer of reviews with a negative result.
+        """
         self._bounds = bounds
         self._clock = clock
+        self._limit = limit
         self._known: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
+        self._refused: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
         self._slots = asyncio.Semaphore(bounds.at_once)
         self._line = 0
 
-    async def find(self, question: bytes, ask: Callable[[], Awaitable[T | None]]) -> T | None:
+    async def find(self, question: bytes, ask: Callable[[], Awaitable[T | None]], peer: str = "") -> T | None:
         """Return the cached result, else the result of `ask`. Only a digest of the question is stored.
+
+        Args:
+            question: What is reviewed.
+            ask: Asks the API server.
+            peer: Address of the client, for the limit of negative results.
 
         Raises:
             ApiError: the API server does not respond; this is not cached.
             BusyError: too many reviews are pending.
+            TooManyRefusalsError: too many reviews for this peer had a negative result.
         """
         digest = blake2b(question, digest_size=16).digest()
         if (known := self._fresh(digest)) is not None:
             return known[0]
         if self._line >= self._bounds.longest_line:
             raise BusyError
+        if self._limit is None:
+            return await self._review(digest, ask)
+        if not self._limit.admits(peer, self._clock()):
+            raise TooManyRefusalsError
+        refused = False
+        try:
+            answer = await self._review(digest, ask)
+            refused = answer is None
+        finally:
+            if not refused:
+                self._limit.refund(peer)
+        return answer
+
+    def knows(self, question: bytes) -> bool:
+        """Whether the result is cached."""
+        return self._fresh(blake2b(question, digest_size=16).digest()) is not None
+
+    async def _review(self, digest: bytes, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         self._line += 1
         try:
             async with self._slots:
@@ -136,13 +178,16 @@ class Reviews(Generic[T]):
         return answer
 
     def _fresh(self, digest: bytes) -> tuple[T | None, float] | None:
-        known = self._known.get(digest)
+        known = self._known.get(digest) or self._refused.get(digest)
         return known if known is not None and self._clock() < known[1] else None
 
     def _remember(self, digest: bytes, answer: T | None) -> None:
         bounds = self._bounds
-        seconds = bounds.trusted_seconds if answer is not None else bounds.refused_seconds
-        self._known[digest] = (answer, self._clock() + seconds)
-        self._known.move_to_end(digest)
-        while len(self._known) > bounds.remembered:
-            self._known.popitem(last=False)
+        cache, seconds, size = self._known, bounds.trusted_seconds, bounds.remembered
+        if answer is None:
+            cache, seconds, size = self._refused, bounds.refused_seconds, bounds.remembered_refusals
+            self._known.pop(digest, None)
+        cache[digest] = (answer, self._clock() + seconds)
+        cache.move_to_end(digest)
+        while len(cache) > size:
+            cache.popitem(last=False)

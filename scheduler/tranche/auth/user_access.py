@@ -13,13 +13,18 @@ from typing import Any
 import msgspec
 
 from tranche.auth.review_cache import Bounds, Requests, Reviews, User, ask, review_token
+from tranche.runtime.rate_limit import RateLimit
 
 AUDIENCE = "page.tranche.dev"
 """Audience of tokens that are valid for this page only; ``kubectl create token --audience`` creates them."""
 LONGEST_TOKEN = 16 * 2**10
 """Maximum token size in bytes; tokens of some identity providers have several thousand."""
 TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_once=8, longest_line=200)
-RIGHTS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=50_000, at_once=16, longest_line=20_000)
+RIGHTS = Bounds(trusted_seconds=60.0, refused_seconds=60.0, remembered=50_000, at_once=16, longest_line=20_000)
+REVIEWS_PER_SECOND, REVIEWS_BURST = 50.0, 500
+"""Rate limit of access reviews by user to find the namespaces that a user may see; without rights, each costs one."""
+REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
+"""Rate limit of invalid tokens by peer address."""
 AUTHORIZATION = "authorization.k8s.io/v1"
 GROUP = "tranche.dev"
 
@@ -49,19 +54,26 @@ class AccessReviewer:
 
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._users: Reviews[User] = Reviews(TOKENS, clock)
+        self._clock = clock
+        self._users: Reviews[User] = Reviews(TOKENS, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
         self._rights: Reviews[bool] = Reviews(RIGHTS, clock)
+        self._budget = RateLimit(REVIEWS_PER_SECOND, REVIEWS_BURST)
 
-    async def identify(self, token: str) -> User | None:
+    async def identify(self, token: str, peer: str = "") -> User | None:
         """Return the user of a token; None if the token is not valid here.
+
+        Args:
+            token: The token.
+            peer: Address of the client, which limits the number of invalid tokens.
 
         Raises:
             ApiError: the API server does not respond.
             BusyError: too many reviews are pending.
+            TooManyRefusalsError: too many tokens from this peer were invalid.
         """
         if not token or len(token) > LONGEST_TOKEN:
             return None
-        return await self._users.find(token.encode(errors="replace"), lambda: self._review(token))
+        return await self._users.find(token.encode(errors="replace"), lambda: self._review(token), peer)
 
     async def may(self, user: User, verb: str, resource: str, namespace: str = "", name: str = "") -> bool:
         """Whether RBAC allows the user an action.
@@ -77,21 +89,24 @@ class AccessReviewer:
             ApiError: the API server does not respond.
             BusyError: too many reviews are pending.
         """
-        group = "" if resource.startswith("/") else GROUP
-        attributes = {"verb": verb, "group": group, "resource": resource.lstrip("/"), "namespace": namespace}
-        if name:
-            attributes["name"] = name
-        spec = {**msgspec.to_builtins(user), "resourceAttributes": attributes}
-        spec["user"] = spec.pop("username")
+        spec = _spec(user, verb, resource, namespace, name)
         return bool(await self._rights.find(msgspec.json.encode(spec), lambda: self._access(spec)))
 
     async def scope(self, user: User, namespaces: Collection[str]) -> Scope:
-        """Return which of these namespaces' jobs the user may list; raises the same errors as `may`."""
+        """Return which of these namespaces' jobs the user may list; raises the same errors as `may`.
+
+        Reviews beyond the user's rate limit are left to later requests; such a namespace is not visible until then.
+        """
         if await self.may(user, "list", "trainingjobs"):
             return Scope(everything=True)
-        names = sorted(namespaces)
+        names = [name for name in sorted(namespaces) if self._affords(user, name)]
         allowed = await asyncio.gather(*(self.may(user, "list", "trainingjobs", name) for name in names))
         return Scope(namespaces=frozenset(name for name, yes in zip(names, allowed, strict=True) if yes))
+
+    def _affords(self, user: User, namespace: str) -> bool:
+        """Whether the access to a namespace is known, or may be reviewed now."""
+        question = msgspec.json.encode(_spec(user, "list", "trainingjobs", namespace))
+        return self._rights.knows(question) or self._budget.admits(user.username, self._clock())
 
     async def _review(self, token: str) -> User | None:
         """Review a token with the audience of the page, then with that of the API server."""
@@ -106,3 +121,14 @@ class AccessReviewer:
     async def _access(self, spec: dict[str, Any]) -> bool | None:
         status = (await ask(self._client, AUTHORIZATION, "SubjectAccessReview", spec, _AccessReview)).status
         return True if status.allowed and not status.denied else None
+
+
+def _spec(user: User, verb: str, resource: str, namespace: str = "", name: str = "") -> dict[str, Any]:
+    """Return the specification of a SubjectAccessReview; the arguments are those of `AccessReviewer.may`."""
+    group = "" if resource.startswith("/") else GROUP
+    attributes = {"verb": verb, "group": group, "resource": resource.lstrip("/"), "namespace": namespace}
+    if name:
+        attributes["name"] = name
+    spec: dict[str, Any] = {**msgspec.to_builtins(user), "resourceAttributes": attributes}
+    spec["user"] = spec.pop("username")
+    return spec

@@ -1,25 +1,31 @@
 """``tranche``: the entry point and its commands."""
 
+from importlib import import_module
+
 import click
 
 import tranche
-from tranche.cli.compare import compare
-from tranche.cli.demo import demo
-from tranche.cli.policies import policies
-from tranche.cli.replay import replay
-from tranche.cli.scheduler import scheduler
-from tranche.cli.simulate import simulate
+
+COMMANDS = ("api", "compare", "demo", "extender", "planner", "policies", "replay", "scheduler", "simulate")
+"""Commands, each the attribute of its name in the module of its name."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Group that imports a command when it is used, so that each process has only its own code in memory."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f"tranche.cli.{cmd_name}"), cmd_name)
+        return found
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tranche.__version__, prog_name="tranche")
 def main() -> None:
     """Schedule distributed training on edge-cloud Kubernetes clusters so that jobs complete sooner."""
-
-
-main.add_command(compare)
-main.add_command(demo)
-main.add_command(policies)
-main.add_command(replay)
-main.add_command(scheduler)
-main.add_command(simulate)

@@ -1,49 +1,62 @@
 """``tranche scheduler --shadow``: shadow mode, which writes nothing to the cluster."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from tranche.cli import process_options as common
 from tranche.extender.app import create_app, create_metrics_app
 from tranche.kube.client.client import ApiClient
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import Metrics
+from tranche.replay.jsonl_store import RecordError
 from tranche.runtime.http_server import serve
 
 
-async def run_shadow(
-    client: ApiClient,
-    config: PlannerConfig,
-    host: str,
-    port: int,
-    directory: Path | None,
-    intervals: tuple[float, float],
-    probed: tuple[str, int | None],
-) -> None:
-    """Run shadow mode and its HTTP API forever.
+class ShadowProcess:
+    """Shadow mode and its HTTP API, in this process."""
 
-    Args:
-        client: Client of the cluster; read permission is sufficient.
-        config: Planner configuration.
-        host: Listen address of the read API.
-        port: Port of the read API.
-        directory: Directory of the records; None: memory only.
-        intervals: Seconds between decisions and between comparisons.
-        probed: Listen address and port of probes and metrics; no port: not served separately.
+    def __init__(self, options: Mapping[str, Any], directory: Path | None, intervals: tuple[float, float]) -> None:
+        """Store the arguments.
 
-    Raises:
-        RecordError: the records cannot be read or written.
-    """
-    from tranche.replay.routes import shadow_routes
-    from tranche.replay.shadow_scheduler import Shadow, ShadowInformers, ShadowSettings, serves_our_kinds
+        Args:
+            options: Values of the options of `tranche scheduler`.
+            directory: Directory of the records; None: memory only.
+            intervals: Seconds between decisions and between comparisons.
+        """
+        self._options = options
+        self._directory = directory
+        self._intervals = intervals
+        self._config = PlannerConfig(
+            options["policy"],
+            options["seed"],
+            options["gpu_resource"],
+            options["server_idle_seconds"],
+            dict(options["share_weights"]),
+        )
 
-    watches = ShadowInformers(client, served=await serves_our_kinds(client))
-    metrics = Metrics()
-    shadow = Shadow(watches, config, ShadowSettings(*intervals, directory=directory), metrics.registry)
-    app = create_app(watches, metrics, watches.unsynced, config.gpu_resource)
-    app.include_router(shadow_routes(shadow))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(watches.run())
-        group.create_task(shadow.run())
-        group.create_task(serve(app, host, port))
-        if probed[1] is not None:
-            group.create_task(serve(create_metrics_app(metrics, watches.unsynced), probed[0], probed[1]))
+    def run(self) -> None:
+        """Run until a signal arrives."""
+        common.run_process("shadow", self._options["log_level"], lambda _: self._main(), None, RecordError)
+
+    async def _main(self) -> None:
+        """Run forever; read permission for the cluster is sufficient."""
+        from tranche.replay.routes import shadow_routes
+        from tranche.replay.shadow_scheduler import Shadow, ShadowInformers, ShadowSettings, serves_our_kinds
+
+        options = self._options
+        async with ApiClient.connect(options["kubeconfig"]) as client:
+            watches = ShadowInformers(client, served=await serves_our_kinds(client))
+            metrics = Metrics()
+            settings = ShadowSettings(*self._intervals, directory=self._directory)
+            shadow = Shadow(watches, self._config, settings, metrics.registry)
+            app = create_app(watches, metrics, watches.unsynced, self._config.gpu_resource)
+            app.include_router(shadow_routes(shadow))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(watches.run())
+                group.create_task(shadow.run())
+                group.create_task(serve(app, options["host"], options["port"]))
+                if options["metrics_port"] is not None:
+                    probes = create_metrics_app(metrics, watches.unsynced)
+                    group.create_task(serve(probes, options["metrics_host"], options["metrics_port"]))

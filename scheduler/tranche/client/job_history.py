@@ -10,12 +10,14 @@ from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.api.resources import EndedAttempt, TrainingJob
 from tranche.kube.convert.pod_identity import Identity, identity, owner_uid
-from tranche.kube.convert.pods_and_nodes import exit_code, is_over, outcome, trainer
+from tranche.kube.convert.pod_outcome import outcome
+from tranche.kube.convert.pods_and_nodes import exit_code, is_over, trainer
 
 _REASONS = {
     "Preempted": "stopped by the plan: the capacity or the specification changed",
     "NotStarted": "stopped before its container started",
     "Lost": "the pod or its node is gone",
+    "Refused": "refused by the node before any container started",
     "Succeeded": "",
     "Failed": "",
 }

@@ -88,10 +88,10 @@ def observe(cluster: Cluster, namespace: str) -> Snapshot:
     return Snapshot(jobs, tuple(SiteObject.model_validate(item) for item in items[1]))
 
 
-def observe_copies(scheduler_url: str) -> tuple[Copy, ...]:
-    """Return the links that are busy with chunk data, from the scheduler's metrics; empty without a response."""
+def observe_copies(planner_url: str) -> tuple[Copy, ...]:
+    """Return the links that are busy with chunk data, from the planner's metrics; empty without a response."""
     try:
-        with urllib.request.urlopen(f"{scheduler_url}/metrics", timeout=METRICS_SECONDS) as reply:  # noqa: S310
+        with urllib.request.urlopen(f"{planner_url}/metrics", timeout=METRICS_SECONDS) as reply:  # noqa: S310
             return read_copies(reply.read().decode())
     except OSError:
         return ()
@@ -106,7 +106,7 @@ def read_copies(metrics: str) -> tuple[Copy, ...]:
 def observe_nodes(cluster: Cluster, sites: dict[str, SiteObject]) -> Iterator[Node]:
     """Yield the nodes as planner nodes."""
     _, answer = cluster.request("GET", "/api/v1/nodes")
-    book = NodeBook(GPU_RESOURCE)
+    book = NodeBook(GPU_RESOURCE, lambda pod: False)
     for item in answer["items"]:
         node = book.node(msgspec.convert(item, NodeObject), sites)
         if node is not None:

@@ -5,7 +5,9 @@ in production.
 """
 
 import contextlib
+import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +24,7 @@ from typing import Any, Self
 import yaml
 
 import tranche
+from tranche.planner_api.messages import KEY_VARIABLE
 from tranche_testcluster import Cluster, ClusterError, spawn
 
 SYSTEM_NAMESPACE = "tranche-system"
@@ -89,8 +93,16 @@ class Stack:
     health_port: int = 0
     api_url: str | None = None
     """URL of the API server for the scheduler, such as that of a proxy; default: the API server itself."""
+    planner_ports: dict[str, int] = field(default_factory=dict)
+    """Port of the planner's metrics by scheduler replica."""
+    api_ports: dict[str, int] = field(default_factory=dict)
+    """Port of the metrics of the API process by scheduler replica."""
     page_ports: dict[str, int] = field(default_factory=dict)
     """Port of the web page by scheduler replica."""
+    report_ports: dict[str, int] = field(default_factory=dict)
+    """Port of the report API by scheduler replica."""
+    key: str = field(default_factory=secrets.token_urlsafe)
+    """Key with which the API process of a replica reports to the planner of another one."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -121,6 +133,11 @@ class Stack:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def planner_url(self) -> str:
+        """URL of the planner's metrics."""
+        return f"http://127.0.0.1:{self.planner_ports['scheduler']}"
+
+    @property
     def report_url(self) -> str:
         """URL of the report API."""
         return f"http://127.0.0.1:{self.report_port}"
@@ -138,15 +155,22 @@ class Stack:
         """Start or restart the scheduler, or another replica, and wait until its watches are synced."""
         first = (self.port, self.report_port, self.page_port)
         ports = first if port is None else (port, free_port(), free_port())
-        self.page_ports[name] = ports[2]
+        self.report_ports[name], self.page_ports[name] = ports[1:]
+        self.planner_ports[name], self.api_ports[name] = free_port(), free_port()
+        metrics_ports = (self.planner_ports[name], self.api_ports[name])
         kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-scheduler", url=self.api_url)
-        self._start(name, self.scheduler_command(kubeconfig, *ports), f"http://127.0.0.1:{ports[0]}/readyz")
+        flags = zip(("--metrics-port", "--api-metrics-port"), map(str, metrics_ports), strict=True)
+        command = [*self.scheduler_command(kubeconfig, *ports, free_port()), *chain.from_iterable(flags)]
+        probed = [f"http://127.0.0.1:{port}/readyz" for port in (ports[0], *metrics_ports)]
+        self._start(name, command, *probed)
 
-    def scheduler_command(self, kubeconfig: Path, port: int, report_port: int, page_port: int) -> list[str]:
+    def scheduler_command(
+        self, kubeconfig: Path, port: int, report_port: int, page_port: int, planner_port: int = 0
+    ) -> list[str]:
         """Return the command line of the scheduler."""
         command = [sys.executable, "-m", "tranche", "scheduler", "--kubeconfig", str(kubeconfig)]
         command += ["--port", str(port), "--policy", self.policy, "--report-port", str(report_port)]
-        command += ["--page-port", str(page_port)]
+        command += ["--page-port", str(page_port), "--planner-port", str(planner_port)]
         return [*command, *self.scheduler_options]
 
     def start_kube_scheduler(self) -> None:
@@ -165,10 +189,13 @@ class Stack:
         return [*command, *self.operator_options]
 
     def kill(self, name: str) -> None:
-        """Kill a process with SIGKILL, as in a crash."""
-        process = self.processes.pop(name)
-        process.kill()
-        process.wait()
+        """Kill a process and its children with SIGKILL, as in a crash of its machine."""
+        self.signal(name, signal.SIGKILL)
+        self.processes.pop(name).wait()
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to a process and its children."""
+        os.killpg(self.processes[name].pid, number)
 
     def stop(self) -> None:
         """Stop the processes in order; the cluster keeps running."""
@@ -182,9 +209,11 @@ class Stack:
                 process.wait()
         self.processes.clear()
 
-    def _start(self, name: str, command: list[str], probe: str) -> None:
-        process = self.processes[name] = spawn(command, log=self.log(name))
-        _wait(lambda: _answers(probe), process, self.log(name))
+    def _start(self, name: str, command: list[str], *probes: str) -> None:
+        environment = {**os.environ, KEY_VARIABLE: self.key}
+        process = self.processes[name] = spawn(command, log=self.log(name), env=environment)
+        for probe in probes:
+            _wait(lambda probe=probe: _answers(probe), process, self.log(name))  # type: ignore[misc]
 
     def _scheduler_config(self) -> dict[str, Any]:
         """manifests/scheduler-config.yaml with this extender's port."""

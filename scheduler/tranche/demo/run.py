@@ -155,7 +155,7 @@ def _watch(
 
         def show(seconds: float, snapshot: Snapshot) -> None:
             if seconds - copies.at >= COPIES_SECONDS:
-                copies.at, copies.links = seconds, observe_copies(ours.url)
+                copies.at, copies.links = seconds, observe_copies(ours.planner_url)
             snapshot = replace(snapshot, copies=copies.links)
             screen.show(seconds, snapshot)
             if unsaved and 2 * snapshot.phases["Succeeded"] >= len(jobs):
@@ -189,7 +189,7 @@ def look_around(cluster: Cluster, ours: Stack) -> list[str]:
         "kubectl tranche queue",
         f"kubectl describe trainingjob {workload.load(0)[0].name}",
         f"curl -H 'Authorization: Bearer '$({command}) {ours.page_url}/v1/jobs",
-        f"curl {ours.url}/metrics",
+        f"curl {ours.planner_url}/metrics",
         f"less {quote(str(ours.log('scheduler')))} {quote(str(ours.log('operator')))}",
     ]
 

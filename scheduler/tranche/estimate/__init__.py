@@ -9,6 +9,7 @@ from tranche.estimate.iteration_time import (
     upload_link,
 )
 from tranche.estimate.job_size import OVERRUN, Sizes, believed_total
+from tranche.estimate.node_evidence import NodeEvidence
 from tranche.estimate.restart_cost import Restarts
 from tranche.estimate.speed_model import SpeedModel
 from tranche.estimate.transfer_time import Ends, Uploads
@@ -17,6 +18,7 @@ __all__ = [
     "OVERRUN",
     "Ends",
     "NetworkPrior",
+    "NodeEvidence",
     "Restarts",
     "Sizes",
     "SpeedModel",

@@ -5,11 +5,16 @@ The logarithm of measured over predicted seconds of a mini-batch is modelled as 
 is a normal variable; an observation corrects each in proportion to its variance: a Kalman filter that neglects
 covariances [I], O(1) per observation. An unknown that was never observed is 0, so a node that was slow for many jobs is
 predicted to be slow for a new job too.
+
+In a live cluster, declarations may be wrong or hostile. There, a job's first window says nothing about its node, and a
+node's factor comes from several jobs (`tranche.estimate.node_evidence`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, hypot, log
+
+from tranche.estimate.node_evidence import LARGEST, NodeEvidence
 
 JOB_SIGMA, JOB_AT_SITE_SIGMA, NODE_SIGMA = 0.5, 0.1, 0.3
 """Standard deviation of each unknown before anything is observed."""
@@ -41,6 +46,8 @@ class SpeedModel:
     jobs: dict[str, NormalVariable] = field(default_factory=dict)
     places: dict[str, dict[tuple[str, str], NormalVariable]] = field(default_factory=dict)
     """Unknowns of a job on a GPU kind at a site: by job, then by GPU kind and site."""
+    evidence: NodeEvidence | None = None
+    """Windows of several jobs, which must agree before a node has a factor; None: every window corrects its node."""
 
     def factor(self, job: str, kind: str, site: str, node: str | None) -> float:
         """Return the corrected over the predicted seconds of a mini-batch of the job.
@@ -72,7 +79,10 @@ class SpeedModel:
 
     def recall_node(self, node: str, factor: float) -> None:
         """Set the factor of the node, which an earlier planner has learnt."""
-        self.nodes[node] = NormalVariable(log(factor), KNOWN_SIGMA**2)
+        mean = log(factor)
+        if self.evidence is not None:
+            mean = max(-LARGEST, min(LARGEST, mean))
+        self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
 
     def observe(self, job: str, kind: str, site: str, node: str | None, factor: float, seconds: float) -> bool:
         """Correct the unknowns by a window that has ended; returns whether any changed.
@@ -87,9 +97,12 @@ class SpeedModel:
         """
         known = self._known_terms(job, kind, site, node)
         error = log(factor) - sum(one.mean for one in known if one is not None)
+        noise = NOISE_SIGMA + OVERHEAD_SECONDS / seconds
+        if self.evidence is not None:
+            self._observe_node(self.evidence, job, node, error)
+            noise, node = hypot(noise, NODE_SIGMA), None
         if abs(error) < EXACT:
             return False
-        noise = NOISE_SIGMA + OVERHEAD_SECONDS / seconds
         parts = list(self._terms(job, kind, site, node))
         total = sum(one.variance for one in parts) + noise**2
         for one in parts:
@@ -97,6 +110,16 @@ class SpeedModel:
             one.mean += gain * error
             one.variance = one.variance * (1 - gain) + DRIFT_SIGMA**2
         return True
+
+    def _observe_node(self, evidence: NodeEvidence, job: str, node: str | None, error: float) -> None:
+        """Count a window as evidence on its node, unless it is the first one that says how wrong the job's own is."""
+        if node is None or job not in self.places:
+            self.places.setdefault(job, {})
+            return
+        known = self.nodes.get(node)
+        mean = evidence.add(node, job, error + (known.mean if known is not None else 0.0))
+        if mean is not None:
+            self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
 
     def forget_job(self, job: str) -> None:
         """Forget a job that has ended."""
@@ -106,6 +129,8 @@ class SpeedModel:
     def forget_node(self, node: str) -> None:
         """Forget a node that was removed."""
         self.nodes.pop(node, None)
+        if self.evidence is not None:
+            self.evidence.forget_node(node)
 
     def _known_terms(self, job: str, kind: str, site: str, node: str | None) -> tuple[NormalVariable | None, ...]:
         place = self.places.get(job)

@@ -14,8 +14,8 @@ from tranche.extender import verbs, wire_format
 from tranche.extender.site_summary import list_sites
 from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import GPU_RESOURCE
-from tranche.metrics.job_counts import JobCounts
-from tranche.metrics.scheduler import Metrics, Watched
+from tranche.metrics.scheduler import PLANNER, Metrics, Watched, count_jobs
+from tranche.runtime.request_body import read_body
 
 LARGEST_BODY = 16 * 2**20
 """Maximum size of a request body in bytes; the names of 5,000 nodes take a hundredth of it."""
@@ -34,9 +34,8 @@ def create_app(
 ) -> FastAPI:
     """Create the application.
 
-    It performs no I/O per request, but it shares the event loop with the watches and the planner: a request waits while
-    the planner handles an event.
-
+    It performs no I/O per request, but it shares the event loop with its watches: a request waits while a change is
+    read. Everything it needs is in the watched objects, so that it answers whether or not a planner runs.
 
     Args:
         watches: Watches of pods, nodes, TrainingJobs and Sites.
@@ -54,9 +53,8 @@ def create_app(
     }
     for kind, watch in kinds.items():
         metrics.add_watch(kind, watch)
-    counts = JobCounts()
-    watches.jobs.subscribe(counts.note)
-    metrics.set_jobs(counts)
+    if PLANNER in metrics.parts:
+        count_jobs(metrics, watches.jobs.subscribe)
     metrics.set_sites(lambda: list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
     for verb, answer in _answers(view).items():
@@ -95,7 +93,7 @@ def _answers(view: View) -> dict[str, Answer]:
 def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         try:
-            body = await read_body(request)
+            body = await read_body(request, LARGEST_BODY)
             if body is None:
                 metrics.count_error("request")
                 return error_response(413, f"the request body is larger than {LARGEST_BODY} bytes")
@@ -111,18 +109,6 @@ def _endpoint(verb: str, answer: Answer, metrics: Metrics) -> Callable[[Request]
         return response
 
     return endpoint
-
-
-async def read_body(request: Request, largest: int = LARGEST_BODY) -> bytes | None:
-    """Read the body; None if it has more than `largest` bytes, in which case the rest is not kept."""
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > largest:
-            return None
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _probes(metrics: Metrics, unready: Callable[[], list[str]]) -> APIRouter:

@@ -11,10 +11,11 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
 from tranche.extender import wire_format
-from tranche.extender.app import error_response, json_response, read_body
+from tranche.extender.app import LARGEST_BODY, error_response, json_response
 from tranche.kube.api.core_types import Pod
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.metrics.scheduler import Metrics
+from tranche.runtime.request_body import read_body
 
 ANSWER_SECONDS = 0.8
 """Time limit of the verb in seconds, below the ``httpTimeout`` of 1 s in scheduler-config.yaml."""
@@ -25,7 +26,7 @@ def add_bind(app: FastAPI, client: ApiClient, metrics: Metrics) -> None:
 
     async def endpoint(request: Request) -> Response:
         try:
-            body = await read_body(request)
+            body = await read_body(request, LARGEST_BODY)
             if body is None:
                 return error_response(413, "the request body is too large")
             asked = wire_format.decode_binding(body)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.api.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.convert.admitted_pod import planned_shape
 from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_requests, template_shape
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_requests
 from tranche.model import Resources
 
 NOTHING = Resources()
@@ -57,7 +58,7 @@ class Reservations:
         self._planned: dict[str, dict[str, Claim]] = {}
         """Reservations of each job's plan, by pod key."""
         self._claims: dict[str, Claim] = {}
-        self._shapes: dict[str, tuple[str, int, Mapping[str, Resources]]] = {}
+        self._shapes: dict[str, tuple[tuple[str, int, int], Mapping[str, Resources]]] = {}
         self._unknown = NodeUse()
         self.awaited: set[str] = set()
         """Nodes with reservations."""
@@ -187,7 +188,7 @@ class Reservations:
             requests = self._requests(key, job)
         except ValueError:  # such a job gets no plan; this plan is from before the template was changed
             return {}
-        priority = PRIORITIES[job.spec.priority_class_name]
+        priority = PRIORITIES[job.priority_class_name]
         name = job.metadata.name
         return {
             f"{job.metadata.namespace}/{pod_name(name, role, entry.index, entry.attempt)}": Claim(
@@ -197,17 +198,18 @@ class Reservations:
         }
 
     def _requests(self, key: str, job: TrainingJob) -> Mapping[str, Resources]:
-        """Requests of a pod of each role; computed once per generation."""
-        known = self._shapes.get(key)
-        if known is None or known[:2] != (job.metadata.uid, job.metadata.generation):
+        """Requests of a pod of each role; computed once per generation and dry run."""
+        known, admitted = self._shapes.get(key), job.status.admitted
+        version = job.metadata.uid, job.metadata.generation, admitted.generation if admitted is not None else 0
+        if known is None or known[0] != version:
             spec = job.spec
             parts = {ROLE_WORKER: spec.workers, ROLE_SERVER: spec.parameter_servers, ROLE_CHIEF: spec.chief}
             requests = {
-                role: template_shape(part.template, self._gpu_resource).requests if part else NOTHING
+                role: planned_shape(job, role, part.template, self._gpu_resource).requests if part else NOTHING
                 for role, part in parts.items()
             }
-            known = self._shapes[key] = (job.metadata.uid, job.metadata.generation, requests)
-        return known[2]
+            known = self._shapes[key] = (version, requests)
+        return known[1]
 
     def _hold(self, key: str, claim: Claim) -> None:
         """Add a reservation unless its pod is bound, on any node, or has ended."""

@@ -4,8 +4,10 @@ A grant is returned only when the watch shows it in status.plan, so that the nex
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
 
 from tranche.kube.api.resources import TrainingJob
 from tranche.model import ChunkGrant, ChunkRequest
@@ -14,6 +16,17 @@ from tranche.planner.handlers.chunk_request import chunk_grant
 
 ANSWER_SECONDS = 5.0
 """Time limit for writing the plan with a grant; after it, the worker retries."""
+AT_ONCE = 25
+"""Maximum number of requests in one turn of the controller, which the planner handles with one decision. The workers of
+a wide job ask in the same second, and the Lease must be renewed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    """A request and its answer."""
+
+    request: ChunkRequest
+    future: "asyncio.Future[ChunkGrant | None]"
 
 
 class ChunkRequestQueue:
@@ -34,8 +47,10 @@ class ChunkRequestQueue:
         self._jobs = jobs
         self._clock = clock
         self._wake = wake
-        self._new: list[ChunkRequest] = []
-        self._waiting: dict[str, list[tuple[ChunkRequest, asyncio.Future[ChunkGrant | None]]]] = {}
+        self._new: dict[tuple[str, int], ChunkRequest] = {}
+        """Latest request that the planner has not handled, by job and attempt."""
+        self._waiting: dict[str, dict[int, _Pending]] = {}
+        """Requests without an answer, by job and attempt."""
 
     async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """Return the next chunks for the worker; None if its attempt has ended.
@@ -46,39 +61,61 @@ class ChunkRequestQueue:
         state = self._planner.cluster.jobs.get(request.job)
         if state is None or request.attempt not in state.runs:
             return None
-        with self._place(request) as future:
-            self._new.append(request)
+        with self._place(request) as pending:
+            self._new[request.job, request.attempt] = request
             self._wake()
-            return await asyncio.wait_for(future, ANSWER_SECONDS)
+            return await asyncio.wait_for(pending.future, ANSWER_SECONDS)
 
     @contextmanager
-    def _place(self, request: ChunkRequest) -> Iterator["asyncio.Future[ChunkGrant | None]"]:
-        future: asyncio.Future[ChunkGrant | None] = asyncio.get_running_loop().create_future()
-        entry = (request, future)
-        self._waiting.setdefault(request.job, []).append(entry)
+    def _place(self, request: ChunkRequest) -> Iterator["_Pending"]:
+        """Enter the request; it replaces an earlier one of the same attempt, whose caller has to ask again."""
+        pending = _Pending(request, asyncio.get_running_loop().create_future())
+        of_job = self._waiting.setdefault(request.job, {})
+        earlier = of_job.get(request.attempt)
+        if earlier is not None and not earlier.future.done():
+            earlier.future.set_exception(TimeoutError("replaced by a later request of the same attempt"))
+        of_job[request.attempt] = pending
         try:
-            yield future
+            yield pending
         finally:
-            self._waiting[request.job].remove(entry)
-            if not self._waiting[request.job]:
+            if of_job.get(request.attempt) is pending:
+                del of_job[request.attempt]
+            if not of_job and self._waiting.get(request.job) is of_job:
                 del self._waiting[request.job]
 
     def drain(self) -> list[ChunksRequested]:
-        """Return the requests since the last call, as events."""
-        asked, self._new = self._new, []
-        return [ChunksRequested(request, self._clock()) for request in asked]
+        """Remove and return the oldest requests as events, at most `AT_ONCE`."""
+        first = list(islice(self._new, AT_ONCE))
+        return [ChunksRequested(self._new.pop(one), self._clock()) for one in first]
 
-    def settle(self, key: str) -> None:
-        """Answer the requests of a job that can be answered, after the planner handled them or the job changed."""
-        for request, future in self._waiting.get(key, ()):
-            if future.done() or any(request is one for one in self._new):
+    @property
+    def waiting(self) -> bool:
+        """Whether requests are queued."""
+        return bool(self._new)
+
+    def settle(self, key: str, attempts: Collection[int] | None = None) -> None:
+        """Answer the requests of a job that can be answered, after the planner handled them or the job changed.
+
+        Args:
+            key: Key of the job.
+            attempts: Attempts whose requests the planner has just handled; None for all, because the job has changed.
+        """
+        of_job = self._waiting.get(key)
+        if not of_job:
+            return
+        state = self._planner.cluster.jobs.get(key)
+        written = self._written_fences(key)
+        for attempt in list(of_job) if attempts is None else attempts:
+            pending = of_job.get(attempt)
+            if pending is None or pending.future.done() or (key, attempt) in self._new:
                 continue
-            state = self._planner.cluster.jobs.get(key)
-            given = chunk_grant(state, request.attempt, request.fence, request.durable) if state is not None else None
-            if given is None or not given.chunks or self._is_written(request, given):
-                future.set_result(given)
+            request = pending.request
+            given = chunk_grant(state, attempt, request.fence, request.durable) if state is not None else None
+            if given is None or not given.chunks or written.get(attempt) == given.fence:
+                pending.future.set_result(given)
 
-    def _is_written(self, request: ChunkRequest, given: ChunkGrant) -> bool:
-        job = self._jobs.get(request.job)
+    def _written_fences(self, key: str) -> dict[int, int]:
+        """Fence of each window in the written plan, by attempt."""
+        job = self._jobs.get(key)
         windows = job.status.plan.workers if job is not None and job.status.plan is not None else ()
-        return any((w.attempt, w.renewed or w.attempt) == (request.attempt, given.fence) for w in windows)
+        return {window.attempt: window.renewed or window.attempt for window in windows}

@@ -5,34 +5,42 @@ its planner up to date, with the events of later changes.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_WORKER, pod_name
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.kube.convert.trainingjob import to_site
+from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live import job_events, pod_events
 from tranche.live.foreign_usage import NodeBook, QuotaBook
 from tranche.live.informers import ClusterObjects
 from tranche.planner import (
+    ChiefEnded,
     Event,
+    JobChanged,
     JobRemoved,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
+    ParameterServerLost,
     Planner,
+    PodAdmitted,
     SiteChanged,
     SiteRemoved,
+    WorkerEnded,
     WorkerStarted,
 )
 from tranche.planner.learned_state import Memory, recall
+from tranche.state.entities import Server, TrackedWindow
 
 logger = logging.getLogger(__name__)
 
+E = TypeVar("E", bound=Event)
 Reject = Callable[[str, Any, ValueError], None]
 """Called for an object that cannot be read, with its description for a log line, the object (None: not known which of
 a namespace's quotas it is) and the error."""
@@ -41,6 +49,19 @@ a namespace's quotas it is) and the error."""
 def log_rejection(description: str, observed: Any, error: ValueError) -> None:
     """Log that an object cannot be read."""
     logger.error("%s cannot be read: %s", description, error)
+
+
+def _identifies(server: Server, index: int, attempt: int, *, is_chief: bool) -> bool:
+    planned = server.planned
+    return (planned.index, planned.attempt, planned.is_chief) == (index, attempt, is_chief)
+
+
+def _accept(job: TrainingJob) -> None:
+    """Accept every job."""
+
+
+def _site_events(site: SiteObject) -> Iterator[Event]:
+    yield SiteChanged(to_site(site))
 
 
 class ClusterTranslator:
@@ -57,6 +78,7 @@ class ClusterTranslator:
         gpu_resource: str,
         clock: Callable[[], float],
         reject: Reject = log_rejection,
+        check: Callable[[TrainingJob], None] = _accept,
     ) -> None:
         """Translate nothing before the first call.
 
@@ -66,14 +88,18 @@ class ClusterTranslator:
             gpu_resource: Resource name of the devices.
             clock: Time of the events, in seconds since the epoch.
             reject: Called for each object that cannot be read; the object is then left out.
+            check: Raises a ValueError for a job whose plan cannot be taken over.
         """
         self.objects = objects
-        self.nodes = NodeBook(gpu_resource)
+        self.nodes = NodeBook(gpu_resource, self._holds_on_node)
         """Resources that foreign pods use on each node."""
+        self._has_adopted = False
+        """Whether the planner has the jobs; before, all pods of jobs are taken for its own."""
         self._planner = planner
         self._gpu_resource = gpu_resource
         self._clock = clock
         self._reject = reject
+        self._check = check
         self._quotas = QuotaBook(gpu_resource)
 
     # ---- the whole cluster
@@ -92,8 +118,8 @@ class ClusterTranslator:
             adopt: Passes the jobs, and then what happened to their pods, to `Planner.restore`.
         """
         for site in self.objects.sites.values():
-            with self.guard(site):
-                handle(SiteChanged(to_site(site)))
+            for event in self.guarded(site, _site_events(site)):
+                handle(event)
         for key, pod in self.objects.pods.items():
             with self.guard(pod):
                 self.nodes.note_pod(key, pod)
@@ -113,24 +139,97 @@ class ClusterTranslator:
         """Jobs to continue. The planner learns from succeeded jobs how long their templates take."""
         found: list[JobSubmitted] = []
         for resource in self.objects.jobs.values():
-            with self.guard(resource):
-                if not job_events.over(resource):
-                    found.append(job_events.submission(resource, self._gpu_resource, self.objects.pods))
-                elif resource.status.phase == "Succeeded":
-                    self._planner.remember(job_events.submission(resource, self._gpu_resource))
+            ended = job_events.over(resource)
+            if ended and resource.status.phase != "Succeeded":
+                continue
+            for submitted in self.guarded(resource, self._submission(resource, ended=ended)):
+                if ended:
+                    self._planner.remember(submitted)
+                else:
+                    found.append(submitted)
         return found
+
+    def _submission(self, resource: TrainingJob, *, ended: bool) -> Iterator[JobSubmitted]:
+        if ended:
+            yield job_events.submission(resource, self._gpu_resource)
+        else:
+            self._check(resource)
+            yield job_events.submission(resource, self._gpu_resource, self.objects.pods)
 
     def _events_since(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
         """Events of restored jobs and of all pods, for `Planner.restore` to handle before it decides anything."""
+        self._has_adopted = True
         for submitted in found:
             resource = self.objects.jobs[submitted.job.key]
             for event in job_events.events_of(None, resource, self._gpu_resource, self.objects.pods):
                 if not isinstance(event, JobSubmitted):
                     yield event
-        for pod in self.objects.pods.values():
+        for key, pod in self.objects.pods.items():
+            yield from self._admission(key, pod)
             yield from self._pod_events(None, pod)
+        for name in sorted(self.nodes.recount_all()):
+            yield from self._node_events(name)
         for namespace in sorted({key.partition("/")[0] for key in self.objects.quotas}):
             yield from self._quota_events(namespace)  # again: now the planner counts our pods
+
+    # ---- pods that the planner counts
+
+    def followed(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield events, each with those about nodes on which the planner counts other pods than before."""
+        for event in events:
+            yield event
+            for name in sorted(self._released(event)):
+                yield from self._node_events(name)
+
+    def _released(self, event: Event) -> set[str]:
+        """Nodes whose foreign usage changes with an event that the planner has handled.
+
+        A window may end before its pod does: the job has ended, or only a sidecar runs on.
+        """
+        match event:
+            case JobSubmitted() | JobChanged():
+                return self.nodes.recount(event.job.key)
+            case JobRemoved():
+                return self.nodes.recount(event.job)
+            case WorkerEnded() | ParameterServerLost() | ChiefEnded():
+                state = self._planner.cluster.jobs.get(event.job)
+                goes_on = state is not None and state.runs and not (state.finished or state.failed)
+                return self.nodes.recount(event.job, event.attempt if goes_on else None)
+        return set()
+
+    def _holds(self, pod: Pod) -> bool:
+        """Whether the planner has a window, parameter server or chief for the pod, by owner and attempt."""
+        return self._entry(pod) is not None
+
+    def _holds_on_node(self, pod: Pod) -> bool:
+        """Whether the planner reserves room for the pod where it is; a window follows its pod to another node."""
+        if not self._has_adopted:
+            who = identity(pod)
+            return who is not None and who.role in PLANNED_ROLES
+        entry = self._entry(pod)
+        return entry is not None and (isinstance(entry, TrackedWindow) or entry.planned.node == pod.spec.node_name)
+
+    def _entry(self, pod: Pod) -> TrackedWindow | Server | None:
+        who = identity(pod)
+        state = self._planner.cluster.jobs.get(who.job) if who is not None else None
+        if who is None or state is None or owner_uid(pod.metadata) != state.job.uid:
+            return None
+        if pod.metadata.name != pod_name(who.job.partition("/")[2], who.role, who.index, who.attempt):
+            return None
+        if who.role == ROLE_WORKER:
+            run = state.runs.get(who.attempt)
+            return run if run is not None and run.window.index == who.index else None
+        is_chief = who.role == ROLE_CHIEF
+        return next((s for s in state.servers if _identifies(s, who.index, who.attempt, is_chief=is_chief)), None)
+
+    def _admission(self, key: str, pod: Pod) -> Iterator[Event]:
+        """The event about a pod that requests more than the planner reserves for it."""
+        entry, who = self._entry(pod), identity(pod)
+        if entry is None or who is None:
+            return
+        requests = self._quotas.requests(key)
+        if not requests.fits(entry.requests):
+            yield PodAdmitted(who.job, who.attempt, requests)
 
     # ---- changes
 
@@ -161,13 +260,16 @@ class ClusterTranslator:
         # Before the event that ends the pod: until now the API server counts it against the quota.
         if self._quotas.note_pod(key, new):
             yield from self._quota_events(key.partition("/")[0])
+        if new is not None:
+            yield from self._admission(key, new)
         yield from self._pod_events(old, new)
 
     def _pod_events(self, old: Pod | None, new: Pod | None) -> Iterator[Event]:
         replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
         for before, after in ((old, None), (None, new)) if replaced else ((old, new),):
             if not self._belongs_to_deleted_job(after or before):
-                yield from pod_events.events_of(before, after, self._clock(), self.objects.pods.values)
+                pods, nodes = self.objects.pods.values, self.objects.nodes.get
+                yield from pod_events.events_of(before, after, self._clock(), pods, nodes)
 
     def _belongs_to_deleted_job(self, pod: Pod | None) -> bool:
         """Whether the pod's job is deleted and another job has its name now; the attempts are not that job's."""
@@ -204,7 +306,7 @@ class ClusterTranslator:
     def _quota_events(self, namespace: str) -> Sequence[Event]:
         """Events for the namespace's quotas as far as they differ from what the planner knows."""
         try:
-            return self._quotas.changes(namespace, self._planner.cluster.quotas)
+            return self._quotas.changes(namespace, self._planner.cluster.quotas, self._holds)
         except ValueError as error:
             self._reject(f"a ResourceQuota in namespace {namespace}", None, error)
             return []
@@ -214,6 +316,26 @@ class ClusterTranslator:
             yield event
             if isinstance(event, JobRemoved):  # the planner does not count the job's terminating pods any more
                 yield from self._quota_events(key.partition("/")[0])
+
+    def all_jobs_changed(self) -> Iterator[Event]:
+        """Events with the specifications of all jobs that the planner plans."""
+        for resource in list(self.objects.jobs.values()):
+            with self.guard(resource):
+                if not job_events.over(resource):
+                    yield JobChanged(to_job(resource, self._gpu_resource))
+
+    def guarded(self, observed: Any, events: Iterator[E]) -> Iterator[E]:
+        """Yield events until the object turns out to be unreadable.
+
+        Only the translation is guarded: an error of the planner that handles an event is not an error of the object.
+        """
+        while True:
+            event = None
+            with self.guard(observed):
+                event = next(events, None)
+            if event is None:
+                return
+            yield event
 
     @contextmanager
     def guard(self, observed: Any) -> Iterator[None]:

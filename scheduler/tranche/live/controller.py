@@ -8,18 +8,27 @@ from functools import partial
 from typing import Any
 
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.client.client import ApiClient
+from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.leader_election import Leadership
-from tranche.kube.convert.trainingjob import plan_status, planned_condition, progress_status, status_object
+from tranche.kube.convert.tenancy import TenancyDirectory
+from tranche.kube.convert.trainingjob import (
+    claims_limited_condition,
+    limited_class,
+    plan_status,
+    planned_condition,
+    progress_status,
+    status_object,
+    unplaced_conditions,
+)
 from tranche.live import job_events, plan_fence, pod_timeouts
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.cluster_restore import ClusterTranslator, log_rejection
 from tranche.live.event_backlog import Backlog, Change
 from tranche.live.forecasting import Announcements, Forecasts
 from tranche.live.informers import Informers, status_path
-from tranche.live.lease_annotations import annotations_of, read_memory
+from tranche.live.lease_annotations import annotations_of, read_memory, scheduler_annotation
 from tranche.live.planner_metrics import Measurements
-from tranche.live.pod_timeouts import PodAbsenceChecker, UnreachableNodes
+from tranche.live.pod_timeouts import PodAbsenceChecker, SchedulerWatch, UnreachableNodes
 from tranche.live.report_inbox import ReportInbox
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
@@ -33,9 +42,12 @@ from tranche.planner import (
     Instruction,
     JobRemoved,
     JobSubmitted,
+    KubeSchedulerChanged,
     OpenWindow,
     Planner,
+    PlanRejected,
     PublishPlan,
+    TenancyChanged,
     Tick,
     WorkerEnded,
 )
@@ -58,6 +70,7 @@ class Controller:
         settings: ControllerSettings | None = None,
         clock: Callable[[], float] = time.time,
         stopwatch: Callable[[], float] = time.monotonic,
+        tenancy: TenancyDirectory | None = None,
     ) -> None:
         self.watches = watches
         self.planner = planner
@@ -65,22 +78,29 @@ class Controller:
         self.settings = settings or ControllerSettings()
         self.clock = clock
         self.stopwatch = stopwatch
-        self.writer = StatusWriter(client, metrics.count_status_write)
+        self.tenancy = tenancy or TenancyDirectory(None)
+        self.writer = StatusWriter(client, metrics.count_status_write, rejected=self._status_rejected)
         self.reports = ReportInbox(planner, clock)
         self._wake = asyncio.Event()
         self.renewals = ChunkRequestQueue(planner, watches.jobs.store, clock, self._wake.set)
         self.term = 0
         """Term of the leader election; 0 before this process leads."""
-        self._since = 0.0
+        self._since = self._restored_at = 0.0
         self._revision = 0
         self._translator = ClusterTranslator(
-            watches.objects, planner, self.settings.gpu_resource, lambda: self.clock(), self._reject
+            watches.objects, planner, self.settings.gpu_resource, lambda: self.clock(), self._reject, self._check_plan
         )
+        self._rejections = job_events.Rejections()
         self._sites = SiteStatuses(watches, planner, self.writer, self._translator.nodes)
         self._changes = Backlog(self._apply, stopwatch)
         self._unpublished: set[tuple[str, int]] = set()
         """Windows (job, attempt) that were in no written plan as open, so that their pods cannot exist."""
+        self._being_written: dict[str, set[tuple[str, int]]] = {}
+        """Windows that were in no written plan before the job's last write, by job."""
+        self._inherited: set[str] = set()
+        """UIDs of the jobs for which a late write of the previous leader may arrive."""
         self._absences = PodAbsenceChecker(client, self._look_for_timeouts)
+        self._scheduler = SchedulerWatch(self.settings.scheduler_silence_seconds, self.settings.provisioning_seconds)
         self._timeouts = pod_timeouts.Timeouts(
             self.settings.missing_pod_seconds,
             self.settings.unschedulable_seconds,
@@ -90,11 +110,15 @@ class Controller:
             self._absences.confirmed_absent,
             startup=self._startup,
             node_start_seconds=self.settings.node_start_seconds,
+            scheduler=self._scheduler,
+            start_limits=self.settings.start_limits,
         )
         self._announcements = Announcements(self.settings)
         self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
         self._measurements = Measurements(metrics, planner, clock)
-        self._next_timeouts = 0.0
+        self._next_timeouts = self._next_tenancy = 0.0
+        self._silent_since: float | None = None
+        """Time since which kube-scheduler does not respond; None if it does."""
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
             watches.by_kind(kind).subscribe(partial(self.note_change, kind))
 
@@ -115,6 +139,7 @@ class Controller:
         """
         await self.watches.synced()
         logger.info("all watches are synced; waiting for the Lease")
+        self.reports.held = lambda: leadership.held
         self.term = await leadership.take(self._largest_term)
         try:
             self.restore(read_memory(leadership.annotations))
@@ -136,9 +161,7 @@ class Controller:
         self._wake.set()
 
     def _largest_term(self) -> int:
-        """Largest term of all plans."""
-        plans = (job.status.plan for job in self.watches.jobs.store.values())
-        return max((plan.term for plan in plans if plan), default=0)
+        return plan_fence.largest_known_term(self.watches.jobs.store.values())
 
     async def _plan(self) -> None:
         while True:
@@ -150,8 +173,11 @@ class Controller:
             )
             if wakeup is not None:
                 pause = min(pause, wakeup - self.clock())
+            await asyncio.sleep(0)  # other tasks run even if there is more to do
             try:
-                await asyncio.wait_for(self._wake.wait(), max(0.0, pause))
+                # asyncio.wait_for of Python 3.11 loses a cancellation at the moment of the event, and with it SIGTERM.
+                async with asyncio.timeout(max(0.0, pause)):
+                    await self._wake.wait()
             except TimeoutError:
                 self.handle(Tick())
             self._wake.clear()
@@ -159,17 +185,23 @@ class Controller:
     # ---- events
 
     def memory_annotations(self) -> dict[str, str]:
-        """Return the Lease annotations with what the planner has learnt; empty before the restore."""
-        return annotations_of(memory_of(self.planner.cluster)) if self.reports.leading else {}
+        """Return the Lease annotations with what the leader has learnt and observed; empty before the restore."""
+        if not self.reports.restored:
+            return {}
+        return {**annotations_of(memory_of(self.planner.cluster)), **scheduler_annotation(self._silent_since)}
 
     def restore(self, memory: Memory | None = None) -> None:
         """Restore the planner's state from the watch stores and from what an earlier planner learnt."""
         self._changes.clear()
         self._since = self.clock()
+        self._restored_at = self.stopwatch()
+        self._inherited = {job.metadata.uid for job in self.watches.jobs.store.values()}
+        if self.tenancy.reload():
+            self.handle(TenancyChanged(self.tenancy.current))
         found = self._translator.restore(memory or Memory(), self.handle, self._adopt)
         for event in found:
             self._publish(event.job.key)
-        self.reports.leading = True
+        self.reports.restored = True
         self._measurements.lead()
         logger.info("term %d: restored %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
@@ -186,45 +218,74 @@ class Controller:
     def _apply(self, change: Change) -> None:
         """Let the planner handle a change that a watch reported."""
         kind, key, old, new = change
-        with self._translator.guard(new):
-            if kind == "jobs":
-                self._job_changed(key, old, new)
-            else:
-                for event in self._translator.events_of(kind, key, old, new):
-                    self.handle(event)
+        if kind == "jobs":
+            self._job_changed(key, old, new)
+            return
+        for event in self._translator.guarded(new, self._translator.events_of(kind, key, old, new)):
+            self.handle(event)
+        if not self._scheduler.responds:
+            self._next_timeouts = 0.0  # this pod may show that kube-scheduler responds again
 
     def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        if plan_fence.wrote_late(old, new, self.term):
+        if self._rejections.has_changed(key, new) and new is not None:
+            self.writer.retry_now(status_path(new))
+        if old is None and new is not None and self._is_taking_over():
+            self._inherited.add(new.metadata.uid)
+        if new is None and old is not None:
+            self._inherited.discard(old.metadata.uid)
+            self._being_written.pop(key, None)
+        invalid = self._is_invalid(new)
+        if key in self.planner.cluster.jobs and (invalid or plan_fence.wrote_late(old, new, self.term)):
             self._unpublished.difference_update([window for window in self._unpublished if window[0] == key])
             self.handle(JobRemoved(key))
-            old = None
-        for event in self._translator.events_of("jobs", key, old, new):
-            self.handle(event)
+        if not invalid:
+            before = old if key in self.planner.cluster.jobs else None
+            for event in self._translator.guarded(new, self._translator.events_of("jobs", key, before, new)):
+                self.handle(event)
         self.renewals.settle(key)
         self._measurements.changed(key, old, new)
         if new is None:
             self._announcements.forget(key)
+            self._unpublished -= {window for window in self._unpublished if window[0] == key}
 
     def step(self) -> None:
         """Process queued changes, reports and chunk requests, then refresh time-outs, estimates and sites."""
         self._changes.work_off()
         if reports := self.reports.drain():
             self._handle(reports)
-            if self.reports.waiting:
-                self._wake.set()  # continue after other tasks have run
-        for asked in self.renewals.drain():
-            self.handle(asked)
-            self.renewals.settle(asked.request.job)
+        if asked := self.renewals.drain():
+            self._handle(asked)
+            attempts: dict[str, list[int]] = {}
+            for request in (one.request for one in asked):
+                attempts.setdefault(request.job, []).append(request.attempt)
+            for key, of_job in attempts.items():
+                self.renewals.settle(key, of_job)
+        if self.reports.waiting or self.renewals.waiting:
+            self._wake.set()  # continue after other tasks have run
         elapsed = self.stopwatch()
         if elapsed >= self._next_timeouts:
             due = self._timeouts.due(self.planner.cluster.jobs.values(), self.clock(), elapsed)
             self._next_timeouts = min(elapsed + self.settings.tick_seconds, self._timeouts.next_due)
-            for event in due:
-                self.handle(event)
+            for timeout in due:
+                self.handle(timeout)
+                if isinstance(timeout, KubeSchedulerChanged):
+                    self._note_scheduler(responds=timeout.responds)
         now = self.clock()
         for key in self._announcements.outdated(self._forecasts.refresh(now), now):
             self._publish(key, lazy=True)
         self._sites.refresh(self.clock())
+        if elapsed >= self._next_tenancy:
+            self._next_tenancy = elapsed + self.settings.tenancy_seconds
+            self._refresh_tenancy()
+
+    def _refresh_tenancy(self) -> None:
+        """Apply changed limits of namespaces to all jobs."""
+        if not self.tenancy.reload():
+            return
+        logger.info("the limits of namespaces have changed")
+        self.handle(TenancyChanged(self.tenancy.current))
+        for event in self._translator.all_jobs_changed():
+            self.handle(event)
 
     def handle(self, event: Event) -> None:
         """Let the planner handle an event now, and write what follows from it."""
@@ -232,10 +293,11 @@ class Controller:
         self._handle((event,))
         self._measurements.handled(event, stopped)
 
-    def _handle(self, events: Sequence[Event]) -> None:
+    def _handle(self, given: Sequence[Event]) -> None:
         """Let the planner handle simultaneous events, and queue the status writes that follow."""
+        events: list[Event] = []
         with self.metrics.time_plan():
-            instructions = self.planner.handle_all(events, self.clock())
+            instructions = self.planner.handle_all(self._noted(given, events), self.clock())
         self._instructed(instructions)
         if not all(isinstance(event, Tick) for event in events):
             self._forecasts.stir()
@@ -249,6 +311,12 @@ class Controller:
         if ended := self._ended_unpublished(instructions):
             self._handle(ended)
 
+    def _noted(self, given: Sequence[Event], events: list[Event]) -> Iterator[Event]:
+        """Yield the given events and those that follow from them, and add all of them to the list."""
+        for event in self._translator.followed(given):
+            events.append(event)
+            yield event
+
     def _ended_unpublished(self, instructions: list[Instruction]) -> list[WorkerEnded]:
         """End events of windows that close before they were in a written plan: no pod exists that must end first."""
         closed = [(i.job, i.window.attempt) for i in instructions if isinstance(i, CloseWindow)]
@@ -257,6 +325,15 @@ class Controller:
     def _instructed(self, instructions: list[Instruction]) -> None:
         self._unpublished.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
         self._measurements.instructed(instructions)
+
+    def _note_scheduler(self, *, responds: bool) -> None:
+        self.metrics.set_scheduler_responds(responds=responds)
+        if responds:
+            self._silent_since = None
+            logger.info("kube-scheduler responds again: preemption resumes")
+        else:
+            self._silent_since = self.clock()
+            logger.warning("kube-scheduler has neither bound nor judged a waiting pod: preemption pauses")
 
     # ---- plans
 
@@ -279,24 +356,86 @@ class Controller:
             return None
         now = self.clock()
         plan = self.planner.plan_of(key, now)
-        told = (window.attempt for window in plan.windows if window.state is not WindowState.CLOSING)
-        self._unpublished.difference_update((key, attempt) for attempt in told)
+        told = {(key, window.attempt) for window in plan.windows if window.state is not WindowState.CLOSING}
+        self._being_written[key] = told & self._unpublished
+        self._unpublished -= told
         progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
         self._announcements.note(key, plan)
         self._measurements.planned(key, plan)
-        condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
+        known_conditions = resource.status.conditions
+        condition = self._rejections.condition(resource, now, job_events.INVALID_SPEC)
+        if condition is None:
+            condition = planned_condition(plan, resource.metadata.generation, known_conditions, now)
         status = {
-            "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision),
+            "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision)
+            | limited_class(resource, state.job),
             "progress": progress_status(progress, state.job, known.batches, estimated=known.estimated),
-            "conditions": [condition],
+            "conditions": [
+                condition,
+                *unplaced_conditions(plan, resource.metadata.generation, known_conditions, now),
+                *claims_limited_condition(state.job, known_conditions, now),
+            ],
         }
-        return status_object(resource, status, plan_fence.precondition(resource, self.term, self._since))
+        inherited = resource.metadata.uid in self._inherited
+        version = plan_fence.precondition(resource, self.term, is_inherited=inherited)
+        if inherited and version is None:
+            self._inherited.discard(resource.metadata.uid)
+        return status_object(resource, status, version)
+
+    # ---- rejections
 
     def _reject(self, description: str, observed: Any, error: ValueError) -> None:
         """Report an object that cannot be read: in the log, in the metrics and, for a job, in its status."""
+        if not isinstance(observed, TrainingJob):
+            log_rejection(description, observed, error)
+            self.metrics.count_error("object")
+            return
+        description = f"TrainingJob {observed.key}"
+        invalid = isinstance(error, plan_fence.InvalidPlanError)
+        reason = job_events.INVALID_PLAN if invalid else job_events.INVALID_SPEC
+        if not self._rejections.note(observed, reason, str(error) if invalid else f"cannot be read: {error}"):
+            return
         log_rejection(description, observed, error)
         self.metrics.count_error("object")
-        if isinstance(observed, TrainingJob):
-            body = job_events.refusal(observed, error, self.clock())
-            self.writer.put(status_path(observed), lambda: body)
+        state = self.planner.cluster.jobs.get(observed.key)
+        if state is not None and state.job.uid == observed.metadata.uid and not invalid:
+            self._publish(observed.key)
+        else:
+            self._report_rejection(observed.key)
+
+    def _is_taking_over(self) -> bool:
+        """Whether a write of an earlier leader may still arrive; the first leader of all has none before it."""
+        return self.term > 1 and self.stopwatch() - self._restored_at < plan_fence.LATE_WRITE_SECONDS
+
+    def _check_plan(self, job: TrainingJob) -> None:
+        plan_fence.check(job, self.term, self._revision)
+
+    def _is_invalid(self, job: TrainingJob | None) -> bool:
+        """Whether the job has a plan that no planner can have written; this is reported once."""
+        try:
+            plan_fence.check(job, self.term, self._revision)
+        except plan_fence.InvalidPlanError as error:
+            self._reject("TrainingJob", job, error)
+            return True
+        return False
+
+    def _status_rejected(self, path: str, error: ApiError) -> None:
+        """Let the planner release the capacity of a job whose plan was not written, and report the rejection."""
+        namespace, _, name = path.partition("/namespaces/")[2].removesuffix("/status").partition("/trainingjobs/")
+        resource = self.watches.jobs.store.get(f"{namespace}/{name}")
+        if resource is None:  # the job is gone, or this is the status of a Site
+            return
+        self._unpublished |= self._being_written.pop(resource.key, set())
+        if self._rejections.note(resource, job_events.STATUS_REJECTED, str(error)):
+            self._report_rejection(resource.key)
+        self.handle(PlanRejected(resource.key, str(error)[: job_events.MESSAGE_LENGTH]))
+
+    def _report_rejection(self, key: str) -> None:
+        def build() -> dict[str, Any] | None:
+            resource = self.watches.jobs.store.get(key)
+            return self._rejections.status(resource, self.clock()) if resource is not None else None
+
+        resource = self.watches.jobs.store.get(key)
+        if resource is not None:
+            self.writer.put_condition(status_path(resource), build)

@@ -9,7 +9,6 @@ may be too high for a moment, but not for long, because every change of either i
 from collections.abc import Callable, Iterator, Mapping
 
 from tranche.kube.api.core_types import QuotaObject
-from tranche.kube.api.names import LABEL_JOB, LABEL_ROLE, ROLE_STAGING
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.convert.pod_identity import Identity, identity
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_of, pod_requests
@@ -19,30 +18,76 @@ from tranche.model import Node, Quota, Resources
 from tranche.planner import QuotaChanged, QuotaRemoved
 from tranche.state.quota_usage import Quotas
 
+NOTHING = Resources()
+
+Holds = Callable[[Pod], bool]
+"""Function that returns whether the planner has a window, parameter server or chief for the pod, and so counts it."""
+
 
 class NodeBook:
-    """Sums of the requests of foreign pods per node, updated from watch changes."""
+    """Sums of the requests of foreign pods per node, updated from watch changes.
 
-    def __init__(self, gpu_resource: str) -> None:
+    Every pod is foreign that the planner does not hold, whatever its labels: pods of other schedulers, of jobs that
+    have ended or cannot be read, copies for debugging, and pods whose training is counted while other containers run.
+    """
+
+    def __init__(self, gpu_resource: str, holds: Holds) -> None:
         self.gpu_resource = gpu_resource
+        self._holds = holds
         self._foreign: dict[str, Resources] = {}
         self._pods: dict[str, tuple[str, Resources]] = {}
+        """Node and requests of the foreign pods, by key."""
+        self._claimed: dict[str, dict[int, dict[str, Pod]]] = {}
+        """Pods on nodes that claim to belong to an attempt of a job, by job, attempt and key."""
+        self._claims: dict[str, Identity] = {}
+        """Claims of these pods, by key."""
 
     def note_pod(self, key: str, pod: Pod | None) -> set[str]:
         """Record the state of a pod (None: gone) and return the nodes whose foreign usage changed."""
-        before = self._pods.pop(key, None)
-        after = None
-        if pod is not None and pod.spec.node_name and not _is_planned(pod) and not is_over(pod):
-            after = (pod.spec.node_name, pod_requests(pod, self.gpu_resource))
-            self._pods[key] = after
+        on_node = pod is not None and pod.spec.node_name and not is_over(pod)
+        self._note_claim(key, pod if on_node else None)
+        return self._count(key, pod if on_node else None)
+
+    def recount(self, job: str, attempt: int | None = None) -> set[str]:
+        """Look again at the pods of a job (or one attempt), because the planner's windows changed; as `note_pod`."""
+        attempts = self._claimed.get(job, {})
+        chosen = attempts.values() if attempt is None else (attempts.get(attempt, {}),)
+        return {node for pods in chosen for key, pod in pods.items() for node in self._count(key, pod)}
+
+    def recount_all(self) -> set[str]:
+        """Look again at the pods of all jobs."""
+        return {node for job in list(self._claimed) for node in self.recount(job)}
+
+    def _note_claim(self, key: str, pod: Pod | None) -> None:
+        before, who = self._claims.pop(key, None), identity(pod) if pod is not None else None
+        if before is not None:
+            attempts = self._claimed[before.job]
+            del attempts[before.attempt][key]
+            if not attempts[before.attempt]:
+                del attempts[before.attempt]
+            if not attempts:
+                del self._claimed[before.job]
+        if pod is not None and who is not None:
+            self._claims[key] = who
+            self._claimed.setdefault(who.job, {}).setdefault(who.attempt, {})[key] = pod
+
+    def _count(self, key: str, pod: Pod | None) -> set[str]:
+        before, after = self._pods.pop(key, None), None
+        if pod is not None and not self._holds(pod):
+            after = self._pods[key] = (pod.spec.node_name, pod_requests(pod, self.gpu_resource))
         if before == after:
             return set()
         for entry, add in ((before, False), (after, True)):
             if entry is not None:
-                node, requests = entry
-                used = self._foreign.get(node, Resources())
-                self._foreign[node] = used + requests if add else used - requests
+                self._add(*entry, add=add)
         return {entry[0] for entry in (before, after) if entry is not None}
+
+    def _add(self, node: str, requests: Resources, *, add: bool) -> None:
+        used = self._foreign.get(node, NOTHING)
+        used = used + requests if add else used - requests
+        self._foreign[node] = used
+        if used == NOTHING:
+            del self._foreign[node]
 
     def node(self, observed: NodeObject, sites: Mapping[str, SiteObject]) -> Node | None:
         """Convert a node; None if no declared Site selects it, or an unlimited one does.
@@ -58,17 +103,11 @@ class NodeBook:
 
     def foreign(self, name: str) -> Resources:
         """Return the requests of foreign pods on a node."""
-        return self._foreign.get(name, Resources())
+        return self._foreign.get(name, NOTHING)
 
 
-def _is_planned(pod: Pod) -> bool:
-    """Whether the planner chose the pod's node; for a staging pod it chooses only the site."""
-    labels = pod.metadata.labels
-    return LABEL_JOB in labels and labels.get(LABEL_ROLE) != ROLE_STAGING
-
-
-Holds = Callable[[str, int], bool]
-"""Function (job key, attempt) that returns whether the planner counts the attempt."""
+def _usage(entry: tuple[Pod, int, Resources] | None) -> tuple[str, int, Resources] | None:
+    return None if entry is None else (entry[0].metadata.uid, *entry[1:])
 
 
 class QuotaBook:
@@ -77,7 +116,7 @@ class QuotaBook:
     def __init__(self, gpu_resource: str) -> None:
         self.gpu_resource = gpu_resource
         self._quotas: dict[str, dict[str, QuotaObject]] = {}
-        self._pods: dict[str, dict[str, tuple[Identity, int, Resources]]] = {}
+        self._pods: dict[str, dict[str, tuple[Pod, int, Resources]]] = {}
 
     def note_quota(self, key: str, observed: QuotaObject | None) -> None:
         """Record the state of a quota (None: gone)."""
@@ -94,12 +133,16 @@ class QuotaBook:
         namespace = key.partition("/")[0]
         pods = self._pods.setdefault(namespace, {})
         before, after = pods.pop(key, None), None
-        who = identity(pod) if pod is not None else None
-        if pod is not None and who is not None and not is_over(pod):
-            after = pods[key] = (who, pod.spec.priority or 0, pod_requests(pod, self.gpu_resource))
+        if pod is not None and not is_over(pod) and identity(pod) is not None:
+            after = pods[key] = (pod, pod.spec.priority or 0, pod_requests(pod, self.gpu_resource))
         if not pods:
             del self._pods[namespace]
-        return before != after
+        return _usage(before) != _usage(after)
+
+    def requests(self, key: str) -> Resources:
+        """Return the requests of a pod of a TrainingJob; nothing for another one."""
+        found = self._pods.get(key.partition("/")[0], {}).get(key)
+        return found[2] if found is not None else NOTHING
 
     def quotas(self, namespace: str, holds: Holds) -> Iterator[Quota]:
         """Yield the planner quotas of a namespace.
@@ -112,21 +155,21 @@ class QuotaBook:
             if quota is not None:
                 yield quota.with_foreign(self._foreign(observed, quota, holds))
 
-    def changes(self, namespace: str, known: Quotas) -> list[QuotaChanged | QuotaRemoved]:
+    def changes(self, namespace: str, known: Quotas, holds: Holds) -> list[QuotaChanged | QuotaRemoved]:
         """Return the events for quotas of a namespace that differ from the known ones.
 
         Raises:
             ValueError: a quantity of a quota cannot be read.
         """
-        present = {quota.name: quota for quota in self.quotas(namespace, known.holds)}
+        present = {quota.name: quota for quota in self.quotas(namespace, holds)}
         before = known.by_namespace.get(namespace, {})
         removed = [QuotaRemoved(namespace, name) for name in sorted(set(before).difference(present))]
         return [*removed, *(QuotaChanged(quota) for name, quota in present.items() if before.get(name) != quota)]
 
     def _foreign(self, observed: QuotaObject, quota: Quota, holds: Holds) -> dict[str, int]:
         foreign = used_of(observed, quota)
-        for who, priority, requests in self._pods.get(quota.namespace, {}).values():
-            if quota.covers(priority, requests) and holds(who.job, who.attempt):
+        for pod, priority, requests in self._pods.get(quota.namespace, {}).values():
+            if quota.covers(priority, requests) and holds(pod):
                 for limit in quota.limits:
                     foreign[limit.resource] -= getattr(requests, limit.measure)
         return {resource: max(0, number) for resource, number in foreign.items()}

@@ -1,4 +1,4 @@
-"""Watches that planner and extender share."""
+"""Watches of the cluster."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -34,9 +34,19 @@ class ClusterObjects:
 
 
 class Informers:
-    """Reflectors of pods, nodes, TrainingJobs, Sites and ResourceQuotas."""
+    """Reflectors of pods, nodes, TrainingJobs, Sites and, for a planner, ResourceQuotas."""
 
-    def __init__(self, client: ApiClient, decode: Callable[[bytes], Pod] = decode_pod) -> None:
+    def __init__(
+        self, client: ApiClient, decode: Callable[[bytes], Pod] = decode_pod, *, with_quotas: bool = True
+    ) -> None:
+        """Create the reflectors; nothing is read before `run`.
+
+        Args:
+            client: Client of the API server.
+            decode: Decodes a pod.
+            with_quotas: Watch ResourceQuotas too.
+        """
+        self._with_quotas = with_quotas
         self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", decode)
         self.nodes: Reflector[NodeObject] = Reflector(client, "/api/v1/nodes", msgspec.json.Decoder(NodeObject).decode)
         self.jobs: Reflector[TrainingJob] = Reflector(client, f"{API}/trainingjobs", TrainingJob.model_validate_json)
@@ -51,7 +61,8 @@ class Informers:
 
     def __iter__(self) -> Iterator[tuple[str, Reflector[Any]]]:
         yield from (("pods", self.pods), ("nodes", self.nodes), ("jobs", self.jobs), ("sites", self.sites))
-        yield ("quotas", self.quotas)
+        if self._with_quotas:
+            yield ("quotas", self.quotas)
 
     @property
     def objects(self) -> ClusterObjects:

@@ -15,9 +15,16 @@ from tranche.kube.api.names import (
 )
 from tranche.kube.api.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests
+from tranche.kube.convert.training_container import is_from
 from tranche.kube.convert.trainingjob import planned_condition, read_plan, read_progress, status_object, to_job
-from tranche.model import JobPlan
+from tranche.model import Job, JobPlan
 from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
+
+INVALID_SPEC, INVALID_PLAN, STATUS_REJECTED = REJECTION_REASONS = "InvalidSpec", "InvalidPlan", "StatusRejected"
+"""Reasons of the condition Planned: the specification cannot be read, the plan is not one of the leader, or the API
+server does not take the status."""
+MESSAGE_LENGTH = 1024
+"""Maximum length of the condition's message, so that it fits where a whole status does not."""
 
 
 def submission(
@@ -39,18 +46,57 @@ def submission(
     for window in plan.windows if plan is not None and plan.generation != job.generation else ():
         name = pod_name(resource.metadata.name, ROLE_WORKER, window.index, window.attempt)
         pod = pods.get(f"{resource.metadata.namespace}/{name}")
-        if pod is not None and pod_requests(pod, gpu_resource) != job.worker.requests:
+        if pod is not None and _is_outdated(pod, resource, job, gpu_resource):
             outdated.add(window.attempt)
     return JobSubmitted(job, plan, read_progress(status.progress) if status.progress else None, frozenset(outdated))
 
 
-def refusal(resource: TrainingJob, error: ValueError, now: float) -> dict[str, Any]:
-    """Build the status of a job that cannot be read; it keeps its plan and ledger."""
-    plan = JobPlan(resource.metadata.generation, f"cannot be read: {error}", unplannable="InvalidSpec")
-    condition = planned_condition(plan, resource.metadata.generation, resource.status.conditions, now)
-    # A server-side apply without plan and ledger would remove them.
-    kept = resource.status.model_dump(include={"plan", "progress"}, by_alias=True, exclude_none=True, mode="json")
-    return status_object(resource, {**kept, "conditions": [condition]})
+def _is_outdated(pod: Pod, resource: TrainingJob, job: Job, gpu_resource: str) -> bool:
+    """Whether the template of a worker pod had other requests. Admission may have added to those of the pod."""
+    same = is_from(pod, resource.spec.workers.template)
+    if same is None:  # created by an operator that did not record the template's requests
+        return not job.declared_requests.fits(pod_requests(pod, gpu_resource))
+    return not same
+
+
+class Rejections:
+    """Jobs that cannot be planned or whose status cannot be written, with the condition that reports it."""
+
+    def __init__(self) -> None:
+        self._plans: dict[str, tuple[str, JobPlan]] = {}
+        """UID of the job and what its condition reports, by key."""
+
+    def note(self, resource: TrainingJob, reason: str, message: str) -> bool:
+        """Record a rejection; returns False if it is known already."""
+        found = (
+            resource.metadata.uid,
+            JobPlan(resource.metadata.generation, message[:MESSAGE_LENGTH], unplannable=reason),
+        )
+        known = self._plans.get(resource.key)
+        self._plans[resource.key] = found
+        return known != found
+
+    def has_changed(self, key: str, resource: TrainingJob | None) -> bool:
+        """Forget the job's rejection if the job has changed or is gone; returns whether there was one."""
+        uid, plan = self._plans.get(key, ("", None))
+        if plan is None:
+            return False
+        if resource is not None and (resource.metadata.uid, resource.metadata.generation) == (uid, plan.generation):
+            return False
+        del self._plans[key]
+        return True
+
+    def condition(self, resource: TrainingJob, now: float, *reasons: str) -> dict[str, Any] | None:
+        """Return the condition Planned of a rejected job; None if the job is not rejected for one of the reasons."""
+        uid, plan = self._plans.get(resource.key, ("", None))
+        if plan is None or uid != resource.metadata.uid or plan.unplannable not in reasons:
+            return None
+        return planned_condition(plan, plan.generation, resource.status.conditions, now)
+
+    def status(self, resource: TrainingJob, now: float) -> dict[str, Any] | None:
+        """Return the object that applies this condition alone."""
+        condition = self.condition(resource, now, *REJECTION_REASONS)
+        return status_object(resource, {"conditions": [condition]}) if condition is not None else None
 
 
 def over(resource: TrainingJob | None) -> bool:
@@ -85,7 +131,7 @@ def events_of(
         return
     if old is None or replaced or over(old):
         yield submission(new, gpu_resource)
-    elif new.metadata.generation != old.metadata.generation:
+    elif new.metadata.generation != old.metadata.generation or _admission(new) != _admission(old):
         yield JobChanged(to_job(new, gpu_resource))
     before = None if replaced else old
     for kind, permanent in ((CONDITION_INVALID_TEMPLATE, True), (CONDITION_PODS_REJECTED, False)):
@@ -95,6 +141,13 @@ def events_of(
     refused, earlier = _holds(new, CONDITION_EVICTIONS_REFUSED), _holds(before, CONDITION_EVICTIONS_REFUSED)
     if refused and (earlier is None or earlier.message != refused.message):
         yield EvictionRefused(new.key, tuple(_still_there(new, pods)), refused.message)
+
+
+def _admission(resource: TrainingJob) -> tuple[object, ...]:
+    """The result of the operator's dry run, for comparison."""
+    found = next((c for c in resource.status.conditions if c.type == CONDITION_INVALID_TEMPLATE), None)
+    verdict = (found.status, found.reason, found.message, found.observed_generation) if found is not None else ()
+    return (resource.status.admitted, *verdict)
 
 
 def _still_there(job: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[int]:

@@ -7,17 +7,26 @@ The Lease has one writer and is renewed anyway, so this needs no additional requ
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.timestamp import rfc3339
+from tranche.model.tenancy import ClaimLimits, Tenancy
 from tranche.planner import Planner, PlannerSettings
 from tranche.planner.journal import Fact, JournaledPlanner
 from tranche.planner.learned_state import Memory
 from tranche.policies import get_live_policy
+from tranche.state.node_health import HealthSettings
 
 ANNOTATION = "tranche.dev/planner"
+MAX_LIMITED_NAMESPACES = 500
+"""Maximum number of namespaces with limits in the annotation, 50 kB; a what-if does not know the others."""
+JOBS_PER_NODE_FACTOR = 3
+"""In a cluster, a declared speed may be wrong or hostile, so that no single job decides how fast a node is."""
 
 
 class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,18 +40,25 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
     gpu_resource: str = GPU_RESOURCE
     server_idle_seconds: float = 300.0
     share_weights: dict[str, float] = {}
+    health: HealthSettings = HealthSettings()
+    limits: dict[str, ClaimLimits] = {}
+    """Limits of namespaces; "" has those of all others."""
 
-    def planner(self, note: Callable[[Fact], None] | None = None, *, validate: bool = False) -> Planner:
+    def planner(
+        self, note: Callable[[Fact], None] | None = None, *, validate: bool = False, requires_admission: bool = False
+    ) -> Planner:
         """Create a planner without state.
 
         Args:
             note: Called with every event of every window, for the journal.
             validate: Check the invariants after every event.
+            requires_admission: Whether an operator reports dry runs, which preemption then requires.
 
         Raises:
             ValueError: the policy is not known to this version.
         """
-        policy, settings = get_live_policy(self.policy), self.settings(validate=validate)
+        policy = get_live_policy(self.policy)
+        settings = replace(self.settings(validate=validate), requires_admission=requires_admission)
         return JournaledPlanner(policy, settings, note) if note else Planner(policy, settings)
 
     def settings(self, *, validate: bool = False) -> PlannerSettings:
@@ -52,7 +68,17 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
             validate=validate,
             server_idle_seconds=self.server_idle_seconds,
             share_weights=self.share_weights,
+            health=self.health,
+            tenancy=Tenancy(
+                self.limits.get("", ClaimLimits()), {name: limits for name, limits in self.limits.items() if name}
+            ),
+            jobs_per_node_factor=JOBS_PER_NODE_FACTOR,
         )
+
+    def limited(self, tenancy: Tenancy) -> "PlannerConfig":
+        """Return the configuration with limits of namespaces, as far as they fit into an annotation."""
+        named = dict(list(tenancy.namespaces.items())[:MAX_LIMITED_NAMESPACES])
+        return structs.replace(self, limits={"": tenancy.defaults, **named} if tenancy != Tenancy() else {})
 
     def annotations(self) -> dict[str, str]:
         """Return the annotation for the Lease."""
@@ -71,11 +97,18 @@ def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
 logger = logging.getLogger(__name__)
 
 MEMORY_ANNOTATION = "tranche.dev/memory"
+SCHEDULER_ANNOTATION = "tranche.dev/kube-scheduler"
 
 
 def annotations_of(memory: Memory) -> dict[str, str]:
     """Return the annotation for the Lease. The memory is bounded, so the size is tens of kilobytes at most."""
     return {MEMORY_ANNOTATION: msgspec.json.encode(memory).decode()}
+
+
+def scheduler_annotation(silent_since: float | None) -> dict[str, str]:
+    """Return the annotation that says whether kube-scheduler responds, and since when it does not."""
+    state = "Responding" if silent_since is None else f"Silent since {rfc3339(silent_since)}"
+    return {SCHEDULER_ANNOTATION: state}
 
 
 def read_memory(annotations: Mapping[str, Any]) -> Memory:

@@ -1,5 +1,6 @@
 """Metrics of the leader, from planner events, written plans and watched jobs."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple
@@ -9,9 +10,12 @@ from tranche.metrics.process import Rows
 from tranche.metrics.scheduler import Metrics
 from tranche.model import JobPlan
 from tranche.planner import (
+    ChiefEnded,
     Event,
     Instruction,
+    ParameterServerLost,
     Planner,
+    PodStartFailed,
     SiteChanged,
     StageData,
     WaitReasonKind,
@@ -24,6 +28,10 @@ from tranche.state.site_usage import SiteUsage
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
 REASONS = (*(kind.value for kind in WaitReasonKind), OPENED, UNPLANNABLE)
 """Reasons for the phase Waiting: the binding constraint, open windows without running pods, or an unplannable job."""
+
+
+EMPTY_NAMESPACE_SECONDS = 3600.0
+"""Time for which the series of a namespace without jobs are kept."""
 
 
 class StoppedWindow(NamedTuple):
@@ -46,7 +54,11 @@ class Measurements:
         self._first_planned: dict[str, datetime] = {}
         """First planned completion of jobs that have not ended."""
         self._finished: set[str] = set()
-        self._namespaces: set[str] = set()
+        self._jobs: set[str] = set()
+        self._namespaces: Counter[str] = Counter()
+        """Number of jobs in each namespace."""
+        self._left: dict[str, float] = {}
+        """Time at which the last job of a namespace left, of namespaces without jobs, in that order."""
 
     def lead(self) -> None:
         """Start to export the metrics that only the leader has."""
@@ -54,6 +66,7 @@ class Measurements:
         self._metrics.set_waits(self._waits, REASONS)
         self._metrics.set_links(self._links)
         self._metrics.set_site_totals(self._site_totals)
+        self._metrics.set_excluded_nodes(self._excluded_nodes)
 
     # ---- planner
 
@@ -70,6 +83,10 @@ class Measurements:
         """Record an event that the planner has handled; `stopped` is the earlier result of `running`."""
         if stopped is not None and isinstance(event, WorkerEnded):
             self._metrics.count_preemption(stopped.reason, event.at - stopped.started)
+        if isinstance(event, WorkerEnded | ParameterServerLost | ChiefEnded) and event.outcome == "Refused":
+            self._metrics.count_refused_pod("refused")
+        if isinstance(event, PodStartFailed):
+            self._metrics.count_refused_pod(event.kind)
         if isinstance(event, SiteChanged):
             for target in event.site.links:
                 if target != event.site.name:
@@ -100,6 +117,13 @@ class Measurements:
         now = self._clock()
         return {ends: max(0.0, until - now) for ends, until in self._planner.cluster.uploads.busy.items()}
 
+    def _excluded_nodes(self) -> dict[tuple[str], float]:
+        """Excluded nodes of all sites with nodes."""
+        counts = dict.fromkeys(((name,) for name in self._planner.cluster.sites), 0.0)
+        for one in self._planner.cluster.health.lasting():
+            counts[one.site,] = counts.get((one.site,), 0.0) + 1
+        return counts
+
     def _site_totals(self) -> Rows:
         """Totals of all declared sites, so that their series start at zero, and of sites used before."""
         cluster = self._planner.cluster
@@ -117,9 +141,12 @@ class Measurements:
         if new is None:
             self._forget(key)
             self._finished.discard(key)
+            self._leave(key)
             return
-        if new.metadata.namespace not in self._namespaces:
-            self._namespaces.add(new.metadata.namespace)
+        if key not in self._jobs:
+            self._jobs.add(key)
+            self._namespaces[new.metadata.namespace] += 1
+            self._left.pop(new.metadata.namespace, None)
             self._metrics.add_namespace(new.metadata.namespace)
         if old is not None:
             self._compare(old, new)
@@ -139,6 +166,26 @@ class Measurements:
         before, after = old.status.progress, new.status.progress
         if after is not None:
             self._metrics.count_lost(after.lost_batches - (before.lost_batches if before is not None else 0.0))
+
+    def _leave(self, key: str) -> None:
+        """Count one job less in its namespace, and remove the series of namespaces that have had no job for an hour.
+
+        Prometheus computes increases from two samples, so a series that ends and begins again loses what is counted
+        before its first scrape.
+        """
+        namespace = key.partition("/")[0]
+        if key not in self._jobs:
+            return
+        self._jobs.discard(key)
+        self._namespaces[namespace] -= 1
+        if not self._namespaces[namespace]:
+            del self._namespaces[namespace]
+            self._left[namespace] = self._clock()
+        for empty, since in list(self._left.items()):
+            if self._clock() - since < EMPTY_NAMESPACE_SECONDS:
+                break
+            del self._left[empty]
+            self._metrics.remove_namespace(empty)
 
     def _forget(self, key: str) -> None:
         self._waits.pop(key, None)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
 from tranche.kube.convert.pod_identity import identity
+from tranche.kube.convert.pod_outcome import end_reason, outcome
 from tranche.kube.convert.pods_and_nodes import (
+    NodeObject,
     Pod,
     exit_code,
+    has_ended,
     is_evicted_by_scheduler,
-    is_over,
-    outcome,
     run_seconds,
     started_at,
     termination_progress,
@@ -29,8 +30,16 @@ FRESH_SECONDS = 5.0
 """A start observed within this number of seconds is dated now, because status times have whole seconds only."""
 
 
+def _unknown_node(name: str) -> NodeObject | None:
+    return None
+
+
 def events_of(
-    old: Pod | None, new: Pod | None, now: float, others: Callable[[], Iterable[Pod]] = tuple
+    old: Pod | None,
+    new: Pod | None,
+    now: float,
+    others: Callable[[], Iterable[Pod]] = tuple,
+    node: Callable[[str], NodeObject | None] = _unknown_node,
 ) -> Iterator[Event]:
     """Translate a change of one of our pods into events of the planner.
 
@@ -39,26 +48,29 @@ def events_of(
         new: The pod now; None if it is gone.
         now: Clock, in seconds.
         others: Returns all pods; called only if kube-scheduler evicted this pod, to find the one that it made room for.
+        node: Returns the node of a name; called only for a pod that has ended.
     """
     pod = new or old
     who = identity(pod) if pod is not None else None
     if pod is None or who is None:
         return
-    over = new is None or is_over(new)
-    was_over = old is not None and is_over(old)
+    over = new is None or has_ended(new)
+    was_over = old is not None and has_ended(old)
     by = preemptor_of(pod, others()) if over and not was_over and is_evicted_by_scheduler(pod) else ""
     if who.role in (ROLE_SERVER, ROLE_CHIEF):
         if over and not was_over:
-            ended: Outcome = "Lost" if new is None else outcome(new)
-            code = None if new is None else exit_code(new)
+            ended: Outcome = "Lost" if new is None else outcome(new, node(new.spec.node_name))
+            code, why = (None, "") if new is None else (exit_code(new), end_reason(new))
             if who.role == ROLE_CHIEF:
-                yield ChiefEnded(who.job, who.attempt, ended, code, preempted_by=by)
+                yield ChiefEnded(who.job, who.attempt, ended, code, preempted_by=by, reason=why)
             else:
-                yield ParameterServerLost(who.job, who.index, who.attempt, ended, code, preempted_by=by)
+                yield ParameterServerLost(who.job, who.index, who.attempt, ended, code, preempted_by=by, reason=why)
         return
     if who.role == ROLE_STAGING:
         if over and not was_over:
-            yield StagingEnded(who.job, who.attempt, outcome(new) if new else "Lost", run_seconds(pod))
+            yield StagingEnded(
+                who.job, who.attempt, outcome(new, node(new.spec.node_name)) if new else "Lost", run_seconds(pod)
+            )
         return
     if who.role != ROLE_WORKER or was_over:
         return
@@ -71,7 +83,14 @@ def events_of(
         yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by)
     elif over:
         yield WorkerEnded(
-            who.job, who.attempt, outcome(new), now, termination_progress(new), exit_code(new), preempted_by=by
+            who.job,
+            who.attempt,
+            outcome(new, node(new.spec.node_name)),
+            now,
+            termination_progress(new),
+            exit_code(new),
+            preempted_by=by,
+            reason=end_reason(new),
         )
 
 

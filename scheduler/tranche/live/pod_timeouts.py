@@ -1,4 +1,4 @@
-"""Time-outs of pods: without a node, never created, or on nodes that stay unreachable.
+"""Time-outs of pods that get no node, are never created, do not start or do not stop, of nodes and of kube-scheduler.
 
 Nodes unreachable for longer than the disconnect tolerance of their site: their chunks are planned again.
 
@@ -14,20 +14,43 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
+from tranche.kube.api.core_types import PodCondition
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over
 from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
 from tranche.model import PlannedServer, Window
 from tranche.model.quantity import parse_duration
-from tranche.planner import Event, StagingEnded, WorkerEnded, WorkerUnschedulable
+from tranche.planner import (
+    Event,
+    KubeSchedulerChanged,
+    PodOverdue,
+    PodStartFailed,
+    StagingEnded,
+    WorkerEnded,
+    WorkerUnschedulable,
+)
 from tranche.planner.job_actions import end_of
 from tranche.state.entities import JobState, Server, TrackedWindow
+
+OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
+"""Taint by which an administrator states that a node is shut down, so that its pods are deleted by force."""
+RIGID_TOLERANCE_SECONDS = 60.0
+"""Most seconds that a node may be unreachable while a gang, which cannot continue without it, or a pod that is to stop
+runs there. A later pod is safe before the node returns, because reports and results of earlier attempts are fenced."""
+LONGEST_GRACE_SECONDS = 600.0
+"""Longest grace period during which the room of a pod that stops counts as free; a longer one keeps it."""
+STOP_SLACK_SECONDS = 10.0
+"""Time after the grace period in which a pod should be gone."""
+DEFAULT_GRACE_SECONDS = 30.0
+"""terminationGracePeriodSeconds of a pod that sets none."""
 
 
 class UnreachableNodes:
@@ -36,21 +59,33 @@ class UnreachableNodes:
     def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:
         self._nodes = nodes
         self._sites = sites
+        self._seen: dict[str, float] = {}
+        """Time at which each node was first seen not ready, by our own clock."""
 
-    def lost(self, name: str, now: float) -> bool:
-        """Whether the node has been unreachable for longer than its site tolerates.
+    def lost(self, name: str, now: float, limit: float = inf) -> bool:
+        """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
+
+        A node that is not ready by its own report counts from when it was first seen so, since its clock may differ
+        from ours; a condition Unknown has the time of the control plane, which also covers the time before a restart.
 
         Args:
             name: Name of the node; False for an unknown node, because its pods are deleted with it.
             now: Seconds since the epoch.
+            limit: Most seconds to tolerate, whatever the site tolerates.
         """
         node = self._nodes.get(name)
         if node is None or node.ready:
+            self._seen.pop(name, None)
             return False
-        since = [c.last_transition_time for c in node.status.conditions if c.type == "Ready"]
-        if not since or since[0] is None:
+        if any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints):
+            return True
+        ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
+        if ready is None or ready.last_transition_time is None:
             return False
-        return now - since[0].timestamp() >= self._tolerance(node)
+        since = self._seen.setdefault(name, now)
+        if ready.status == "Unknown":
+            since = min(since, ready.last_transition_time.timestamp())
+        return now - since >= min(limit, self._tolerance(node))
 
     def _tolerance(self, node: NodeObject) -> float:
         site = self._sites.get(site_of(node.metadata.labels, self._sites) or "")
@@ -62,6 +97,61 @@ class UnreachableNodes:
             return UNDECLARED_TOLERANCE_SECONDS
 
 
+class SchedulerWatch:
+    """Whether kube-scheduler responds: whether it binds or judges the pods that wait for it."""
+
+    def __init__(self, silence_seconds: float, provisioning_seconds: float) -> None:
+        """Assume that it responds.
+
+        Args:
+            silence_seconds: Time that a pod may wait for a node or for the condition PodScheduled, if no other pod gets
+                one meanwhile.
+            provisioning_seconds: The same for a pod with claims: kube-scheduler binds it, and judges it, only when its
+                volumes are provisioned.
+        """
+        self._silence_seconds = silence_seconds
+        self._provisioning_seconds = provisioning_seconds
+        self._since: dict[str, float] = {}
+        self._handled: set[str] = set()
+        self._active = 0.0
+        self.responds = True
+        """Whether it responded at the last check."""
+        self.next_due = inf
+        """Time by the monotonic clock at which it does not respond if nothing happens; infinite if no pod waits."""
+
+    def check(self, pods: Iterable[Pod], elapsed: float) -> bool:
+        """Return whether it has stopped or begun to respond since the last check.
+
+        Args:
+            pods: Pods of open windows and helpers.
+            elapsed: Monotonic seconds.
+        """
+        waiting: dict[str, float] = {}
+        handled: set[str] = set()
+        self.next_due, responds = inf, True
+        late: list[float] = []
+        for pod in pods:
+            uid = pod.metadata.uid
+            if pod.spec.node_name or schedule_condition(pod) is not None:
+                handled.add(uid)
+            elif not (pod.spec.scheduling_gates or is_over(pod)):
+                waiting[uid] = self._since.get(uid, elapsed)
+                late.append(waiting[uid] + self._limit(pod))
+        if not handled <= self._handled:
+            self._active = elapsed
+        self._since, self._handled = waiting, handled
+        if late:
+            due = max(min(late), self._active + self._silence_seconds)
+            responds = elapsed < due
+            self.next_due = due if responds else inf
+        changed, self.responds = responds is not self.responds, responds
+        return changed
+
+    def _limit(self, pod: Pod) -> float:
+        provisioned = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
+        return self._provisioning_seconds if provisioned else self._silence_seconds
+
+
 class _Wait(NamedTuple):
     """A condition that becomes an event if it lasts too long."""
 
@@ -70,6 +160,10 @@ class _Wait(NamedTuple):
     event: Event
     missing: str = ""
     """Name of the pod whose absence must be confirmed first; empty if none."""
+    kind: str = ""
+    """Kind of condition, whose time begins again when another kind follows."""
+    before: float = 0.0
+    """Time in seconds for which the condition lasted before it was first seen."""
 
 
 def _at_once(site: str) -> float | None:
@@ -94,12 +188,14 @@ class Timeouts:
         *,
         startup: Callable[[str], float | None] = _at_once,
         node_start_seconds: float = 900.0,
+        start_limits: Mapping[StartProblem, float] = MappingProxyType({}),
+        scheduler: SchedulerWatch | None = None,
     ) -> None:
         """Create without reading anything.
 
         Args:
             missing_seconds: Time that the pod of a closing window may be missing.
-            unschedulable_seconds: Time that a pod may have no node.
+            unschedulable_seconds: Time for which kube-scheduler may find no node for a pod.
             pods: Pods of the watch, by key.
             unreachable: Nodes beyond their disconnect tolerance.
             unpublished: Windows (job, attempt) that are in no written plan: when they close, no pod can exist.
@@ -107,6 +203,9 @@ class Timeouts:
                 name.
             startup: Declared node start time of a site in seconds; None where nodes exist already.
             node_start_seconds: Time that a pod may have no node at such a site; at least twice the declared time.
+            start_limits: Time for which the containers of a bound pod may not start, by kind of reason; no limit for
+                kinds that are missing.
+            scheduler: Check of kube-scheduler; the default never finds it silent.
         """
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
@@ -116,7 +215,13 @@ class Timeouts:
         self._confirmed_absent = confirmed_absent
         self._startup = startup
         self._node_start_seconds = node_start_seconds
-        self._since: dict[tuple[str, int], float] = {}
+        self._start_limits = start_limits
+        self._scheduler = scheduler or SchedulerWatch(inf, inf)
+        self._graces: dict[str, float] | None = None
+        """Longest grace period of terminating pods by node, computed at most once per check."""
+        self._open_pods: list[Pod] = []
+        """Pods of open windows and helpers in the present check."""
+        self._since: dict[tuple[str, int, type[Event], str], float] = {}
         self.next_due = 0.0
         """Time of the next check by the monotonic clock; infinite if nothing waits."""
 
@@ -128,23 +233,29 @@ class Timeouts:
             now: Wall clock, for the events.
             elapsed: Monotonic seconds, for the durations: a step of the wall clock must not end them.
         """
-        waiting: dict[tuple[str, int], float] = {}
+        waiting: dict[tuple[str, int, type[Event], str], float] = {}
         events: list[Event] = []
         self.next_due = inf
+        self._graces = None
+        self._open_pods = []
+        watched: list[tuple[JobState, int, _Wait | None]] = []
         for state in states:
             events += self._lost_stagings(state, now)
-            watched = [(one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
-            watched += [(run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
-            for attempt, wait in watched:
-                key = (state.job.key, attempt)
-                if wait is None:
-                    continue
-                waiting[key] = self._since.get(key, elapsed)
-                if elapsed - waiting[key] < wait.limit:
-                    self.next_due = min(self.next_due, waiting[key] + wait.limit)
-                elif not wait.missing or self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid):
-                    events.append(wait.event)
-                    del waiting[key]
+            watched += [(state, one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
+            watched += [(state, run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
+        if self._scheduler.check(self._open_pods, elapsed):
+            events.append(KubeSchedulerChanged(self._scheduler.responds))
+        self.next_due = self._scheduler.next_due
+        for state, attempt, wait in watched:
+            if wait is None or (isinstance(wait.event, WorkerUnschedulable) and not self._scheduler.responds):
+                continue
+            key = (state.job.key, attempt, type(wait.event), wait.kind)
+            waiting[key] = self._since.get(key, elapsed - wait.before)
+            if elapsed - waiting[key] < wait.limit:
+                self.next_due = min(self.next_due, waiting[key] + wait.limit)
+            elif not wait.missing or self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid):
+                events.append(wait.event)
+                del waiting[key]
         self._since = waiting
         return events
 
@@ -158,11 +269,23 @@ class Timeouts:
             lost = WorkerEnded(state.job.key, window.attempt, "Lost", now)
             unpublished = (state.job.key, window.attempt) in self._unpublished
             return _Wait(0.0, lost) if unpublished else _Wait(self._missing_seconds, lost, name)
-        if self._unreachable.lost(pod.spec.node_name, now):
+        if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=run.closing)):
             return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now))
-        if run.closing or pod.spec.node_name:
-            return None
+        if run.closing:
+            is_noted = run.overdue or not pod.spec.node_name
+            event = PodOverdue(state.job.key, window.attempt)
+            return None if is_noted else _Wait(_stop_seconds(pod, now, adopted=run.adopted), event)
+        self._open_pods.append(pod)
+        if pod.spec.node_name:
+            return self._unstarted(state, window, pod, now) if run.started is None else None
         return self._unplaced(state, window, pod)
+
+    def _patience(self, state: JobState, pod: Pod, *, closing: bool) -> float:
+        """Most seconds that the pod's node may be unreachable."""
+        if closing:
+            return RIGID_TOLERANCE_SECONDS + min(_grace_seconds(pod), LONGEST_GRACE_SECONDS)
+        depends = state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count)
+        return RIGID_TOLERANCE_SECONDS if depends else inf
 
     def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
@@ -171,13 +294,38 @@ class Timeouts:
         lost = end_of(state.job.key, planned)
         if pod is None:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
-        if self._unreachable.lost(pod.spec.node_name, now):
+        if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=server.closing)):
             return _Wait(0.0, lost)
-        if server.closing or pod.spec.node_name:
+        if server.closing:
             return None
+        self._open_pods.append(pod)
+        if pod.spec.node_name:
+            return self._unstarted(state, planned, pod, now)
         return self._unplaced(state, planned, pod)
 
-    def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait:
+    def _unstarted(self, state: JobState, planned: Window | PlannedServer, pod: Pod, now: float) -> _Wait | None:
+        """A bound pod whose containers do not start, by the reason that the kubelet reports.
+
+        The time for a pod without any reason begins with its binding, also under an earlier leader.
+        """
+        delay = start_delay(pod) if self._start_limits else None
+        if delay is None or is_over(pod) or pod.metadata.deletion_timestamp is not None:
+            return None
+        limit = self._start_limits.get(delay.kind, inf)
+        scheduled = (c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled")
+        since = next(scheduled, None) if delay.kind is StartProblem.CREATION else None
+        before = min(limit, max(0.0, now - since.timestamp())) if since is not None else 0.0
+        event = PodStartFailed(state.job.key, planned.attempt, delay.reason, delay.message, delay.kind)
+        return _Wait(limit, event, kind=delay.kind, before=before)
+
+    def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
+        """Wait of a pod for which kube-scheduler finds no node.
+
+        A pod that kube-scheduler has not judged waits for something else: for its gang, a volume, or kube-scheduler.
+        """
+        condition = schedule_condition(pod)
+        if condition is None or condition.reason != "Unschedulable" or pod.spec.scheduling_gates:
+            return None
         startup = self._startup(planned.site) if planned.node is None else None
         if startup is not None:
             limit = max(self._unschedulable_seconds, self._node_start_seconds, 2 * startup)
@@ -199,12 +347,30 @@ class Timeouts:
 
     def _longest_grace(self, node: str | None) -> float:
         """Longest grace period, in seconds, of pods terminating on the node, which the window's pod waits for."""
-        return max(self._graces(node), default=0.0)
+        if self._graces is None:
+            self._graces = {}
+            for pod in self._pods.values():
+                if pod.metadata.deletion_timestamp and not is_over(pod):
+                    grace = float(pod.metadata.deletion_grace_period_seconds or 0)
+                    self._graces[pod.spec.node_name] = max(grace, self._graces.get(pod.spec.node_name, 0.0))
+        return self._graces.get(node or "", 0.0)
 
-    def _graces(self, node: str | None) -> Iterator[float]:
-        for pod in self._pods.values() if node else ():
-            if pod.spec.node_name == node and pod.metadata.deletion_timestamp and not is_over(pod):
-                yield float(pod.metadata.deletion_grace_period_seconds or 0)
+
+def _grace_seconds(pod: Pod) -> float:
+    grace = pod.metadata.deletion_grace_period_seconds
+    grace = pod.spec.termination_grace_period_seconds if grace is None else grace
+    return DEFAULT_GRACE_SECONDS if grace is None else float(grace)
+
+
+def _stop_seconds(pod: Pod, now: float, *, adopted: bool) -> float:
+    """Seconds, from when a window closes, after which its pod has not stopped in time.
+
+    After a take-over it is unknown when the window closed; the API server has recorded when the grace period ends.
+    """
+    ends = pod.metadata.deletion_timestamp
+    if adopted and ends is not None and now >= ends.timestamp() + STOP_SLACK_SECONDS:
+        return 0.0
+    return min(_grace_seconds(pod), LONGEST_GRACE_SECONDS) + STOP_SLACK_SECONDS
 
 
 def _name(state: JobState) -> str:
@@ -213,8 +379,17 @@ def _name(state: JobState) -> str:
 
 def unschedulable_message(pod: Pod) -> str:
     """Return the message of kube-scheduler for a pod that it cannot place."""
+    condition = schedule_condition(pod)
+    return condition.message or condition.reason if condition is not None else ""
+
+
+def schedule_condition(pod: Pod) -> PodCondition | None:
+    """Return the condition with which kube-scheduler says that a pod has no node; None if it has said nothing.
+
+    The API server itself says that a pod is gated, and that condition stays when the gate is removed.
+    """
     conditions = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
-    return next((c.message or c.reason or "" for c in conditions), "")
+    return next((c for c in conditions if c.reason != "SchedulingGated"), None)
 
 
 logger = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tranche.kube.api.resources import API_VERSION, SiteObject
+from tranche.kube.convert.node_condition import ExcludedNode, excluded_condition
 from tranche.kube.convert.pods_and_nodes import node_allocatable
 from tranche.kube.convert.site_membership import site_of
 from tranche.live.foreign_usage import NodeBook
@@ -22,7 +23,8 @@ class SiteStatuses:
         self._planner = planner
         self._writer = writer
         self._book = book
-        self._written: dict[str, dict[str, Any]] = {}
+        self._written: dict[str, tuple[str, dict[str, Any]]] = {}
+        """UID and status of each Site as last written: a Site that replaces another has no status yet."""
         self._next = 0.0
 
     def refresh(self, now: float) -> None:
@@ -31,12 +33,14 @@ class SiteStatuses:
             return
         self._next = now + PAUSE_SECONDS
         statuses = self._statuses()
+        self._add_conditions(statuses, now)
         for name, site in self._watches.sites.store.items():
-            if self._written.get(name) != statuses[name]:
-                self._written[name] = statuses[name]
+            current = (site.metadata.uid, statuses[name])
+            if self._written.get(name) != current:
+                self._written[name] = current
                 body = _body(site, statuses[name])
                 self._writer.put(f"{API}/sites/{name}/status", lambda body=body: body)  # type: ignore[misc]
-        self._written = {name: status for name, status in self._written.items() if name in statuses}
+        self._written = {name: written for name, written in self._written.items() if name in statuses}
 
     def _statuses(self) -> dict[str, dict[str, Any]]:
         statuses = {
@@ -52,6 +56,18 @@ class SiteStatuses:
                 status["connected"] = bool(status["connected"] or node.ready)
         self._count_on_demand(statuses)
         return statuses
+
+    def _add_conditions(self, statuses: dict[str, dict[str, Any]], now: float) -> None:
+        """Add condition NodesExcluded to the statuses of sites that have it or need it."""
+        excluded: dict[str, list[ExcludedNode]] = {}
+        for one in sorted(self._planner.cluster.health.lasting(), key=lambda one: one.node):
+            excluded.setdefault(one.site, []).append(ExcludedNode(one.node, one.until, one.reason))
+        for name, site in self._watches.sites.store.items():
+            known = site.status.conditions
+            if name in excluded or known:
+                condition = excluded_condition(excluded.get(name, ()), known, now)
+                if condition is not None:
+                    statuses[name]["conditions"] = [condition]
 
     def _count_on_demand(self, statuses: dict[str, dict[str, Any]]) -> None:
         """Add the nodes of unlimited sites, which are not in the planner.

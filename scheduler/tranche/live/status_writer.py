@@ -1,14 +1,21 @@
-"""Queue of status writes: the latest state of each object, one write at a time per object, with retries."""
+"""Queue of status writes: the latest state of each object, one write at a time per object, with retries.
+
+A failed write never occupies a worker while it waits: its object gets a due time and goes back into the queue. Objects
+whose writes fail, and namespaces where writes are slow, have few workers of their own, so that they delay no others.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from tranche.kube.api.names import SCHEDULER_MANAGER
+from tranche.kube.api.names import REJECTION_MANAGER, SCHEDULER_MANAGER
 from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.client.errors import is_object_rejected
 from tranche.kube.client.leader_election import DeposedError
+from tranche.runtime.fair_queue import FairQueue
 from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
@@ -21,7 +28,18 @@ REPLACED_TEXTS = ("uid mismatch", "UID in precondition")
 """Fragments of API server messages for a UID mismatch; other texts might occur in job names."""
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
+"""Longest pause after failures that concern all objects, such as an API server that does not respond."""
+FIRST_REJECTION_SECONDS = 30.0
+LONGEST_REJECTION_SECONDS = 300.0
+"""Longest pause after rejections of one object. A change of the object ends the pause."""
+LONGEST_RETRY_AFTER_SECONDS = 30.0
+"""Cap of the server's Retry-After, which a proxy or a webhook may set to any value."""
 LAZY_SECONDS = 0.1
+LAZY_SECONDS_EACH = 0.01
+"""Further delay for each waiting low-priority write above `FEW`: if many jobs start at once, the changes of each, such
+as bound, started and estimated, become one write."""
+FEW = 10
+LONGEST_LAZY_SECONDS = 2.0
 SPACE_SECONDS = 0.03
 """Minimum gap between low-priority writes in seconds, so that a burst after a forecast does not delay pod starts."""
 BACKLOG = 50
@@ -29,47 +47,81 @@ BACKLOG = 50
 LAPSE_SECONDS = 30.0
 """Maximum time a write waits for leadership to return, in seconds. After that the process exits and another replica
 takes over."""
+SLOW_SECONDS = 5.0
+"""Duration of a write above which its namespace gets only the workers for doubtful writes, for example because a
+webhook for that namespace does not respond."""
+DOUBTFUL_PARALLEL = 4
+DOUBTFUL_PER_NAMESPACE = 2
 
 
 def _always() -> bool:
     return True
 
 
+def _ignore(path: str, error: ApiError) -> None:
+    """Do nothing about a rejection."""
+
+
+@dataclass(slots=True)
+class _Failure:
+    """Failed writes of one object since its last success."""
+
+    rejections: int = 0
+    retries: int = 0
+    due: float = 0.0
+    """Time before which the object is not written again."""
+    timer: asyncio.TimerHandle | None = None
+    """Set while a build waits for that time."""
+
+
 class StatusWriter:
     """Applies statuses; changes during a write of the same object are merged into the next write.
 
-    A write is dropped only if its object is gone. A crash before a write leaves an older, still consistent plan in the
-    API server.
+    A write is dropped if its object is gone, or if the API server rejects the object; the next change is written after
+    a pause. A crash before a write leaves an older, still consistent plan in the API server.
     """
 
     def __init__(
         self,
         client: ApiClient,
         count: Callable[[str], None],
-        parallel: int = 8,
+        parallel: int = 12,
         clock: Callable[[], float] = time.monotonic,
+        rejected: Callable[[str, ApiError], None] = _ignore,
     ) -> None:
         """Create a queue; nothing is written before `run`.
 
         Args:
             client: Client of the API server.
             count: Called with the result of each write.
-            parallel: Maximum number of concurrent writes.
+            parallel: Maximum number of concurrent writes, besides those of doubtful objects. One namespace has at most
+                three quarters of them.
             clock: Monotonic seconds.
+            rejected: Called with the path and the error when the API server rejects an object for a reason of its own.
         """
         self._client = client
         self._count = count
         self._parallel = parallel
         self._clock = clock
+        self._rejected = rejected
         self._leads: Callable[[], bool] = _always
         self._builds: dict[str, Build] = {}
-        self._ready: asyncio.Queue[str] = asyncio.Queue()
+        self._ready = FairQueue(max(1, parallel * 3 // 4))
+        self._doubtful = FairQueue(DOUBTFUL_PER_NAMESPACE)
+        """Paths that failed before, and paths of namespaces where the last write was slow."""
+        self._suspects: set[str] = set()
+        """These namespaces."""
+        self._failures: dict[str, _Failure] = {}
+        self._queued: set[str] = set()
+        """Paths in one of the two queues."""
         self._busy: set[str] = set()
         self._urgent: set[str] = set()
         """Paths in progress that have a new high-priority change."""
         self._lazy: dict[str, float] = {}
-        """Low-priority paths with the time of their write, in that order."""
+        """Low-priority paths with the time of their first change, in that order."""
         self._put_off = asyncio.Event()
+        self._notes: dict[str, Build] = {}
+        """Conditions to apply alone."""
 
     def put(self, path: str, build: Build, *, lazy: bool = False) -> None:
         """Queue a write of the object at this path; a later call for the same path replaces an earlier one.
@@ -77,21 +129,59 @@ class StatusWriter:
         Args:
             path: API path of the object's status.
             build: Builds the object at the time of the write.
-            lazy: Low priority: wait `LAZY_SECONDS` and merge later changes into the write.
+            lazy: Low priority: wait `LAZY_SECONDS`, or longer if many do, and merge later changes into the write.
         """
-        waiting = path in self._builds
         self._builds[path] = build
         if path in self._busy:
             if not lazy:
                 self._urgent.add(path)
-        elif lazy and not waiting:
+        elif not lazy:
+            self._lazy.pop(path, None)
+            self._enqueue(path)
+        elif path not in self._lazy and path not in self._queued:
             self._postpone(path)
-        elif not lazy and (self._lazy.pop(path, None) is not None or not waiting):
-            self._ready.put_nowait(path)
+
+    def put_condition(self, path: str, build: Build) -> None:
+        """Queue a condition, which is applied alone under a field manager of its own, at most one per path.
+
+        It is sent once and not repeated: an object that takes no condition is only in the log and in the metrics.
+        """
+        self._notes[path] = build
+        if path not in self._busy:
+            self._enqueue(path, waits=False)
+
+    def retry_now(self, path: str) -> None:
+        """End the pause after rejections of an object that has changed."""
+        failure = self._failures.pop(path, None)
+        if failure is not None and failure.timer is not None:
+            failure.timer.cancel()
+            self._enqueue(path)
 
     def _postpone(self, path: str) -> None:
-        self._lazy[path] = self._clock() + LAZY_SECONDS
+        self._lazy[path] = self._clock()
         self._put_off.set()
+
+    def _enqueue(self, path: str, *, waits: bool = True) -> None:
+        """Queue a path now, or set a timer if it has to wait after a failure."""
+        failure = self._failures.get(path)
+        if waits and failure is not None and (wait := failure.due - self._clock()) > 0:
+            if failure.timer is None:
+                failure.timer = asyncio.get_running_loop().call_later(wait, self._wake, path)
+            return
+        if path in self._queued:
+            return
+        self._queued.add(path)
+        namespace = _namespace(path)
+        queue = self._doubtful if failure is not None or namespace in self._suspects else self._ready
+        queue.put(namespace, path)
+
+    def _wake(self, path: str) -> None:
+        failure = self._failures.get(path)
+        if failure is not None:
+            failure.timer, failure.due = None, 0.0
+        if path in self._builds and path not in self._busy:
+            self._lazy.pop(path, None)
+            self._enqueue(path)
 
     async def run(self, leads: Callable[[], bool] = _always) -> None:
         """Write queued statuses forever.
@@ -100,59 +190,90 @@ class StatusWriter:
             leads: Whether this process holds the Lease; nothing is sent while it is False.
 
         Raises:
-            DeposedError: the API server rejects a plan because a newer planner has written one, or leadership is lost.
+            DeposedError: leadership is lost.
         """
         self._leads = leads
-        works = {f"writer {number}": self._work() for number in range(self._parallel)}
-        await run_until_first_exit(**works, lazy_writes=self._defer())
+        works = {f"writer {number}": self._work(self._ready) for number in range(self._parallel)}
+        works |= {f"doubtful writer {number}": self._work(self._doubtful) for number in range(DOUBTFUL_PARALLEL)}
+        try:
+            await run_until_first_exit(**works, lazy_writes=self._defer())
+        finally:
+            for failure in self._failures.values():
+                if failure.timer is not None:
+                    failure.timer.cancel()
 
     async def _defer(self) -> None:
         while True:
             while not self._lazy:
                 self._put_off.clear()
                 await self._put_off.wait()
-            due = next(iter(self._lazy.values()))
-            await asyncio.sleep(max(0.0, due - self._clock()))
-            ripe = [path for path, due in self._lazy.items() if due <= self._clock()]
+            delay = min(LAZY_SECONDS + LAZY_SECONDS_EACH * max(0, len(self._lazy) - FEW), LONGEST_LAZY_SECONDS)
+            since = next(iter(self._lazy.values()))
+            if (wait := since + delay - self._clock()) > 0.0:
+                await asyncio.sleep(min(wait, LAZY_SECONDS))
+                continue
+            ripe = [path for path, since in self._lazy.items() if since + delay <= self._clock()]
             for path in ripe[: 1 + len(ripe) // BACKLOG]:
                 del self._lazy[path]
-                self._ready.put_nowait(path)
+                self._enqueue(path)
             await asyncio.sleep(SPACE_SECONDS)
 
-    async def _work(self) -> None:
+    async def _work(self, queue: FairQueue) -> None:
         while True:
-            path = await self._ready.get()
-            build = self._builds.pop(path)
+            namespace, path = await queue.get()
+            self._queued.discard(path)
             self._busy.add(path)
             try:
-                await self._write(path, build)
+                await self._serve(namespace, path)
             finally:
                 self._busy.discard(path)
+                queue.done(namespace)
             urgent = path in self._urgent
             self._urgent.discard(path)
-            if path in self._builds and urgent:
-                self._ready.put_nowait(path)
+            if path in self._notes:
+                self._enqueue(path, waits=False)
+            elif path in self._builds and (urgent or path in self._failures):
+                self._enqueue(path)
             elif path in self._builds:
                 self._postpone(path)
 
-    async def _write(self, path: str, build: Build) -> None:
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            await self._lead()
-            build = self._builds.pop(path, build)
-            body = build()
-            if body is None:
-                return
-            try:
-                await self._client.apply(path, body, SCHEDULER_MANAGER)
-            except ApiError as error:
-                if not self._again(path, error):
-                    return
-                await asyncio.sleep(error.retry_after or pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            else:
-                self._count("written")
-                return
+    async def _serve(self, namespace: str, path: str) -> None:
+        await self._lead()
+        note = self._notes.pop(path, None)
+        if note is not None and (body := note()) is not None:
+            await self._tell(path, body)
+        failure = self._failures.get(path)
+        if failure is None or failure.due <= self._clock():
+            await self._write(namespace, path)
+
+    async def _write(self, namespace: str, path: str) -> None:
+        build = self._builds.pop(path, None)
+        body = build() if build is not None else None
+        if build is None or body is None:
+            self._failures.pop(path, None)
+            return
+        began = self._clock()
+        try:
+            await self._client.apply(path, body, SCHEDULER_MANAGER)
+        except ApiError as error:
+            self._note_duration(namespace, self._clock() - began)
+            self._failed(path, build, error)
+        else:
+            self._note_duration(namespace, self._clock() - began)
+            self._failures.pop(path, None)
+            self._count("written")
+
+    async def _tell(self, path: str, body: dict[str, Any]) -> None:
+        try:
+            await self._client.apply(path, body, REJECTION_MANAGER)
+        except ApiError as error:
+            logger.warning("%s: the API server rejected a condition: %s", path, error)
+
+    def _note_duration(self, namespace: str, seconds: float) -> None:
+        if seconds > SLOW_SECONDS:
+            self._suspects.add(namespace)
+        else:
+            self._suspects.discard(namespace)
 
     async def _lead(self) -> None:
         """Wait until this process holds the Lease.
@@ -166,17 +287,30 @@ class StatusWriter:
                 raise DeposedError(f"Lease was not renewed for {LAPSE_SECONDS:g} s")
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
-    def _again(self, path: str, error: ApiError) -> bool:
-        """Whether to retry the write."""
-        if error.status == 422 and FENCE_TEXT in str(error):
-            raise DeposedError(str(error))
+    def _failed(self, path: str, build: Build, error: ApiError) -> None:
+        """Decide on a failed write: drop it, or set the time from which the object is written again."""
         if error.status == 404 or (error.status == 409 and any(text in str(error) for text in REPLACED_TEXTS)):
+            self._failures.pop(path, None)
             self._count("gone")
-            return False
-        if error.status in (400, 422):
+            return
+        failure = self._failures.setdefault(path, _Failure())
+        if is_object_rejected(error):
             self._count("refused")
             logger.error("%s: the API server rejected the status: %s", path, error)
-            return False
+            pause = min(FIRST_REJECTION_SECONDS * 2**failure.rejections, LONGEST_REJECTION_SECONDS)
+            failure.rejections += 1
+            failure.due = self._clock() + pause
+            self._rejected(path, error)
+            return
         self._count("retried")
         logger.warning("%s: status write failed, retrying: %s", path, error)
-        return True
+        pause = min(FIRST_PAUSE_SECONDS * 2**failure.retries, LONGEST_PAUSE_SECONDS)
+        failure.retries = min(failure.retries + 1, 16)
+        failure.due = self._clock() + max(pause, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS))
+        self._builds.setdefault(path, build)
+
+
+def _namespace(path: str) -> str:
+    """Return the namespace in an API path; "" for a cluster-scoped object."""
+    _, found, rest = path.partition("/namespaces/")
+    return rest.partition("/")[0] if found else ""

@@ -48,11 +48,16 @@ class ProcessMetrics:
     Label values are bounded (namespaces, sites, reasons) and never contain a job name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, process: str) -> None:
+        """Define the metrics that all processes have.
+
+        Args:
+            process: Name of this process: extender, planner, api or operator.
+        """
         self.registry = CollectorRegistry()
         self.definitions: list[Definition] = []
-        build = self.gauge("tranche_build_info", "Always 1.", ("version", "python"))
-        build.labels(__version__, platform.python_version()).set(1)
+        build = self.gauge("tranche_build_info", "Always 1.", ("version", "python", "process"))
+        build.labels(__version__, platform.python_version(), process).set(1)
         self._api_requests = self.counter(
             "tranche_api_requests_total",
             "Requests to the API server, by HTTP status of the response (0: none); a watch counts when it opens.",

@@ -2,7 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -21,6 +21,10 @@ REQUEST_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 PLAN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 HORIZONS = (60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 """Horizons for planned starts of waiting jobs, in seconds."""
+
+
+EXTENDER, PLANNER, API = "extender", "planner", "api"
+"""Processes of the scheduler, each with metrics of its own."""
 
 
 class Watched(Protocol):
@@ -62,8 +66,19 @@ class SiteUse(Protocol):
 class Metrics(ProcessMetrics):
     """All metrics of one scheduler process, in a separate registry."""
 
-    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        parts: Collection[str] = (EXTENDER, PLANNER, API),
+    ) -> None:
+        """Define the metrics.
+
+        Args:
+            clock: Current time.
+            parts: Processes whose metrics this one has.
+        """
+        super().__init__(next(iter(parts)) if len(parts) == 1 else "scheduler")
+        self.parts = frozenset(parts)
         self._clock = clock
         self._jobs = JobCounts()
         self._watches: dict[str, Watched] = {}
@@ -71,12 +86,24 @@ class Metrics(ProcessMetrics):
         self._known_sites: Sequence[SiteUse] = ()
         self._links: Callable[[], Mapping[tuple[str, str], float]] = dict
         self._site_totals: Callable[[], Rows] = tuple
+        self._excluded_nodes: Callable[[], Mapping[tuple[str], float]] = dict
         self._waits: Mapping[str, str] = {}
         self._reasons: tuple[str, ...] = ()
-        self._define_extender()
-        self._define_planner()
-        self._define_jobs()
-        self._define_computed()
+        if EXTENDER in self.parts:
+            self._define_extender()
+        if API in self.parts:
+            self._define_api()
+        text = "API objects and requests of kube-scheduler that could not be read."
+        self._errors = self.counter("tranche_errors_total", text, ("kind",), ("object", "request"))
+        if PLANNER in self.parts:
+            self._define_planner()
+            self._define_jobs()
+            self._define_job_counts()
+        if EXTENDER in self.parts:
+            self._define_site_use()
+        if PLANNER in self.parts:
+            self._define_site_totals()
+        self._define_watches()
 
     def _define_extender(self) -> None:
         verbs, results = ("filter", "prioritize", "preempt"), ("passed", "rejected")
@@ -89,6 +116,8 @@ class Metrics(ProcessMetrics):
         )
         text = "Nodes in requests of kube-scheduler, by the extender's result."
         self._nodes = self.counter("tranche_extender_nodes_total", text, ("verb", "result"), verbs, results)
+
+    def _define_api(self) -> None:
         self._reports = self.counter(
             "tranche_reports_total",
             "Progress reports, by result: accepted, or the HTTP status of the refusal.",
@@ -97,11 +126,14 @@ class Metrics(ProcessMetrics):
         )
         text = "Chunk requests of workers, by result: continued, exit, or the HTTP status of the refusal."
         self._chunk_requests = self.counter("tranche_chunk_requests_total", text, ("result",), ("continued", "exit"))
-        text = "API objects and requests of kube-scheduler that could not be read."
-        self._errors = self.counter("tranche_errors_total", text, ("kind",), ("object", "request"))
 
     def _define_planner(self) -> None:
         self._leads = self.gauge("tranche_leader", "1 in the leading replica, 0 in the others.")
+        text = (
+            "0 while kube-scheduler decides about none of the pods that wait for it, so that preemption pauses; else 1."
+        )
+        self._scheduler_responds = self.gauge("tranche_kube_scheduler_responds", text)
+        self._scheduler_responds.set(1)
         self._plans = self.histogram("tranche_plan_seconds", "Planner time for one event.", (), PLAN_BUCKETS)
         text = "Duration of a forecast, which computes planned starts and completions."
         self._forecasts = self.histogram("tranche_forecast_seconds", text, (), START_BUCKETS)
@@ -118,6 +150,12 @@ class Metrics(ProcessMetrics):
         )
         reasons = ("planned", "preempted", "lost")
         self._preemptions = self.counter("tranche_preemptions_total", text, ("reason",), reasons)
+        text = (
+            "Pods that ended or were stopped before a container started. refused: by the kubelet; Configuration, "
+            "ImagePull, Creation: stopped because the containers did not start in time."
+        )
+        kinds = ("refused", "Configuration", "ImagePull", "Creation")
+        self._not_started = self.counter("tranche_pods_not_started_total", text, ("reason",), kinds)
         text = "Run time of workers that were stopped before they completed; many short times mean thrashing."
         self._stopped = self.histogram("tranche_preempted_worker_seconds", text, (), COMPLETION_BUCKETS)
         text = "Trained mini-batches that were lost by preemption or failure."
@@ -152,7 +190,7 @@ class Metrics(ProcessMetrics):
             ("early", "late"),
         )
 
-    def _define_computed(self) -> None:
+    def _define_job_counts(self) -> None:
         self.computed("gauge", "tranche_jobs", "Jobs by phase.", ("phase",), self._phases)
         text = "Waiting jobs by the constraint that delays them, as last planned; Unknown before the first plan."
         self.computed("gauge", "tranche_jobs_waiting", text, ("reason",), self._reasons_of_waits)
@@ -162,12 +200,18 @@ class Metrics(ProcessMetrics):
         self.computed("gauge", "tranche_jobs_planned_start", text, ("within",), self._planned_starts)
         text = "Age of the oldest waiting job; 0 if no job waits."
         self.computed("gauge", "tranche_jobs_oldest_waiting_seconds", text, (), self._oldest)
+
+    def _define_site_use(self) -> None:
         texts = {
             "tranche_site_gpus": "GPUs on the site's nodes.",
             "tranche_site_used_gpus": "GPUs used by pods at the site.",
             "tranche_site_planned_gpus": "GPUs reserved by plans for pods that are not bound yet.",
         }
         self.computed_together("gauge", texts, ("site",), self._site_rows)
+
+    def _define_site_totals(self) -> None:
+        text = "Nodes that take no pods because pods of several jobs failed or were refused there."
+        self.computed("gauge", "tranche_site_excluded_nodes", text, ("site",), lambda: self._excluded_nodes().items())
         texts = {
             "tranche_site_gpu_seconds_total": "GPU time of ended workers, from opening the window to the end of "
             "the pod; running workers are not counted yet.",
@@ -177,6 +221,8 @@ class Metrics(ProcessMetrics):
         self.computed_together("counter", texts, ("site", "tier"), lambda: self._site_totals())
         text = "Remaining time of started copies on a link between sites."
         self.computed("gauge", "tranche_link_busy_seconds", text, ("source", "target"), lambda: self._links().items())
+
+    def _define_watches(self) -> None:
         texts = {
             "tranche_watch_events_total": "Object changes received by the watch.",
             "tranche_watch_relists_total": "Complete lists read, at the start and when a watch had to be restarted.",
@@ -235,6 +281,10 @@ class Metrics(ProcessMetrics):
         """Set whether this process is the leader."""
         self._leads.set(leads)
 
+    def set_scheduler_responds(self, *, responds: bool) -> None:
+        """Set whether kube-scheduler decides about the pods that wait for it."""
+        self._scheduler_responds.set(responds)
+
     def time_plan(self) -> AbstractContextManager[Any]:
         """Measure the enclosed block as the handling of one planner event."""
         return self._plans.time()
@@ -281,6 +331,14 @@ class Metrics(ProcessMetrics):
         """
         self._site_totals = totals
 
+    def set_excluded_nodes(self, excluded: Callable[[], Mapping[tuple[str], float]]) -> None:
+        """Set the function that returns the number of excluded nodes of each site."""
+        self._excluded_nodes = excluded
+
+    def count_refused_pod(self, reason: str) -> None:
+        """Count a pod without a started container by reason: ``refused`` by its node, or its kind of `StartProblem`."""
+        self._not_started.labels(reason).inc()
+
     def set_waits(self, waits: Mapping[str, str], reasons: Iterable[str]) -> None:
         """Set the mapping from job key to wait reason, which is read on export, and all possible reasons."""
         self._waits, self._reasons = waits, tuple(reasons)
@@ -291,6 +349,12 @@ class Metrics(ProcessMetrics):
         """Create the series of a namespace, so that they start at zero and not with the first ended job."""
         for histogram in (self._queueing, self._completion, self._planned):
             histogram.labels(namespace)
+
+    def remove_namespace(self, namespace: str) -> None:
+        """Remove the series of a namespace without jobs, so that short-lived namespaces do not accumulate."""
+        for histogram in (self._queueing, self._completion, self._planned):
+            with suppress(KeyError):
+                histogram.remove(namespace)
 
     def observe_queueing(self, job: TrainingJob) -> None:
         """Record the queueing time of a job whose first pod has started."""
@@ -336,6 +400,18 @@ class Metrics(ProcessMetrics):
 
     def _watch_states(self) -> Rows:
         return (((kind,), (len(watch.store), watch.age)) for kind, watch in self._watches.items())
+
+
+def count_jobs(metrics: Metrics, subscribe: Callable[[Callable[..., None]], None]) -> None:
+    """Export the numbers of jobs that a watch shows.
+
+    Args:
+        metrics: Metrics of the process.
+        subscribe: Subscribes to the watch of TrainingJobs.
+    """
+    counts = JobCounts()
+    subscribe(counts.note)
+    metrics.set_jobs(counts)
 
 
 def _seconds(since: datetime, until: datetime) -> float:

@@ -8,7 +8,7 @@ from tranche.model.chunk_ranges import format_chunks, parse_chunks
 from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow
 from tranche.model.cluster import Link, Node, Resources, Site, Tier
 from tranche.model.explanation_text import until, without_moments
-from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Job, PodShape, Preemption
+from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Admission, Job, PodShape, Preemption
 from tranche.model.node_constraints import Constraints, Requirement, Taint, Toleration
 from tranche.model.plan import (
     AttemptRecord,
@@ -17,7 +17,9 @@ from tranche.model.plan import (
     JobProgress,
     PlannedServer,
     PlannedStaging,
+    PodOutcome,
     SiteProgress,
+    UnplacedPods,
     Window,
     WindowState,
 )
@@ -27,6 +29,7 @@ from tranche.model.resource_quota import Measure, Quota, QuotaLimit
 __all__ = [
     "OUTSIDE",
     "UNKNOWN_DURATION_SECONDS",
+    "Admission",
     "AttemptRecord",
     "Checkpoint",
     "ChunkGrant",
@@ -43,6 +46,7 @@ __all__ = [
     "Node",
     "PlannedServer",
     "PlannedStaging",
+    "PodOutcome",
     "PodShape",
     "Preemption",
     "Quota",
@@ -56,6 +60,7 @@ __all__ = [
     "Tier",
     "Timings",
     "Toleration",
+    "UnplacedPods",
     "Window",
     "WindowState",
     "format_chunks",

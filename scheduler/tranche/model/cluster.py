@@ -35,6 +35,15 @@ class Resources:
             self.cpu - other.cpu, self.memory - other.memory, self.gpus - other.gpus, self.pods - other.pods
         )
 
+    def larger(self, other: Self) -> "Resources":
+        """Return the larger amount of each resource."""
+        return Resources(
+            max(self.cpu, other.cpu),
+            max(self.memory, other.memory),
+            max(self.gpus, other.gpus),
+            max(self.pods, other.pods),
+        )
+
     def fits(self, room: Self) -> bool:
         """Return whether this request fits into the given free resources."""
         return self.cpu <= room.cpu and self.memory <= room.memory and self.gpus <= room.gpus and self.pods <= room.pods
@@ -84,6 +93,8 @@ class Node:
     allocatable: Resources
     foreign: Resources = Resources()
     """Resources in use by pods that tranche does not manage."""
+    extended: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Other allocatable resources by name, such as ``rdma/hca`` and ``ephemeral-storage``."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False

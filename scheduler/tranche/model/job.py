@@ -23,6 +23,19 @@ class Preemption(StrEnum):
     NEVER = "Never"
 
 
+class Admission(StrEnum):
+    """Result of a dry run of the job's pods."""
+
+    PASSED = "Passed"
+    """The API server admits them, and the planner plans with all of their constraints."""
+    UNPROVEN = "Unproven"
+    """They have constraints that kube-scheduler alone checks, or a webhook does not support a dry run."""
+    UNCHECKED = "Unchecked"
+    """There is no result for this generation yet."""
+    REFUSED = "Refused"
+    """The API server refuses them for now; the dry run is repeated."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodShape:
     """Requirements of one pod of a role on its node."""
@@ -84,6 +97,8 @@ class Job:
     """Whether the specification declares `restart_seconds`; otherwise the cost of a preemption is learnt."""
     suspended: bool = False
     backoff_limit: int = 6
+    limited: str = ""
+    """Sentence about the claims (weight, tier, preemption) that its namespace limits; empty if it limits none."""
     order: int = 0
     """Rank among jobs submitted at the same time: the smaller comes first, then the smaller key."""
     owner: str = ""
@@ -93,6 +108,17 @@ class Job:
     """Whether `step_seconds` was declared or measured; otherwise it is an assumption."""
     template: str = ""
     """Name that jobs with the same training code share; empty: no other job is similar."""
+    template_requests: Resources | None = None
+    """Requests of the worker template; None: those of `worker`, to which admission has added nothing."""
+
+    @property
+    def declared_requests(self) -> Resources:
+        """Requests of a worker as the specification declares them, without those that admission adds."""
+        return self.worker.requests if self.template_requests is None else self.template_requests
+
+    admission: Admission = Admission.PASSED
+    refusal: str = ""
+    """Message of the API server, if it refuses the job's pods."""
 
     @property
     def namespace(self) -> str:

@@ -70,6 +70,8 @@ class Constraints:
     affinity: tuple[tuple[Requirement, ...], ...] | None = None
     """Required node affinity: terms are alternatives, the expressions of one term must all hold."""
     tolerations: tuple[Toleration, ...] = ()
+    extended: tuple[tuple[str, int], ...] = ()
+    """Requests for resources other than `Resources`, by name: the node must offer as much, in use or not."""
 
     def objection(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> str | None:
         """Return why a node of this name, labels and taints cannot run the pod, or None if it can."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal
 
 
 class WindowState(StrEnum):
@@ -76,6 +77,10 @@ class PlannedStaging:
     """Whether too many pods failed, so that nothing more is copied there."""
 
 
+PodOutcome = Literal["Succeeded", "Preempted", "Failed", "Lost", "Refused"]
+"""How a pod has ended: `Failed` by its own container; `Refused` by the kubelet, before any container had started."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
     """Outcome of one pod of the job."""
@@ -84,12 +89,29 @@ class AttemptRecord:
     attempt: int
     node: str
     reason: str
-    """Outcome: Succeeded, Preempted, Failed or Lost."""
+    """Outcome (`PodOutcome`), NotStarted, or why its containers did not start, such as ErrImagePull."""
     exit_code: int | None = None
     is_chief: bool = False
     """Whether the pod was the gang's chief; otherwise it was a worker."""
     preempted_by: str = ""
     """Job that preempted it, ``namespace/name``, or a foreign pod, ``pod/namespace/name``; empty if neither did."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedPods:
+    """Pods of a job that found no place or were rejected, since one was placed."""
+
+    failures: int
+    nodes: tuple[str, ...] = ()
+    """Nodes on which they found no place."""
+    message: str = ""
+    """Last message of kube-scheduler or the API server."""
+    failed_at: float = 0.0
+    """Time of the last failure, in seconds of the planner's clock."""
+    paused_until: float = 0.0
+    """Time before which the job preempts no other; 0 if it may."""
+    held_until: float = 0.0
+    """Time before which nothing of the job starts; 0 if it is not held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +129,8 @@ class JobPlan:
     windows: tuple[Window, ...] = ()
     servers: tuple[PlannedServer, ...] = ()
     staging: tuple[PlannedStaging, ...] = ()
+    unplaced: UnplacedPods | None = None
+    """None if no pod has failed to be placed since one was."""
     waits_for: str = ""
     """Kind of capacity or condition that the job waits for, a `planner.Limit`; empty if it does not wait."""
     unplannable: str = ""

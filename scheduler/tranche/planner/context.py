@@ -7,6 +7,7 @@ neither each other nor the planner.
 
 from dataclasses import dataclass, field
 
+from tranche.estimate import NodeEvidence
 from tranche.planner.events import Event, Tick, WorkerEnded
 from tranche.planner.instructions import Instruction
 from tranche.planner.job_queue import JobQueue
@@ -59,8 +60,8 @@ class PlannerContext:
         "policy",
         "published",
         "queue",
-        "rejections",
         "settings",
+        "tenancy",
         "timers",
         "work",
     )
@@ -69,6 +70,10 @@ class PlannerContext:
         self.policy = policy
         self.settings = settings
         self.cluster = ClusterState(network=settings.network, seed=settings.seed, validate=settings.validate)
+        self.cluster.requires_admission = settings.requires_admission
+        if settings.jobs_per_node_factor:
+            self.cluster.speed_model.evidence = NodeEvidence(settings.jobs_per_node_factor)
+        self.cluster.health.settings = settings.health
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         if self.queue is not None:
@@ -76,10 +81,10 @@ class PlannerContext:
             shares.halflife_seconds = self.queue.policy.usage_halflife_seconds()
             shares.weights = settings.share_weights
             shares.counted = self.queue.policy.traits.tracks_tenant_usage or shares.halflife_seconds > 0
+        self.tenancy = settings.tenancy
+        """Limits of namespaces that are in force now."""
         self.work = WorkSet()
         self.timers = Timers()
-        self.rejections: dict[str, int] = {}
-        """Number of pods of each job that could not be started since one of its pods last started."""
         self.jobs_excluded_by_node: dict[str, set[str]] = {}
         """Keys of jobs that exclude a node because it rejected one of their pods, by node."""
         self.pending_completions: dict[str, PendingGangCompletion] = {}

@@ -13,22 +13,28 @@ from tranche.planner.events import (
     JobChanged,
     JobRemoved,
     JobSubmitted,
+    KubeSchedulerChanged,
     NodeChanged,
     NodeRemoved,
     ParameterServerLost,
+    PlanRejected,
+    PodAdmitted,
+    PodOverdue,
+    PodStartFailed,
     ProgressReported,
     QuotaChanged,
     QuotaRemoved,
     SiteChanged,
     SiteRemoved,
     StagingEnded,
+    TenancyChanged,
     WorkerBound,
     WorkerEnded,
     WorkerRejected,
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.planner.handlers import chunk_request, cluster, failure, gang, helper, job, progress, staging, worker
+from tranche.planner.handlers import chunk_request, cluster, failure, gang, helper, job, pod, progress, staging, worker
 
 HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
     WorkerBound: worker.bound,
@@ -38,8 +44,12 @@ HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
     ChunksRequested: chunk_request.requested,
     ParameterServerLost: helper.ended,
     ChiefEnded: helper.ended,
+    PodAdmitted: pod.admitted,
+    PodOverdue: pod.overdue,
+    PodStartFailed: failure.start_failed,
     WorkerUnschedulable: failure.unschedulable,
     WorkerRejected: failure.rejected,
+    PlanRejected: failure.plan_rejected,
     EvictionRefused: failure.eviction_refused,
     ChunkStaged: staging.staged,
     StagingEnded: staging.ended,
@@ -52,6 +62,8 @@ HANDLERS: Mapping[type[Event], Callable[[PlannerContext, Any], None]] = {
     SiteRemoved: cluster.site_removed,
     QuotaChanged: cluster.quota_changed,
     QuotaRemoved: cluster.quota_removed,
+    TenancyChanged: job.tenancy_changed,
+    KubeSchedulerChanged: cluster.scheduler_changed,
 }
 """A handler takes the context and an event of its own type; a `Tick` has none, since only its time counts."""
 

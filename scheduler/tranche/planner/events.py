@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from tranche.model import ChunkRequest, Job, JobPlan, JobProgress, Node, Quota, Report, Site
+from tranche.model import ChunkRequest, Job, JobPlan, JobProgress, Node, PodOutcome, Quota, Report, Resources, Site
+from tranche.model.tenancy import Tenancy
 
-Outcome = Literal["Succeeded", "Preempted", "Failed", "Lost"]
+Outcome = PodOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,13 @@ class QuotaRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class KubeSchedulerChanged:
+    """kube-scheduler has stopped or begun to respond: to bind pods, or to say why it cannot."""
+
+    responds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerBound:
     """kube-scheduler bound the window's pod to the planned node or to another one."""
 
@@ -126,6 +133,38 @@ class WorkerEnded:
     exit_code: int | None = None
     preempted_by: str = ""
     """Foreign pod for which kube-scheduler evicted it, ``pod/namespace/name``; empty if it did not."""
+    reason: str = ""
+    """Why it ended, in the words of the kubelet; empty if it states nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodStartFailed:
+    """The containers of a window's, parameter server's or chief's pod have not started on its node for too long."""
+
+    job: str
+    attempt: int
+    reason: str
+    """Reason of the kubelet, in CamelCase."""
+    message: str = ""
+    kind: str = "Creation"
+    """Kind of reason: Configuration, ImagePull or Creation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdmitted:
+    """The API server admitted a pod of a window, parameter server or chief with larger requests than planned."""
+
+    job: str
+    attempt: int
+    requests: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class PodOverdue:
+    """The pod of a closing window has not stopped within its grace period, and holds its resources."""
+
+    job: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +188,14 @@ class WorkerRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRejected:
+    """The API server rejected the job's status (webhook, policy, size); the plan in it was not written."""
+
+    job: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionRefused:
     """A disruption budget blocked the eviction of these pods of closing windows; they continue."""
 
@@ -168,6 +215,8 @@ class ParameterServerLost:
     exit_code: int | None = None
     preempted_by: str = ""
     """As in `WorkerEnded`."""
+    reason: str = ""
+    """As in `WorkerEnded`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +228,8 @@ class ChiefEnded:
     outcome: Outcome = "Lost"
     exit_code: int | None = None
     preempted_by: str = ""
+    """As in `WorkerEnded`."""
+    reason: str = ""
     """As in `WorkerEnded`."""
 
 
@@ -205,6 +256,13 @@ class StagingEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TenancyChanged:
+    """The limits of namespaces have changed; a `JobChanged` of each job follows, with the claims as declared."""
+
+    tenancy: Tenancy
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -219,17 +277,23 @@ Event = (
     | SiteRemoved
     | QuotaChanged
     | QuotaRemoved
+    | KubeSchedulerChanged
     | WorkerBound
     | WorkerStarted
     | ProgressReported
     | ChunksRequested
     | WorkerEnded
+    | PodAdmitted
+    | PodOverdue
+    | PodStartFailed
     | WorkerUnschedulable
     | WorkerRejected
+    | PlanRejected
     | EvictionRefused
     | ParameterServerLost
     | ChiefEnded
     | ChunkStaged
     | StagingEnded
+    | TenancyChanged
     | Tick
 )

@@ -46,9 +46,9 @@ def check(cluster: ClusterState) -> None:
     _expect(cluster.quotas.holders() == planned, "quota usage does not match the windows and servers")
     for name, node in cluster.nodes.items():
         reserved = Resources()
-        for state, run in node.runs.values():
-            if not run.closing:
-                reserved = reserved + state.job.worker.requests
+        for _, run in node.runs.values():
+            if run.reserves:
+                reserved = reserved + run.requests
         for state in cluster.jobs.values():
             for server in state.servers:
                 if server.planned.node == name:
@@ -93,6 +93,7 @@ def _check_window(key: str, run: TrackedWindow) -> None:
         run.closing == (run.window.state is WindowState.CLOSING), f"{window} is {phase.value} and published otherwise"
     )
     _expect(run.closed is None or run.closing, f"{window} is {phase.value} and was closed")
+    _expect(run.closing or not run.overdue, f"{window} is {phase.value} and overdue")
     if phase in (WindowPhase.PENDING, WindowPhase.BOUND):
         _expect(run.started is None, f"{window} is {phase.value} and has started")
     if phase is WindowPhase.TRAINING:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from math import inf
 
-from tranche.model import PlannedServer, WindowState
+from tranche.model import PlannedServer, UnplacedPods, WindowState
 from tranche.planner import data_staging, learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerEnded
@@ -16,6 +16,7 @@ from tranche.planner.instructions import CloseParameterServer, CloseWindow, Plac
 from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import JobState, NodeState, Server, TrackedWindow
 from tranche.state.phases import WindowPhase
+from tranche.state.placement_record import PlacementRecord, PreemptionScope
 
 HelperEnd = ParameterServerLost | ChiefEnded
 SAVED_EXIT_CODES = frozenset({0, 143})
@@ -144,13 +145,6 @@ def hold(context: PlannerContext, state: JobState, seconds: float, reason: str) 
     context.wake(state.held_until, state.job.key)
 
 
-def pause_gang(context: PlannerContext, state: JobState, reason: str) -> None:
-    """Back off a gang with an unschedulable pod, for longer each time."""
-    settings = context.settings
-    before = count_rejection(context, state.job.key)
-    hold(context, state, settings.backoff_seconds(settings.failure_backoff_seconds, before), reason)
-
-
 def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -> None:
     """Back off a job with a failed pod, for longer each time; the failure is counted already."""
     settings = context.settings
@@ -159,19 +153,147 @@ def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -
         hold(context, state, seconds, reason)
 
 
-def count_rejection(context: PlannerContext, key: str) -> int:
-    """Count a pod of the job that could not be started; returns the earlier count since a pod last started."""
-    before = context.rejections.get(key, 0)
-    context.rejections[key] = before + 1
+def pause_after_refusal(context: PlannerContext, state: JobState, node: str | None, reason: str) -> None:
+    """Exclude the node whose kubelet refused a pod for the job; from the second such pod in a row, back off too.
+
+    A gang backs off at once, since all of its pods start again. Meanwhile the job preempts no other.
+    """
+    exclude_node(context, state, node)
+    note_unplaced(context, state, node, reason)
+    before, state.refusals = state.refusals, state.refusals + 1
+    if before or state.job.is_gang or node not in context.cluster.nodes:
+        pause = context.settings.backoff_seconds(context.settings.failure_backoff_seconds, before)
+        hold(context, state, pause, reason)
+
+
+# ---- pods that are not placed
+
+
+def note_unplaced(context: PlannerContext, state: JobState, node: str | None, message: str, opened: float = inf) -> int:
+    """Record that a pod of the job found no place, or that the API server rejected it; the job preempts no other now.
+
+    Pods that were planned before the last failure belong to the same attempt, which counts once.
+
+    Args:
+        context: Context of the planner.
+        state: State of the job.
+        node: Planned node of the pod; None if the pod did not exist.
+        message: What kube-scheduler or the API server said.
+        opened: Time at which the pod was planned, in seconds.
+
+    Returns:
+        Number of earlier failures since a pod of the job was placed.
+    """
+    record, settings = state.placement, context.settings
+    if node is not None:
+        record.nodes[node] = None
+    if record.failures and opened <= record.failed_at:
+        return record.failures - 1
+    before = record.failures
+    record.failures, record.placed, record.message, record.failed_at = before + 1, False, message, context.now
+    record.paused_until = context.now + settings.pause_seconds(settings.preemption_pause_seconds, before)
+    context.wake(record.paused_until, state.job.key)
+    context.touch(state)
+    context.publish(state.job.key)
     return before
 
 
-def has_started(context: PlannerContext, state: JobState) -> None:
-    """Reset the job's rejections when a worker has started; for a gang, when all of its members have."""
-    if not state.job.is_gang or all(run.started is not None for run in state.runs.values()):
-        context.rejections.pop(state.job.key, None)
+def hold_unplaced(context: PlannerContext, state: JobState, seconds: float, reason: str) -> None:
+    """Hold a job with an unschedulable pod; for long if that was on several different nodes in a row."""
+    record, settings = state.placement, context.settings
+    nodes = len(record.nodes)
+    if nodes >= settings.nodes_before_hold:
+        record.nodes.clear()
+        seconds, reason = settings.unplaced_hold_seconds, f"{nodes} nodes in a row: {reason}"
+    if seconds:
+        hold(context, state, seconds, reason)
+
+
+def note_placed(context: PlannerContext, state: JobState) -> None:
+    """Forget the failures of a job when kube-scheduler has placed a worker of it; for a gang, all of its members."""
+    if state.job.is_gang and any(run.phase is WindowPhase.PENDING for run in state.runs.values()):
+        return
+    limited = context.cluster.preemption_scope(state) is not PreemptionScope.ALL
+    state.placement = PlacementRecord(placed=True)
+    if limited:
+        context.touch(state)
+        context.publish(state.job.key)
+
+
+def unplaced_pods(state: JobState, now: float) -> UnplacedPods | None:
+    """Return the job's failures to be placed as a value for its plan."""
+    record = state.placement
+    if not record.failures:
+        return None
+    held = state.held_until if state.held_until > now else 0.0
+    return UnplacedPods(
+        record.failures, tuple(record.nodes), record.message, record.failed_at, record.paused_until, held
+    )
+
+
+def restore_unplaced(context: PlannerContext, state: JobState, known: UnplacedPods) -> None:
+    """Restore what `unplaced_pods` returned to an earlier planner."""
+    state.placement = PlacementRecord(
+        failures=known.failures,
+        nodes=dict.fromkeys(known.nodes),
+        message=known.message,
+        failed_at=known.failed_at,
+        paused_until=known.paused_until,
+    )
+    if known.paused_until:
+        context.wake(known.paused_until, state.job.key)
+    if known.held_until > context.now:
+        hold(context, state, known.held_until - context.now, known.message)
+
+
+def end_preemption_pause(context: PlannerContext, state: JobState) -> None:
+    """Let a job preempt again whose pause is over."""
+    record = state.placement
+    if record.paused and record.paused_until <= context.now:
+        record.paused_until = 0.0
+
+
+def shorten_pauses(context: PlannerContext) -> None:
+    """Let jobs try again that could not be placed, because nodes have changed that may now take their pods.
+
+    A job waits for at least the time for which it excludes a node, so that a node that changes all the time does not
+    make it preempt other jobs all the time.
+    """
+    for state in context.cluster.jobs.values():
+        record, settings = state.placement, context.settings
+        if not record.failures:
+            continue
+        earliest = record.failed_at + settings.pause_seconds(settings.node_exclusion_seconds, record.failures - 1)
+        at = max(context.now, earliest)
+        if record.paused_until > at:
+            record.paused_until = at
+            context.wake(at, state.job.key)
+        if state.held_until > at and state.placement.failures:
+            state.held_until = at
+            context.wake(at, state.job.key)
+
+
+def has_started(state: JobState) -> None:
+    """Forget the rejections by nodes of a job when a worker has started; for a gang, when all of its members have."""
+    if not (state.job.is_gang and any(run.started is None for run in state.runs.values())):
+        state.refusals = 0
         for run in state.runs.values():
             state.node_rejections.pop(run.home.node or "", None)
+
+
+def enlarge_job(context: PlannerContext, state: JobState) -> None:
+    """Plan further workers of the job with the requests that admission has given to its pods, if these are larger."""
+    job = state.job
+    requests = job.worker.requests
+    for run in state.runs.values():
+        if not run.obsolete:
+            requests = requests.larger(run.requests)
+    if requests == job.worker.requests:
+        return
+    worker = replace(job.worker, requests=requests)
+    state.job = replace(job, worker=worker, template_requests=job.declared_requests)
+    state.hosts = (-1, None)
+    context.touch(state)
 
 
 def roll_back_to_checkpoint(context: PlannerContext, state: JobState) -> None:
@@ -193,6 +315,15 @@ def exclude_node(context: PlannerContext, state: JobState, node: str | None) -> 
     state.excluded_nodes[node] = context.now + context.settings.node_exclusion_seconds
     context.jobs_excluded_by_node.setdefault(node, set()).add(state.job.key)
     context.wake(state.excluded_nodes[node], state.job.key)
+
+
+def forget_exclusions(context: PlannerContext, state: JobState) -> None:
+    """Forget the nodes that a removed job excludes."""
+    for node in state.excluded_nodes:
+        keys = context.jobs_excluded_by_node.get(node, set())
+        keys.discard(state.job.key)
+        if not keys:
+            context.jobs_excluded_by_node.pop(node, None)
 
 
 def readmit_node(context: PlannerContext, node: str, departed_job: str | None = None) -> None:

@@ -18,6 +18,7 @@ from tranche.planner.running_jobs import RunningJobsBySite
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Arrival, JobState
+from tranche.state.placement_record import PreemptionScope
 
 
 class QueueEntry(NamedTuple):
@@ -41,9 +42,10 @@ class Candidate(NamedTuple):
     demand_class: "DemandClass"
 
 
-Demand = tuple[PodShape, int, tuple[PodShape | int | None, ...], tuple[str, str]]
+Demand = tuple[PodShape, int, tuple[PodShape | int | None, ...], tuple[str, str], PreemptionScope]
 """Shape of a worker, number of workers that must start together (1 for chunked jobs), shapes and number of the pods
-that start with them, and the group of a grouped policy with the quotas that cover the workers."""
+that start with them, the group of a grouped policy with the quotas that cover the workers, and what the jobs may
+preempt."""
 
 
 RANKED_SECONDS = 30.0
@@ -73,6 +75,11 @@ class DemandClass:
     """Head of the class when the class last tried to preempt."""
     falling: dict[str, JobState] = field(default_factory=dict)
     """Jobs of the class with workers that train already, so that their rank values decrease."""
+
+    @property
+    def scope(self) -> PreemptionScope:
+        """For how many windows at a time one of these jobs may preempt others."""
+        return self.demand[4]
 
     @property
     def slots(self) -> int:
@@ -281,6 +288,8 @@ class JobQueue:
         capacity matters only for a head that needs several slots, which may now lack fewer; a head that needs one slot
         takes the free one.
         """
+        if one.scope is PreemptionScope.NONE or self.cluster.scheduler_silent:
+            return False
         changed = self.preempting is None or id(one) in self.preempting or one.tried is not state
         return self.policy.traits.preemptive and changed
 
@@ -298,6 +307,10 @@ class JobQueue:
             first = self.candidate(one, one.number, now)
             if first is not None and first[:2] < rank and (state := self.head(one)) is not None:
                 yield one.site, state
+
+    def other_waits(self, state: JobState) -> bool:
+        """Return whether a job other than this one is the head of a class."""
+        return any(self.head(one) not in (None, state) for one in self._all())
 
     def settle(self) -> None:
         """End a cycle: capacity that the cycle itself freed needs no further consideration."""
@@ -411,13 +424,14 @@ class JobQueue:
             self.policy.rank_group(state) if self.policy.traits.ranks_by_group else "",
             self.cluster.quotas.covering(job),
         )
+        scope = self.cluster.preemption_scope(state)
         known = self._homes.get((job.key, site))
-        same = known is not None and known[0] is job and known[1].demand[3] == group
+        same = known is not None and known[0] is job and known[1].demand[3:] == (group, scope)
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
             return known[1]
         members = job.min_available
         joining = (job.chief, job.server, job.servers) if job.is_gang else ()
-        demand = (job.worker, members, joining, group)
+        demand = (job.worker, members, joining, group, scope)
         one = self._classes.setdefault(site, {}).get(demand)
         if one is None:
             self._created += 1

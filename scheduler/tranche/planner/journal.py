@@ -1,6 +1,6 @@
 """Journal: the history of all windows as a list of facts, with one format for live and simulated planners."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,11 +38,9 @@ class JournaledPlanner(Planner):
         super().__init__(policy, settings)
         self._note = note
 
-    def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
+    def handle_all(self, events: Iterable[Event], now: float) -> list[Instruction]:
         """Apply events in order, decide once, and record both."""
-        for event in events:
-            self._note_event(event, now)
-        return self._noted(super().handle_all(events, now), now)
+        return self._noted(super().handle_all(self._noting(events, now), now), now)
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
         """Take over the jobs of an earlier planner; windows that are open already are not recorded again."""

@@ -9,12 +9,14 @@ from math import exp, log
 from typing import TypeVar
 
 from tranche.estimate import link_between
+from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.state.cluster import ClusterState
+from tranche.state.node_health import Exclusion
 
 One = TypeVar("One")
 MOST = 200
-"""Maximum number of links, and of nodes, that are passed on: those that differ most from the specification."""
+"""Maximum number of links, of nodes, and of excluded nodes that are passed on: those that differ or last most."""
 NEAR = 0.02
 """Smallest absolute logarithm of a factor that is passed on."""
 
@@ -42,6 +44,8 @@ class Memory:
     """Mean time from the opening of a window to its first mini-batch, over all jobs; None if unknown."""
     save_seconds: float | None = None
     """Mean time from the closing of a window to the end of its worker, over all jobs; None if unknown."""
+    exclusions: list[Exclusion] = field(default_factory=list)
+    """Nodes that are excluded because pods of several jobs had trouble there, and those that have recovered."""
 
 
 def memory_of(cluster: ClusterState) -> Memory:
@@ -57,6 +61,7 @@ def memory_of(cluster: ClusterState) -> Memory:
         },
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
+        exclusions=sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MOST],
     )
 
 
@@ -71,6 +76,7 @@ def recall(context: PlannerContext, memory: Memory) -> None:
         if node is not None and factor > 0:
             cluster.speed_model.recall_node(name, factor)
             node.learn(factor)
+    node_exclusion.restore(context, memory.exclusions)
     cluster.restarts.start_seconds, cluster.restarts.save_seconds = memory.start_seconds, memory.save_seconds
 
 

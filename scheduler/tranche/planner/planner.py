@@ -4,11 +4,11 @@ Modelled on dask's worker_state_machine.py: every instruction carries its cause,
 invariants after each event.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tranche.model import JobPlan, JobProgress, format_chunks
-from tranche.planner import data_staging, dispatch, invariants
+from tranche.planner import data_staging, dispatch, invariants, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
 from tranche.planner.forecast.counterfactual import affordable, verified
@@ -18,7 +18,7 @@ from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.forecast.wait_reason import wait_reason_of
 from tranche.planner.handlers import job
 from tranche.planner.instructions import Instruction, PublishPlan
-from tranche.planner.job_actions import release_idle_servers
+from tranche.planner.job_actions import end_preemption_pause, release_idle_servers, unplaced_pods
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.queue_scheduler import run_cycle
 from tranche.planner.scheduling.slot_scheduler import serve_nodes
@@ -74,8 +74,8 @@ class Planner:
         """
         return self.handle_all((event,), now)
 
-    def handle_all(self, events: Sequence[Event], now: float) -> list[Instruction]:
-        """Apply events in order, and decide once."""
+    def handle_all(self, events: Iterable[Event], now: float) -> list[Instruction]:
+        """Apply events (read lazily) in order, and decide once."""
         self.context.begin(now)
         return self._step(events)
 
@@ -145,6 +145,7 @@ class Planner:
             windows=tuple(run.window for run in runs),
             servers=tuple(server.planned for server in state.servers),
             staging=data_staging.planned(state),
+            unplaced=unplaced_pods(state, now),
             unplannable=state.unplannable[0] if state.unplannable else "",
         )
 
@@ -161,8 +162,11 @@ class Planner:
             if isinstance(event, JobRemoved):
                 self.estimates.pop(event.job, None)
         due = list(context.timers.due(context.now))
+        if "" in due and context.cluster.health.exclusions:
+            node_exclusion.review(context)
         for key in due:
             if key in context.cluster.jobs:
+                end_preemption_pause(context, context.cluster.jobs[key])
                 context.touch(context.cluster.jobs[key])
                 context.publish(key)
         if context.queue is not None:

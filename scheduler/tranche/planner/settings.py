@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
+from tranche.model.tenancy import Tenancy
+from tranche.state.node_health import HealthSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,17 @@ class PlannerSettings:
     """Whether a copy of data counts as complete only after `ChunkStaged`; otherwise it does after the predicted Δ."""
     node_exclusion_seconds: float = 300.0
     """Time for which a node that rejected a job's pod is excluded for this job, in seconds."""
+    requires_admission: bool = False
+    """Whether a job preempts others only after a dry run has admitted its pods; without an operator there is none."""
+    preemption_pause_seconds: float = 3600.0
+    """Time for which a job preempts no other after a pod of it was rejected or found no place; it doubles with each
+    further one until a pod is placed."""
+    longest_preemption_pause_seconds: float = 86_400.0
+    """Upper bound of that pause."""
+    nodes_before_hold: int = 5
+    """Number of different nodes in a row on which pods of a job find no place before the job is held."""
+    unplaced_hold_seconds: float = 3600.0
+    """Time for which such a job is held, unless its specification or a node changes before."""
     eviction_hold_seconds: float = 300.0
     """Time for which a job is not preempted after an eviction of its pods was rejected, in seconds."""
     server_idle_seconds: float = 300.0
@@ -38,9 +51,23 @@ class PlannerSettings:
     """Upper bound of both back-offs."""
     gang_completion_timeout_seconds: float = 5.0
     """Longest time that the GPUs of finished gang members stay reserved until the other members end, in seconds."""
+    health: HealthSettings = field(default_factory=HealthSettings)
+    """When nodes are excluded because pods of different jobs fail or are refused there."""
     share_weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Relative weight of tenants (namespaces) under policies that count recent usage; 1 for tenants not listed."""
+
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    """Limits of what the jobs of a namespace may claim; `TenancyChanged` replaces them."""
+    jobs_per_node_factor: int = 0
+    """Number of jobs, of two namespaces if there are as many, that must agree before a node counts as slow or fast.
+
+    0: every window corrects its node, as in the simulator, where declarations are not hostile.
+    """
 
     def backoff_seconds(self, first_seconds: float, before: int) -> float:
         """Return the back-off in seconds after `before` earlier failures: doubled for each, up to the longest."""
         return min(first_seconds * 2.0 ** min(before, 30), self.longest_backoff_seconds)
+
+    def pause_seconds(self, first_seconds: float, before: int) -> float:
+        """Return the pause of preemption in seconds after `before` earlier failures: doubled for each, up to a day."""
+        return min(first_seconds * 2.0 ** min(before, 30), self.longest_preemption_pause_seconds)

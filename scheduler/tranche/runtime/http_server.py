@@ -3,10 +3,14 @@
 import asyncio
 import contextlib
 import socket
+from asyncio import constants
 from collections.abc import Callable, Iterator
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from tranche.runtime.connection_guard import BACKLOG, ConnectionLimits, guarded
+from tranche.runtime.server_tls import ServerTls
 
 KEEP_ALIVE_SECONDS = 120
 """Keep-alive time, longer than the 90 s of kube-scheduler, so that the client closes idle connections."""
@@ -25,7 +29,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int], None] | None = None) -> None:
+async def serve(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    *,
+    listening: Callable[[int], None] | None = None,
+    tls: ServerTls | None = None,
+    limits: ConnectionLimits | None = None,
+) -> None:
     """Serve requests until cancelled; then finish those in progress.
 
     Args:
@@ -33,6 +45,8 @@ async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int]
         host: Listen address.
         port: Port; 0 for any free port.
         listening: Called with the port once connections are accepted.
+        tls: Certificate for HTTPS, which may be renewed meanwhile; the server waits for the first one. None for HTTP.
+        limits: Limits of connections, for a server that untrusted clients can reach.
 
     Raises:
         ListenError: the address cannot be used.
@@ -40,7 +54,8 @@ async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int]
     with listen(host, port) as listener:
         config = uvicorn.Config(
             app,
-            http="h11",
+            http="h11" if limits is None else guarded(limits),  # type: ignore[arg-type]
+            backlog=2048 if limits is None else BACKLOG,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -48,6 +63,16 @@ async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int]
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
+        following: asyncio.Task[None] | None = None
+        if tls is not None:
+            if limits is not None:
+                # uvicorn passes no time limit; for the default of 60 s, idle connections would hold descriptors.
+                vars(constants)["SSL_HANDSHAKE_TIMEOUT"] = limits.head_seconds
+            await tls.ready()
+            config.load()
+            # Not config.ssl: the handshake would have 60 s, in which the limits of connections do not apply yet.
+            config.http_protocol_class = tls.over_tls(config.http_protocol_class)  # type: ignore[assignment]
+            following = asyncio.create_task(tls.follow())
         server = _Server(config)
         running = asyncio.create_task(server.serve([listener]))
         if listening is not None:
@@ -58,6 +83,9 @@ async def serve(app: FastAPI, host: str, port: int, *, listening: Callable[[int]
             server.should_exit = True
             await running
             raise
+        finally:
+            if following is not None:
+                following.cancel()
 
 
 def listen(host: str, port: int) -> socket.socket:

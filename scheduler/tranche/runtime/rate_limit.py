@@ -24,3 +24,8 @@ class RateLimit:
         if len(self._buckets) > REMEMBERED:
             self._buckets.popitem(last=False)
         return admitted
+
+    def refund(self, sender: str) -> None:
+        """Return the token of an admitted call that does not count."""
+        if (known := self._buckets.get(sender)) is not None:
+            self._buckets[sender] = (min(float(self._burst), known[0] + 1.0), known[1])

@@ -14,9 +14,20 @@ from tranche.estimate import (
     bits_per_second,
     upload_link,
 )
-from tranche.model import Link, PodShape, Resources, Site, Tier, WindowState
-from tranche.state.entities import FreeNodes, Hosts, JobState, NodeState, QueuedChunk, Server, TrackedWindow
+from tranche.model import Admission, Link, PodShape, Resources, Site, Tier, WindowState
+from tranche.state.entities import (
+    UNKNOWN_REQUESTS,
+    FreeNodes,
+    Hosts,
+    JobState,
+    NodeState,
+    QueuedChunk,
+    Server,
+    TrackedWindow,
+)
+from tranche.state.node_health import ExclusionPhase, NodeHealth
 from tranche.state.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
+from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
@@ -34,6 +45,10 @@ class ClusterState:
     """Seed of reproducible random choices (`tranche.policies.seeded_choice`)."""
     validate: bool = False
     """Check each transition of a window's phase."""
+    requires_admission: bool = False
+    """Whether a job preempts others only after a dry run has admitted its pods (`Job.admission`)."""
+    scheduler_silent: bool = False
+    """Whether kube-scheduler does not respond, so that no job preempts others."""
     uploads: Uploads = field(default_factory=Uploads)
     shares: Shares = field(default_factory=Shares)
     history: History = field(default_factory=History)
@@ -44,6 +59,8 @@ class ClusterState:
     """Measured cost of stopping and starting workers."""
     eviction_blocked_until: dict[str, float] = field(default_factory=dict)
     """Time until which a job is not preempted because an eviction of its pods was rejected, by job key."""
+    health: NodeHealth = field(default_factory=NodeHealth)
+    """Results of pods by node, and the nodes that are excluded because of them."""
     site_uses: dict[tuple[str, Tier], SiteUsage] = field(default_factory=dict)
     """Usage by all jobs since this planner began, by site and its tier at that time; amounts never decrease."""
     dispatched: int = 0
@@ -60,6 +77,12 @@ class ClusterState:
         """Discard what was derived from the nodes, after one of them has changed."""
         self._eligible.clear()
         self.epoch += 1
+
+    def bar(self, node: NodeState, reason: str) -> None:
+        """Let no pod of ours start on the node for that reason, or (empty) let them start again."""
+        if node.barred != reason:
+            node.barred = reason
+            self.nodes_changed()
 
     @property
     def free(self) -> FreeNodes:
@@ -187,6 +210,18 @@ class ClusterState:
         link = upload_link(self.network, self.sites, state.job, site)
         return None if link is None else ((state.job.data_site or site, site), link)
 
+    def preemption_scope(self, state: JobState) -> PreemptionScope:
+        """Return for how many windows at a time the job may preempt others now."""
+        record, admission = state.placement, state.job.admission
+        if not record.failures and (admission is Admission.PASSED or not self.requires_admission):
+            return PreemptionScope.ALL
+        if record.paused or (self.requires_admission and admission in (Admission.UNCHECKED, Admission.REFUSED)):
+            return PreemptionScope.NONE
+        if record.placed:
+            return PreemptionScope.ALL
+        tries = any(run.phase is WindowPhase.PENDING for run in state.runs.values())
+        return PreemptionScope.NONE if tries else PreemptionScope.ONE
+
     def shortage(self, state: JobState) -> Shortage | None:
         """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
         if not self.quotas.by_namespace:
@@ -216,17 +251,20 @@ class ClusterState:
     def enter_window(self, state: JobState, run: TrackedWindow, now: float) -> None:
         """Add an open or closing window to what its job, node, quotas and tenant have.
 
-        A closing window (of an earlier planner) counts against quotas until its pod has ended, but reserves nothing.
+        A closing window (of an earlier planner) counts against quotas until its pod has ended, but reserves nothing
+        before it is overdue.
         """
+        if run.requests is UNKNOWN_REQUESTS:
+            run.requests = state.job.worker.requests
         state.enter(run)
         if state.busy_since is None:
             state.busy_since = run.window.start
-        self.quotas.take(state.job, run.window.attempt, state.job.worker.requests)
+        self.quotas.take(state.job, run.window.attempt, run.requests)
         node = self.nodes.get(run.home.node or "")
         if node is not None:
             self._enter_node(node, state, run)
         if not run.closing:
-            self._count_share(state, 1, now)
+            self._count_share(state, run, 1, now)
 
     def close_window(self, state: JobState, run: TrackedWindow, now: float, preempted_by: str = "") -> NodeState | None:
         """Mark an open window as closing and release its reservation; returns the node that has more room, if any.
@@ -244,8 +282,8 @@ class ClusterState:
         node = self.nodes.get(run.home.node or "")
         if node is not None:
             node.closing_runs[(state.job.key, run.window.attempt)] = run
-            node.release(state.job.worker.requests)
-        self._count_share(state, -1, now)
+            node.release(run.requests)
+        self._count_share(state, run, -1, now)
         return node
 
     def reopen_window(self, state: JobState, run: TrackedWindow, now: float) -> NodeState | None:
@@ -255,8 +293,42 @@ class ClusterState:
         node = self.nodes.get(run.home.node or "")
         if node is not None:
             node.closing_runs.pop((state.job.key, run.window.attempt), None)
-            node.reserve(state.job.worker.requests)
-        self._count_share(state, 1, now)
+            if not run.overdue:
+                node.reserve(run.requests)
+        run.overdue = False
+        self._count_share(state, run, 1, now)
+        return node
+
+    def note_overdue(self, run: TrackedWindow) -> NodeState | None:
+        """Reserve the room of a closing window again, whose pod has not stopped; returns the node."""
+        node = self.nodes.get(run.home.node or "")
+        if node is not None and not run.reserves:
+            node.reserve(run.requests)
+        run.overdue = True
+        return node
+
+    def enlarge_window(self, state: JobState, run: TrackedWindow, requests: Resources, now: float) -> NodeState | None:
+        """Reserve what admission has added to the pod of a window; returns the node if it has less room now."""
+        before = run.requests
+        run.requests = before.larger(requests)
+        self.quotas.give(state.job.key, run.window.attempt)
+        self.quotas.take(state.job, run.window.attempt, run.requests)
+        if self.shares.counted and not run.closing:
+            self.shares.change(state.job.tenant, run.requests - before, now)
+        node = self.nodes.get(run.home.node or "")
+        if node is None or not run.reserves:
+            return None
+        node.reserve(run.requests - before)
+        return node
+
+    def enlarge_server(self, state: JobState, server: Server, requests: Resources) -> NodeState | None:
+        """Reserve what admission has added to a parameter server or chief; returns the node with less room."""
+        before, server.requests = server.requests, server.requests.larger(requests)
+        self.quotas.give(state.job.key, server.planned.attempt)
+        self.quotas.take(state.job, server.planned.attempt, server.requests)
+        node = self.nodes.get(server.planned.node or "")
+        if node is not None:
+            node.reserve(server.requests - before)
         return node
 
     def note_window(self, state: JobState, run: TrackedWindow, reached: WindowPhase) -> None:
@@ -278,7 +350,7 @@ class ClusterState:
             now: Clock, in seconds.
             moves: The pod has not ended; it turned out to be on another node, where its window is entered next.
         """
-        closing = run.closing
+        closing, reserves = run.closing, run.reserves
         if not moves:
             self._set_phase(state, run, WindowPhase.ENDED)
         state.leave(run)
@@ -286,11 +358,11 @@ class ClusterState:
         left = None
         if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
             node.closing_runs.pop((state.job.key, run.window.attempt), None)
-            if not closing:
-                node.release(state.job.worker.requests)
+            if reserves:
+                node.release(run.requests)
             left = node
         if not closing:
-            self._count_share(state, -1, now)
+            self._count_share(state, run, -1, now)
         self.quotas.give(state.job.key, run.window.attempt)
         return left
 
@@ -332,14 +404,22 @@ class ClusterState:
         node.runs[(state.job.key, run.window.attempt)] = (state, run)
         if run.closing:
             node.closing_runs[(state.job.key, run.window.attempt)] = run
-        else:
-            node.reserve(state.job.worker.requests)
+        if run.reserves:
+            node.reserve(run.requests)
+        if not run.closing and self.health.exclusions:
+            self._take_trial(node, state)
 
-    def _count_share(self, state: JobState, windows: int, now: float) -> None:
+    def _take_trial(self, node: NodeState, state: JobState) -> None:
+        """Give the trial of a node, if it is on trial, to the job that opens a window there."""
+        known = self.health.exclusions.get(node.node.name)
+        if known is not None and known.phase is ExclusionPhase.TRIAL and not known.trial_job:
+            known.trial_job = state.job.key
+            self.bar(node, known.reason)
+
+    def _count_share(self, state: JobState, run: TrackedWindow, windows: int, now: float) -> None:
         """Count one more (or, if negative, one less) open window of the job's tenant, if the policy uses shares."""
         if self.shares.counted:
-            request = state.job.worker.requests
-            held = request if windows > 0 else Resources() - request
+            held = run.requests if windows > 0 else Resources() - run.requests
             self.shares.change(state.job.tenant, held, now)
 
 

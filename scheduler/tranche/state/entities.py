@@ -28,8 +28,10 @@ from tranche.model import (
     WindowState,
 )
 from tranche.state.phases import JobPhase, WindowPhase
+from tranche.state.placement_record import PlacementRecord
 from tranche.state.site_usage import JobUse
 
+UNKNOWN_REQUESTS = Resources()
 Key = tuple[float, float, str, int]
 """Order of a chunk in a queue: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
 
@@ -77,6 +79,12 @@ class TrackedWindow:
     """When it was opened by the plan of that planner, in seconds on the planner's clock; 0: unknown."""
     closed: float | None = None
     """When it began to close, in seconds on the planner's clock."""
+    requests: Resources = UNKNOWN_REQUESTS
+    """Requests of its pod as planned or, if larger, as admitted: what the window reserves. Set by `ClusterState`."""
+    overdue: bool = False
+    """Whether it is closing, and its pod has not stopped in time: the window reserves its room again."""
+    start_failure: str = ""
+    """Why its containers did not start, in CamelCase, so that it was closed; empty otherwise."""
     left: float | None = None
     """Number of mini-batches of its chunks that no report has counted; None: `JobState.left_of` computes it."""
 
@@ -88,6 +96,11 @@ class TrackedWindow:
     def closing(self) -> bool:
         """Whether the pod is to stop."""
         return self.phase is WindowPhase.CLOSING
+
+    @property
+    def reserves(self) -> bool:
+        """Whether it reserves room on its node: a closing window does not, as long as its pod may stop in time."""
+        return self.phase is not WindowPhase.CLOSING or self.overdue
 
     @property
     def ending(self) -> bool:
@@ -169,7 +182,7 @@ class Server:
     since: float = 0.0
     """When it was placed, or restored with its place, in seconds on the planner's clock."""
     never_scheduled: bool = False
-    """Whether its pod was never scheduled, so that it holds no state that could be lost."""
+    """Whether its pod was never scheduled, or never started, so that it holds no state that could be lost."""
 
     @property
     def closing(self) -> bool:
@@ -304,6 +317,11 @@ class JobState:
     """Nodes that rejected a pod of this job, with the time until which they are excluded."""
     node_rejections: dict[str, int] = field(default_factory=dict)
     """Number of rejections by each node since a pod of the job last started there."""
+    refusals: int = 0
+    """Number of pods of the job that a kubelet refused in a row, since one of its pods last started."""
+    placement: PlacementRecord = field(default_factory=PlacementRecord)
+    node_failures: dict[str, int] = field(default_factory=dict)
+    """Number of pods of the job that failed on each node since one of its pods trained there."""
     first_started: float | None = None
     """When a worker of the job first trained, in seconds on the planner's clock."""
     idle_since: float = 0.0
@@ -724,6 +742,8 @@ class NodeState:
     """Number of GPUs of `capacity` that are not reserved."""
     free_nodes: dict[str, NodeState] | None = None
     """Index in which the node enters itself by name while `free_gpus` > 0 (see `FreeNodes`)."""
+    barred: str = ""
+    """Why no pod of ours starts there now, although the node itself would take it; empty if they may."""
     learnt: float = 1.0
     """Learnt time of a mini-batch on this node over that on other nodes of its kind."""
     pace: float = 1.0
@@ -732,7 +752,7 @@ class NodeState:
 
     @property
     def reserved(self) -> Resources:
-        """Requests of open windows, parameter servers and chiefs on the node."""
+        """Requests of open and overdue windows, parameter servers and chiefs on the node."""
         return self._reserved
 
     def reserve(self, requests: Resources) -> None:
@@ -786,6 +806,10 @@ class NodeState:
         )
 
     def objection(self, shape: PodShape) -> str | None:
+        """Return why no such pod is placed on the node even without our pods; None if it may be."""
+        return "excluded" if self.barred else self.misfit(shape)
+
+    def misfit(self, shape: PodShape) -> str | None:
         """Return why the node could not take such a pod even without our pods; None if it could."""
         if not self.node.ready:
             return "not ready"
@@ -794,6 +818,9 @@ class NodeState:
         reason = shape.constraints.objection(self.node.name, self.node.labels, self.node.taints)
         if reason is None and not shape.requests.fits(self.capacity):
             return "too small"
+        if reason is None and shape.constraints.extended:
+            short = (name for name, amount in shape.constraints.extended if self.node.extended.get(name, 0) < amount)
+            reason = next((f"offer too little {name}" for name in short), None)
         return reason
 
     def entries(self) -> list[QueuedChunk]:

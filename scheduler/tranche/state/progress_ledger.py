@@ -15,7 +15,7 @@ class PodEnd(Protocol):
 
     @property
     def outcome(self) -> str:
-        """Succeeded, Preempted, Failed or Lost."""
+        """Succeeded, Preempted, Failed, Lost or Refused."""
 
     @property
     def preempted_by(self) -> str:
@@ -110,7 +110,7 @@ def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
         state.failures += 1
     elif event.outcome in ("Preempted", "Lost"):
         if run.started is None:
-            reason = "NotStarted"
+            reason = run.start_failure or "NotStarted"
         else:
             state.preemptions += 1
     if event.outcome != "Succeeded" and state.checkpoint is None:

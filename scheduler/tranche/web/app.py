@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -34,16 +34,22 @@ Find = Annotated[str, Query(max_length=127)]
 PathName = Annotated[str, Path(max_length=253)]
 
 
+async def nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """Access to state that only the planner of this process has."""
+    """Access to state that only the leader's planner has."""
 
     progress: job_views.Progress = job_views.not_planning
     """Progress of a job."""
     expected: Expected = nothing_expected
-    """Expected node and start time of a waiting job."""
+    """Expected site and node of a waiting job, as of the last `refresh`."""
     chunk_windows: ChunkWindows = no_windows
     """Node and time window of each chunk of a job."""
+    refresh: Callable[[], Awaitable[None]] = nothing
+    """Reads the expected places again if they are old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +70,13 @@ def create_page_app(
     planning: Planning | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """Create the application. It shares the event loop with watches and extender, so handlers yield often.
+    """Create the application. It shares the event loop with the watches and the report API, so handlers yield often.
 
     Args:
         view: View of the extender verbs.
         watches: Watches of the view.
         client: Client for token and access reviews, and for events.
-        planning: State of the planner, if this process has one.
+        planning: Access to the planner; default: none.
         clock: Monotonic seconds, for caches.
     """
     planning = planning or Planning()
@@ -127,6 +133,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         """Nodes of a site with their windows, paginated; `next` is the `after` of the next page."""
         whole = await visitor.may("list", "sites")
         scope = await visitor.scope(board.namespaces, namespace)
+        await context.planning.refresh()
         return data_response(await context.timelines.timeline(site, scope, whole, after, limit), request)
 
     @router.get("/jobs")
@@ -162,9 +169,10 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
     ) -> Response:
         """One job with its plan and progress."""
         await visitor.require("get", "trainingjobs", namespace, name)
-        job = job_views.read_job(context.view, namespace, name, context.planning.progress)
+        job = await job_views.read_job(context.view, namespace, name, context.planning.progress)
         if job is None:
             return _absent(namespace, name)
+        await context.planning.refresh()
         expected = context.planning.expected(f"{namespace}/{name}")
         place = {"site": expected.site, "node": expected.node} if expected is not None and not job.windows else None
         return data_response({**msgspec.to_builtins(job), "expectedAt": place}, request)
@@ -183,7 +191,7 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         key = f"{namespace}/{name}"
         if key not in context.view.jobs:
             return _absent(namespace, name)
-        return data_response(await page_of(context.planning.chunk_windows(key), after, limit), request)
+        return data_response(page_of(await context.planning.chunk_windows(key), after, limit), request)
 
     @router.get("/jobs/{namespace}/{name}/events")
     async def read_events(

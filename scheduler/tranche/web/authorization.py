@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from tranche.auth.review_cache import BusyError, User
+from tranche.auth.review_cache import BusyError, TooManyRefusalsError, User
 from tranche.auth.user_access import AccessReviewer, Scope
 from tranche.kube.client.client import ApiError
 
@@ -75,7 +75,8 @@ class Guard:
         token = request.headers.get(HEADER, "") or (bearer if scheme.lower() == "bearer" else "")
         if not token.strip():
             raise Refusal(401, f"a token is required: set the header Authorization: Bearer TOKEN or {HEADER}: TOKEN")
-        user = await answered(lambda: self._reviewer.identify(token.strip()))
+        peer = request.client.host if request.client is not None else ""
+        user = await answered(lambda: self._reviewer.identify(token.strip(), peer))
         if user is None:
             raise Refusal(401, "the API server rejected this token: it may have expired")
         return Visitor(user, self._reviewer)
@@ -87,5 +88,7 @@ async def answered(question: Callable[[], Awaitable[T]]) -> T:
         return await question()
     except BusyError:
         raise Refusal(503, "too many token and access reviews are pending") from None
+    except TooManyRefusalsError:
+        raise Refusal(429, "too many refused requests: retry later") from None
     except ApiError as error:
         raise Refusal(503, f"the API server is not available: {error.reason or error.status}") from error

@@ -1,7 +1,6 @@
 """Node and time window of each chunk of a job, for the read API."""
 
-import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 import msgspec
@@ -9,15 +8,13 @@ import msgspec
 from tranche.kube.api.timestamp import whole_second
 from tranche.model import ChunkWindow
 
-Listing = Generator[None, None, tuple[ChunkWindow, ...]]
-"""Generator that computes the windows in steps, between which the event loop can run other tasks."""
-ChunkWindows = Callable[[str], Listing | None]
-"""Function from a job key to its listing; None if this process does not plan the job."""
-NOT_PLANNING = "this replica does not plan this job: another replica is the leader, or the job was just created"
+ChunkWindows = Callable[[str], Awaitable[tuple[ChunkWindow, ...] | None]]
+"""Function from a job key to its chunk windows; None if no planner has them."""
+NOT_PLANNING = "no planner has this job: no replica is the leader now, or the job was just created"
 
 
-def no_windows(key: str) -> None:
-    """Return None, in a process without a planner."""
+async def no_windows(key: str) -> None:
+    """Return None, without a planner."""
 
 
 class Chunk(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,22 +48,15 @@ class ChunkPage(msgspec.Struct, frozen=True, rename="camel"):
     """Reason if there are no chunks."""
 
 
-async def page_of(listing: Listing | None, after: int, limit: int) -> ChunkPage:
-    """Compute the windows, yielding to the event loop, and return one page.
+def page_of(windows: tuple[ChunkWindow, ...] | None, after: int, limit: int) -> ChunkPage:
+    """Return one page of chunk windows.
 
     Args:
-        listing: Listing of a job's chunks.
+        windows: Chunk windows of a job; None if unknown.
         after: Number of the last chunk of the previous page; -1 for the first page.
         limit: Chunks per page.
     """
-    windows: tuple[ChunkWindow, ...] = ()
-    while listing is not None:
-        try:
-            next(listing)
-        except StopIteration as end:
-            windows = end.value
-            break
-        await asyncio.sleep(0)  # let requests of kube-scheduler run in between
+    windows = windows or ()
     some = windows[after + 1 : after + 1 + limit]
     more = after + 1 + limit < len(windows)
     return ChunkPage([told(one) for one in some], len(windows), some[-1].chunk if more else None, _note(windows))

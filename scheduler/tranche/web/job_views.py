@@ -1,6 +1,6 @@
 """Job summaries and details for the read API and the client."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -10,15 +10,15 @@ from tranche.extender.view import View
 from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
 
-Progress = Callable[[str], Any]
-"""Function from a job key to its progress as a dataclass; None if this process does not plan the job."""
+Progress = Callable[[str], Awaitable[Any]]
+"""Function from a job key to its progress; None if no planner has it."""
 
 
 NOT_PLANNED = "not planned yet: the scheduler of tranche has not read the job yet, or is not running"
 
 
-def not_planning(key: str) -> None:
-    """Return None, in a process without a planner."""
+async def not_planning(key: str) -> None:
+    """Return None, without a planner."""
 
 
 class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,13 +68,13 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     """Usage at each site: GPU-seconds, chunks, copied bytes."""
 
 
-def read_job(view: View, namespace: str, name: str, progress: Progress = not_planning) -> JobDetail | None:
+async def read_job(view: View, namespace: str, name: str, progress: Progress = not_planning) -> JobDetail | None:
     """Return the details of a job, with the planner's progress or else the last written one.
 
     None if it does not exist.
     """
     job = view.jobs.get(f"{namespace}/{name}")
-    return None if job is None else detail(job, progress(job.key))
+    return None if job is None else detail(job, await progress(job.key))
 
 
 def summary(job: TrainingJob) -> JobSummary:

@@ -28,15 +28,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Expectation(Protocol):
-    """Forecast start of a waiting job; times in seconds since the epoch."""
-
-    @property
-    def start(self) -> float:
-        """Start of the first worker."""
-
-    @property
-    def completion(self) -> float:
-        """Completion of the last chunk."""
+    """Forecast place of a waiting job."""
 
     @property
     def site(self) -> str:
@@ -48,11 +40,11 @@ class Expectation(Protocol):
 
 
 Expected = Callable[[str], Expectation | None]
-"""Function from a job key to its forecast; None if this process has none."""
+"""Function from a job key to its forecast; None if there is none."""
 
 
 def nothing_expected(key: str) -> None:
-    """Return None, in a process without a planner."""
+    """Return None, without a planner."""
 
 
 class Bar(msgspec.Struct, frozen=True, rename="camel"):

@@ -18,16 +18,23 @@ from starlette.responses import JSONResponse
 
 from tranche import __version__
 from tranche.auth.pod_token import Bearer, TokenReviewer
-from tranche.auth.review_cache import BusyError
-from tranche.extender.app import read_body
+from tranche.auth.review_cache import BusyError, TooManyRefusalsError
 from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.api.resources import MAX_CHUNKS, TrainingJob
 from tranche.kube.client.client import ApiError
-from tranche.kube.convert.pod_identity import Identity, identity, may_report_progress, may_request_chunks
+from tranche.kube.convert.pod_identity import (
+    Identity,
+    identity,
+    may_report_progress,
+    may_request_chunks,
+    owner_uid,
+)
 from tranche.kube.convert.pods_and_nodes import Pod, is_over
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
+from tranche.planner_api.desk import NotLeadingError
 from tranche.runtime.rate_limit import RateLimit
+from tranche.runtime.request_body import read_body
 
 LARGEST_REPORT = 256 * 2**10
 """Maximum size of a request body in bytes; two vectors of 2,000 chunks take a quarter of it."""
@@ -43,24 +50,21 @@ RETRY_SECONDS = 5
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class ReportSink(Protocol):
-    """Receiver of progress reports."""
+class Desk(Protocol):
+    """Receiver of progress reports and chunk requests: the leader's planner."""
 
-    @property
-    def leading(self) -> bool:
-        """Whether this process is the leader."""
+    async def take(self, report: Report) -> bool:
+        """Pass a report to the planner; False if a newer attempt has superseded this one.
 
-    def take(self, report: Report) -> bool:
-        """Queue a report for the planner; False if a newer attempt has superseded this one."""
-
-
-class ChunkGranter(Protocol):
-    """Source of chunk grants for workers."""
+        Raises:
+            NotLeadingError: no leader accepts it now.
+        """
 
     async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """Return the next chunks for the worker; None if its attempt has ended.
 
         Raises:
+            NotLeadingError: no leader answers now.
             TimeoutError: the plan with the grant could not be written in time.
         """
 
@@ -91,8 +95,7 @@ class ReportRoute:
     pods: Mapping[str, Pod]
     """Pods by ``namespace/name``."""
     jobs: Mapping[str, TrainingJob]
-    sink: ReportSink
-    granter: ChunkGranter
+    desk: Desk
     reviewer: TokenReviewer
     limit: RateLimit
     """Rate limit of reports."""
@@ -107,7 +110,11 @@ class ReportRoute:
             ClientDisconnect: the body is incomplete.
         """
         who, body = await self._admit(request, _may_report, self.limit)
-        if not self.sink.take(_report(body, who.job)):
+        try:
+            taken = await self.desk.take(_report(body, who.job))
+        except NotLeadingError as error:
+            raise _Refusal(503, str(error)) from None
+        if not taken:
             raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
 
     async def allot(self, request: Request) -> ChunkGrant:
@@ -115,9 +122,11 @@ class ReportRoute:
         who, body = await self._admit(request, _may_ask, self.request_limit)
         asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)
         try:
-            given = await self.granter.ask(asked)
+            given = await self.desk.ask(asked)
         except TimeoutError:
             raise _Refusal(503, "the plan could not be written in time: retry") from None
+        except NotLeadingError as error:
+            raise _Refusal(503, str(error)) from None
         if given is None:
             raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
         return given
@@ -126,8 +135,6 @@ class ReportRoute:
         self, request: Request, objection: Callable[[TrainingJob, Identity], str | None], limit: RateLimit
     ) -> tuple[Identity, _Body]:
         """Authenticate and validate a request; return the identity of the pod and the body."""
-        if not self.sink.leading:
-            raise _Refusal(503, "this replica is not the leader, or it has just started")
         who, bearer = self._identify(await self._authenticate(request))
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         if who.job != key:
@@ -135,6 +142,8 @@ class ReportRoute:
         job = self.jobs.get(key)
         if job is None:
             raise _Refusal(404, f"TrainingJob {key} does not exist")
+        if owner_uid(self.pods[f"{bearer.namespace}/{bearer.pod}"].metadata) != job.metadata.uid:
+            raise _Refusal(403, f"pod {bearer.pod} is not controlled by TrainingJob {key} with UID {job.metadata.uid}")
         if (reason := objection(job, who)) is not None:
             raise _Refusal(403, reason)
         if not limit.admits(bearer.uid, self.clock()):
@@ -152,9 +161,12 @@ class ReportRoute:
         if scheme.lower() != "bearer" or not token.strip():
             raise _Refusal(401, "a bearer token is required: the pod's projected service-account token")
         try:
-            bearer = await self.reviewer.review(token.strip())
+            peer = request.client.host if request.client is not None else ""
+            bearer = await self.reviewer.review(token.strip(), peer)
         except BusyError:
             raise _Refusal(503, "too many token reviews are pending") from None
+        except TooManyRefusalsError:
+            raise _Refusal(429, "too many invalid tokens from this address") from None
         except ApiError as error:
             raise _Refusal(503, f"the token cannot be reviewed now: {error.reason or error.status}") from error
         if bearer is None:
@@ -183,8 +195,7 @@ class ReportRoute:
 def create_report_app(
     pods: Mapping[str, Pod],
     jobs: Mapping[str, TrainingJob],
-    sink: ReportSink,
-    granter: ChunkGranter,
+    desk: Desk,
     reviewer: TokenReviewer,
     metrics: Metrics,
     clock: Callable[[], float] = time.monotonic,
@@ -194,14 +205,13 @@ def create_report_app(
     Args:
         pods: Pods by ``namespace/name``.
         jobs: TrainingJobs by ``namespace/name``.
-        sink: Receiver of reports.
-        granter: Source of chunk grants.
+        desk: Receiver of reports and chunk requests.
         reviewer: Reviewer of pod tokens.
         metrics: Metrics that count requests.
         clock: Monotonic seconds, for rate limits.
     """
     limits = RateLimit(REPORTS_PER_SECOND, BURST), RateLimit(REQUESTS_PER_SECOND, BURST)
-    route = ReportRoute(pods, jobs, sink, granter, reviewer, *limits, clock)
+    route = ReportRoute(pods, jobs, desk, reviewer, *limits, clock)
     app = FastAPI(title="tranche reports", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
 
     async def receive(request: Request) -> Response:

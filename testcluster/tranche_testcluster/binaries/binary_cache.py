@@ -31,8 +31,26 @@ _MODULES = (
     GoModule("helm", "helm.sh/helm/v4", ("helm",), stamp="helm.sh/helm/v4/internal/version.version"),
     GoModule("kubeconform", "github.com/yannh/kubeconform", ("kubeconform",), stamp="main.version"),
     GoModule("kind", "sigs.k8s.io/kind", ("kind",)),
+    GoModule(
+        "kueue",
+        "sigs.k8s.io/kueue",
+        ("kueue",),
+        stamp="sigs.k8s.io/kueue/pkg/version.GitVersion",
+        optional=True,
+        manifests=("config/components/crd/bases", "config/components/webhook"),
+    ),
+    GoModule(
+        "scheduler-plugins",
+        "sigs.k8s.io/scheduler-plugins",
+        ("coscheduling-scheduler", "coscheduling-controller"),
+        renamed=(("scheduler", "coscheduling-scheduler"), ("controller", "coscheduling-controller")),
+        optional=True,
+        manifests=("manifests/coscheduling", "manifests/capacityscheduling"),
+    ),
 )
-NAMES = tuple(name for module in _MODULES for name in module.binaries)
+NAMES = tuple(name for module in _MODULES if not module.optional for name in module.binaries)
+"""Programs that are built by default. The other schedulers, for the benchmarks, are built only by name."""
+_ALL = tuple(name for module in _MODULES for name in module.binaries)
 
 
 def cache_folder() -> Path:
@@ -51,8 +69,8 @@ def ensure(*names: str, progress: Meter | None = None) -> dict[str, Path]:
         BuildError: A name is unknown, ``TRANCHE_ASSETS`` lacks one, or Go failed.
     """
     names = names or NAMES
-    if unknown := [name for name in names if name not in NAMES]:
-        raise BuildError(f"no such binary: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    if unknown := [name for name in names if name not in _ALL]:
+        raise BuildError(f"no such binary: {', '.join(unknown)}; there are {', '.join(_ALL)}")
     if assets := os.environ.get("TRANCHE_ASSETS"):
         return _assets(Path(assets).expanduser().absolute(), names)
     paths: dict[str, Path] = {}
@@ -61,6 +79,22 @@ def ensure(*names: str, progress: Meter | None = None) -> dict[str, Path]:
             folder = _built(module, progress)
             paths |= {name: folder / name for name in wanted}
     return {name: paths[name] for name in names}
+
+
+def manifests(name: str) -> list[Path]:
+    """Return the YAML files that come with a program, in the folder ``manifests`` beside it.
+
+    Raises:
+        BuildError: As in `ensure`.
+    """
+    [module] = (module for module in _MODULES if name in module.binaries)
+    return sorted((ensure(name)[name].parent / "manifests" / module.folder).glob("*.yaml"))
+
+
+def version(name: str) -> str:
+    """Return the pinned version of a program, such as v1.37.1."""
+    [module] = (module for module in _MODULES if name in module.binaries)
+    return module.version
 
 
 def _assets(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:

@@ -29,6 +29,8 @@ class GoModule:
     renamed: tuple[tuple[str, str], ...] = ()  # (what go calls it, what everybody else calls it)
     stamp: str = ""  # the variable that gets the version at link time
     stamps_minor: tuple[str, str] | None = None  # the variables that get its major and minor number
+    optional: bool = False  # whether only those who name its programs get them
+    manifests: tuple[str, ...] = ()  # folders of YAML files in the module of the version, copied to the binaries
 
     @property
     def files(self) -> tuple[Path, Path]:
@@ -72,7 +74,18 @@ def build(module: GoModule, go: Path, staging: Path, meter: Meter) -> Path:
     _run([go, "build", "-v", "-o", f"{staging / 'bin'}/", *common, "tool"], staging, meter, "")
     for old, new in module.renamed:
         (staging / "bin" / old).rename(staging / "bin" / new)
+    if module.manifests:
+        [source] = _run([go, "list", "-m", "-f", "{{.Dir}}", module.version_of], staging, meter, "")
+        _copy_manifests(module, Path(source), staging / "bin" / "manifests" / module.folder)
     return staging / "bin"
+
+
+def _copy_manifests(module: GoModule, source: Path, target: Path) -> None:
+    """Copy the YAML files of the module's folders into one folder; Go's cache, where they are, is read-only."""
+    target.mkdir(parents=True)
+    for folder in module.manifests:
+        for file in sorted((source / folder).glob("*.yaml")):
+            (target / f"{folder.replace('/', '-')}-{file.name}").write_bytes(file.read_bytes())
 
 
 def _run(command: Sequence[str | Path], cwd: Path, meter: Meter, counted: str) -> list[str]:

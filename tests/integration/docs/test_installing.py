@@ -1,5 +1,6 @@
 """docs/how-to/installing.md, typed as it is written: installed, tested, upgraded, taken back, removed."""
 
+import os
 import re
 import subprocess
 import sys
@@ -36,8 +37,9 @@ def as_a_kubelet(cluster: Cluster, release: Release) -> str:
     program, *options = container["command"]
     assert program == "python"
     words = [release.address(word) if word.startswith("http") else word for word in container["args"]]
+    environment = {**os.environ, "TRANCHE_CA": str(release.report_ca())}
     answer = subprocess.run(
-        [sys.executable, *options, *words], capture_output=True, text=True, check=False, timeout=100
+        [sys.executable, *options, *words], capture_output=True, text=True, check=False, timeout=100, env=environment
     )
     phase = "Failed" if answer.returncode else "Succeeded"
     status, told = cluster.request(
@@ -56,7 +58,9 @@ def test_the_page_installs_upgrades_and_removes(own: Cluster, shell: Shell) -> N
         kubelet = pool.submit(as_a_kubelet, own, release)
         for command in COMMANDS[1:KEEP_THE_JOBS]:
             said[command] = shell.run(command)
-        assert kubelet.result().count("http://127.0.0.1:") == 4
+        said_in_pod = kubelet.result()
+        assert said_in_pod.count("http://127.0.0.1:") == 5
+        assert said_in_pod.count("https://localhost:") == 1
     assert [said[command].count("Phase:          Succeeded") for command in tests] == [1]
     assert own.request("GET", SYSTEM)[1]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 

@@ -14,6 +14,7 @@ from support.doc_pages import Block, blocks, pages
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import PAGES, typed_by
+from support.waiting import eventually
 from tranche.demo.local_stack import await_kinds
 from tranche_testcluster import Cluster
 
@@ -24,6 +25,7 @@ FILLED: Mapping[str, str] = {
     "JOB": "first",
     "FILE": "another.yaml",
     "NODE": "edge-b-0",
+    "SITE": "edge-b",
     "kubectl proxy": "kubectl proxy --port=0",  # the usual one may be taken
     "deployment/tranche-scheduler 10265": "deployment/tranche-scheduler :10265",
 }
@@ -146,6 +148,15 @@ def test_sites(shell: Shell) -> None:
     said = typed(shell, "docs/how-to/sites.md")
     assert said["kubectl get sites"].count("\n") == 5
     assert "edge-c" in said["kubectl delete site edge-c"]
+
+
+@pytest.mark.usefixtures("release")
+def test_multi_tenancy(shell: Shell) -> None:
+    secret = "kubectl -n tranche-system get secret tranche-reports-tls -o jsonpath='{.data.ca\\.crt}'"
+    before = shell.run(secret)
+    typed(shell, "docs/explanation/multi-tenancy.md")
+    assert before
+    eventually(lambda: shell.run(secret) not in ("", before), "there is another CA")
 
 
 @pytest.mark.usefixtures("release")

@@ -32,7 +32,8 @@ def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> N
     installed = helm("install", *target, "tranche", "--wait", "--timeout=60s")
     assert "is installed in the namespace tranche-system" in installed.stdout
     pods = own.request("GET", "/api/v1/namespaces/tranche-system/pods")[1]["items"]
-    assert sorted(p["metadata"]["labels"]["app.kubernetes.io/component"] for p in pods) == ["operator", "scheduler"]
+    components = sorted(p["metadata"]["labels"]["app.kubernetes.io/component"] for p in pods)
+    assert components == ["operator", "operator", "scheduler", "scheduler"]
     assert "registry.k8s.io/kube-scheduler:v1." in str(pods)
 
     own.kubectl("apply", "-f", "-", input=installed.stdout.split("<<EOF\n")[1].split("EOF")[0])

@@ -4,6 +4,7 @@ A refused request fails the test, and so does a right that is never used.
 """
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -22,14 +23,17 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SYSTEM = "tranche-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RARE = {
-    # To apply an event that does not exist yet, the API server requires this right as well as patch.
-    Right("create", "events"): "here: without it no event says why a job waits, and reconciles do not complete",
     # The admission plugin requires this right of clients that write owner references with blockOwnerDeletion.
     Right("update", "trainingjobs.tranche.dev/finalizers"): "here: without it no pod is created",
     Right("get", "pods"): "operator/test_refusals.py::test_foreign_pod_with_same_name_sets_name_taken_condition",
 }
 """Rights that no request here shows, each with the test that fails without it."""
 SOMETIMES = {
+    # For an event that is repeated later, or that an earlier process has created.
+    (
+        "tranche-operator",
+        Right("patch", "events"),
+    ): "operator/test_requests.py",
     ("tranche-scheduler", Right("get", "pods")): "whole/test_late_watches.py",
     # After a Service that could not be created because there was one.
     ("tranche-operator", Right("get", "services")): "operator/test_requests.py::test_it_is_known_whose_the_service_is",
@@ -80,7 +84,8 @@ def report(whole: Installed, job: str) -> None:
     body = json.dumps({"attempt": attempt, "applied": {"0": 5}, "checkpointed": {"0": 5}}).encode()
     url = f"{whole.release.report_url}/v1/jobs/default/{job}/progress"
     headers = {"Authorization": f"Bearer {answer['status']['token']}"}
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as reply:
+    asked = urllib.request.Request(url, body, headers)
+    with urllib.request.urlopen(asked, timeout=10, context=whole.release.report_context()) as reply:
         assert reply.status == 204
 
 
@@ -166,9 +171,14 @@ def test_every_right_of_a_program_is_used_or_a_test_says_when(
     assert sorted(map(str, rare & used)) == [], "used after all: take it off the list"
 
 
-def test_lease_rules_of_scheduler_role_are_all_used(asked: list[Asked], whole: Installed) -> None:
-    used = {one.right for one in asked if one.right.resource == "leases.coordination.k8s.io"}
-    assert rights(whole, "Role", "tranche-scheduler") == used
+@pytest.mark.parametrize("account", ["tranche-scheduler", "tranche-operator"])
+def test_rules_of_a_role_are_all_used(asked: list[Asked], whole: Installed, account: str) -> None:
+    leases, own = "leases.coordination.k8s.io", ("secrets", "configmaps")
+    used = {one.right for one in asked if one.account == account and one.right.resource == leases}
+    used |= {
+        one.right for one in asked if one.account == account and one.program == "tranche" and one.right.resource in own
+    }
+    assert rights(whole, "Role", account) == used
 
 
 def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Installed) -> None:
@@ -180,7 +190,7 @@ def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Inst
         for kind, answer, suffix in kinds
         for o in answer[1]["items"]
     }
-    assert len(bindings) == 6
+    assert len(bindings) == 7
     reasons = " ".join({one.reason for one in asked})
     assert {one for one in bindings if f"RBAC: allowed by {one}" not in reasons} == set()
 
@@ -191,8 +201,10 @@ def test_helm_test_hook_reaches_both_programs_through_services(whole: Installed,
     (container,) = pod["spec"]["containers"]
     program, *options = container["command"]
     script, *urls = container["args"]
-    assert (program, len(urls)) == ("python", 4)
+    assert (program, len(urls)) == ("python", 6)
     here = [whole.release.address(url) for url in urls]
-    answer = subprocess.run([sys.executable, *options, script, *here], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "TRANCHE_CA": str(whole.release.report_ca())}
+    command = [sys.executable, *options, script, *here]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert answer.returncode == 0, answer.stderr
-    assert [line.rpartition(" ")[2] for line in answer.stdout.splitlines()] == ["200", "200", "200", "401"]
+    assert [line.rpartition(" ")[2] for line in answer.stdout.splitlines()] == ["200"] * 5 + ["401"]

@@ -11,6 +11,9 @@ import pytest
 import yaml
 
 from support import json_schemas
+from tranche.cli.api import api
+from tranche.cli.extender import extender
+from tranche.cli.planner import planner
 from tranche.cli.scheduler import scheduler
 from tranche_operator.main import main as operator
 from tranche_testcluster import Cluster, ensure
@@ -130,13 +133,17 @@ def test_the_samples_are_valid(folder: Path) -> None:
 
 @pytest.mark.parametrize("values", SETS.values(), ids=SETS)
 def test_the_programs_take_every_argument(
-    render: Render, chosen: Callable[[dict[str, Any]], str], values: dict[str, Any]
+    render: Render, chosen: Callable[[dict[str, Any]], str], tmp_path: Path, values: dict[str, Any]
 ) -> None:
-    commands: dict[str, click.Command] = {"scheduler": scheduler, "operator": operator}
+    tenancy = ("--tenancy-dir=/etc/tranche-tenancy", f"--tenancy-dir={tmp_path}")  # must exist
+    commands: dict[str, click.Command] = {
+        "extender": extender, "planner": planner, "api": api, "scheduler": scheduler, "operator": operator,
+    }  # fmt: skip
     for one in (o for o in render(chosen(values)) if o["kind"] == "Deployment"):
         for container in one["spec"]["template"]["spec"]["containers"]:
             if command := commands.get(container["name"]):
-                command.make_context("tranche", list(container["args"]))  # raises what the program would say
+                arguments = [word.replace(*tenancy) for word in container["args"]]
+                command.make_context("tranche", arguments)  # raises what the program would say
 
 
 def containers(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -164,8 +171,8 @@ def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str,
     assert {
         "--policy=fifo", "--gpu-resource=amd.com/gpu", "--share-weight=research=2.5", "--log-level=debug",
         "--seed=12345678", "--estimate-seconds=60", "--server-idle-seconds=9.5",
-    } <= set(found["scheduler"]["args"])  # fmt: skip
-    assert found["scheduler"]["readinessProbe"]["periodSeconds"] == 3
+    } <= set(found["planner"]["args"])  # fmt: skip
+    assert {found[name]["readinessProbe"]["periodSeconds"] for name in ("extender", "planner", "api")} == {3}
     assert {"--namespace=research", "--checkpoint-dir=/ckpt", "--report-url=https://r"} <= set(
         found["operator"]["args"]
     )

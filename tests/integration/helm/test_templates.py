@@ -16,6 +16,10 @@ Render = Callable[..., list[dict[str, Any]]]
 Key = tuple[str, str, str]
 SYSTEM = "tranche-system"
 OF_EACH = ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")
+NODE_LOSS = [
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    for taint in ("not-ready", "unreachable")
+]
 RELEASE_LABELS = {
     "app.kubernetes.io/instance",
     "app.kubernetes.io/version",
@@ -32,6 +36,7 @@ def by_key(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
 
 def manifests() -> dict[Key, dict[str, Any]]:
     files = [*sorted((MANIFESTS / "crds").glob("*.yaml")), MANIFESTS / "priorityclasses.yaml", MANIFESTS / "rbac.yaml"]
+    files.append(MANIFESTS / "admission-policies.yaml")
     documents = [one for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
     return by_key([one for one in documents if one["kind"] != "Namespace"])
 
@@ -68,10 +73,15 @@ def test_chart_renders_the_manifests_and_the_programs(render: Render) -> None:
     programs = {(kind, SYSTEM, f"tranche-{name}") for kind in OF_EACH for name in ("scheduler", "operator")}
     assert set(own) == programs | {
         ("ConfigMap", SYSTEM, "tranche-kube-scheduler"),
+        ("ConfigMap", SYSTEM, "tranche-tenancy"),
+        ("ConfigMap", SYSTEM, "tranche-reports-ca"),
+        ("Secret", SYSTEM, "tranche-reports-tls"),
+        ("ResourceQuota", SYSTEM, "tranche-priority-class"),
         ("Service", SYSTEM, "tranche-reports"),
         ("Pod", SYSTEM, "tranche-test"),
         ("Lease", SYSTEM, "tranche-scheduler"),
         ("Lease", SYSTEM, "tranche-kube-scheduler"),
+        ("Lease", SYSTEM, "tranche-operator"),
     }
     config = own["ConfigMap", SYSTEM, "tranche-kube-scheduler"]["data"]["config.yaml"]
     assert yaml.safe_load(config) == yaml.safe_load((MANIFESTS / "scheduler-config.yaml").read_text(encoding="utf-8"))
@@ -86,14 +96,14 @@ def test_every_object_says_whose_it_is(render: Render) -> None:
 def test_report_url_of_training_pods_reaches_the_report_port(render: Render) -> None:
     objects = render(namespace="training")
     service = next(o for o in objects if o["kind"] == "Service" and o["metadata"]["name"] == "tranche-reports")
-    url = f"--report-url=http://{service['metadata']['name']}.training.svc"
+    url = f"--report-url=https://{service['metadata']['name']}.training.svc"
     assert url in containers(objects)["operator"]["args"]
     scheduler = next(o for o in objects if o["kind"] == "Deployment" and o["metadata"]["name"] == "tranche-scheduler")
     labels = scheduler["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
     target = service["spec"]["ports"][0]["targetPort"]
-    port = next(p["containerPort"] for p in containers(objects)["scheduler"]["ports"] if p["name"] == target)
-    assert f"--report-port={port}" in containers(objects)["scheduler"]["args"]
+    port = next(p["containerPort"] for p in containers(objects)["api"]["ports"] if p["name"] == target)
+    assert f"--report-port={port}" in containers(objects)["api"]["args"]
 
 
 def test_release_namespace_reaches_all_objects_and_config(render: Render) -> None:
@@ -101,9 +111,10 @@ def test_release_namespace_reaches_all_objects_and_config(render: Render) -> Non
     assert {o["metadata"]["namespace"] for o in objects if "namespace" in o["metadata"]} == {"training", "kube-system"}
     subjects = [subject for o in objects for subject in o.get("subjects", [])]
     assert {subject["namespace"] for subject in subjects} == {"training"}
-    config = next(o for o in objects if o["kind"] == "ConfigMap")["data"]["config.yaml"]
+    config = by_key(objects)["ConfigMap", "training", "tranche-kube-scheduler"]["data"]["config.yaml"]
     assert yaml.safe_load(config)["leaderElection"]["resourceNamespace"] == "training"
-    assert "--lease-namespace=training" in containers(objects)["scheduler"]["args"]
+    for name in ("planner", "api"):
+        assert "--lease-namespace=training" in containers(objects)[name]["args"]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +137,7 @@ def test_images_can_come_from_a_private_registry_by_digest(render: Render) -> No
     values = ["image.registry=registry.example.com/ml", f"operator.image.digest={digest}", "scheduler.image.tag=1.2"]
     rendered = containers(render("--set", ",".join([*values, "image.pullSecrets[0].name=key"])))
     assert rendered["operator"]["image"] == f"registry.example.com/ml/tranche-operator@{digest}"
-    assert rendered["scheduler"]["image"] == "registry.example.com/ml/tranche-scheduler:1.2"
+    assert rendered["planner"]["image"] == "registry.example.com/ml/tranche-scheduler:1.2"
 
 
 def test_definitions_and_priorities_can_be_left_out(render: Render) -> None:
@@ -141,7 +152,7 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
     for deployment in (o for o in render("--set", values) if o["kind"] == "Deployment"):
         pod = deployment["spec"]["template"]
         assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
-        assert pod["spec"]["tolerations"] == [{"key": "infra"}]
+        assert pod["spec"]["tolerations"] == [{"key": "infra"}, *NODE_LOSS]
         assert pod["metadata"]["labels"]["team"] == "ml"
         assert pod["metadata"]["annotations"]["note"] == "x"
 
@@ -163,6 +174,10 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("podDisruptionBudget.maxUnavailable=0", "podDisruptionBudget/maxUnavailable"),
         ("networkPolicy.egress.apiServerCidrs[0]=10.0.0.1", "apiServerCidrs/0"),
         ("shareWeights.Team=2", "Team"),
+        ("tenancy.namespaces.Team.maxWeight=2", "Team"),
+        ("tenancy.defaults.maxWeight=0", "maxWeight"),
+        ("tenancy.defaults.highestPriorityClass=high", "highestPriorityClass"),
+        ("nodeLossSeconds=-1", "nodeLossSeconds"),
         ("operator.checkpointDirectory=ckpt", "operator/checkpointDirectory"),
         ("prometheusRule.runbookUrl=docs/how-to/runbook.md", "prometheusRule/runbookUrl"),
     ],
@@ -188,10 +203,65 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_second_replica_and_bind_verb_render_when_enabled(render: Render) -> None:
-    plain, asked = render(), render("--set", "scheduler.replicas=2", "--set", "scheduler.bind=true")
-    for objects, replicas, verb in ((plain, 1, None), (asked, 2, "bind")):
+    plain, asked = render(), render("--set", "scheduler.replicas=3", "--set", "scheduler.bind=true")
+    for objects, replicas, verb in ((plain, 2, None), (asked, 3, "bind")):
         found = by_key(objects)
         config = found["ConfigMap", "tranche-system", "tranche-kube-scheduler"]["data"]["config.yaml"]
         assert yaml.safe_load(config)["extenders"][0].get("bindVerb") == verb
         assert found["Deployment", "tranche-system", "tranche-scheduler"]["spec"]["replicas"] == replicas
-        assert ("--bind" in containers(objects)["scheduler"]["args"]) == (verb is not None)
+        assert ("--bind" in containers(objects)["extender"]["args"]) == (verb is not None)
+
+
+def test_replicas_survive_the_loss_of_a_node_by_default(render: Render) -> None:
+    objects = by_key(render())
+    for name in ("scheduler", "operator"):
+        spec = objects["Deployment", SYSTEM, f"tranche-{name}"]["spec"]
+        pod = spec["template"]["spec"]
+        assert spec["replicas"] == 2
+        assert pod["priorityClassName"] == "system-cluster-critical"
+        assert pod["tolerations"] == NODE_LOSS
+        (spread,) = pod["topologySpreadConstraints"]
+        assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "DoNotSchedule")
+        assert spread["labelSelector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+        assert ("PodDisruptionBudget", SYSTEM, f"tranche-{name}") in objects
+    assert f"--lease-namespace={SYSTEM}" in containers(list(objects.values()))["operator"]["args"]
+
+
+def test_limits_of_namespaces_are_keys_of_the_config_map(render: Render) -> None:
+    namespaces = '{"research": {"maxWeight": 0.5}, "ops": {"allowNever": false}}'
+    values = ["--set=tenancy.defaults.maxWeight=10", f"--set-json=tenancy.namespaces={namespaces}"]
+    data = by_key(render(*values))["ConfigMap", SYSTEM, "tranche-tenancy"]["data"]
+    assert data == {
+        "maxWeight": "10",
+        "highestPriorityClass": "tranche-high",
+        "allowNever": "true",
+        "maxWeight.research": "0.5",
+        "allowNever.ops": "false",
+    }
+    assert by_key(render())["ConfigMap", SYSTEM, "tranche-tenancy"]["data"]["maxWeight"] == "1000000"
+
+
+def test_policies_name_the_accounts_of_the_release(render: Render) -> None:
+    policies = [o for o in render(namespace="training") if o["kind"].startswith("ValidatingAdmissionPolicy")]
+    assert len(policies) == 6
+    assert "tranche-system" not in yaml.safe_dump(policies)
+    assert "system:serviceaccount:training:tranche-operator" in yaml.safe_dump(policies)
+    for switch in ("admissionPolicies.enabled=false", "rbac.create=false", "mode=shadow"):
+        assert not [o for o in render("--set", switch) if o["kind"].startswith("ValidatingAdmissionPolicy")]
+
+
+def test_certificate_of_the_reports_can_be_of_cert_manager(render: Render) -> None:
+    objects = by_key(render("--set", "reports.tls.existingSecret=mine"))
+    assert ("Secret", SYSTEM, "tranche-reports-tls") not in objects
+    pod = objects["Deployment", SYSTEM, "tranche-scheduler"]["spec"]["template"]["spec"]
+    assert {"name": "reports-tls", "secret": {"secretName": "mine"}} in pod["volumes"]
+    assert "--report-tls-dir=/etc/tranche-reports" in containers(list(objects.values()))["api"]["args"]
+
+
+def test_reports_can_be_served_over_http(render: Render) -> None:
+    objects = render("--set", "reports.tls.enabled=false")
+    assert f"--report-url=http://tranche-reports.{SYSTEM}.svc" in containers(objects)["operator"]["args"]
+    assert not [one for one in containers(objects)["api"]["args"] if "tls" in one]
+    both = by_key(render("--set", "reports.http.enabled=true"))
+    ports = both["Service", SYSTEM, "tranche-reports"]["spec"]["ports"]
+    assert {port["port"]: port["targetPort"] for port in ports} == {443: "reports", 80: "reports-http"}

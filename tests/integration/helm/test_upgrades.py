@@ -89,7 +89,7 @@ def test_upgrade_keeps_jobs_running_and_uninstall_leaves_crds(helm: Run, own: Cl
             assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
         assert whole.job("long")["metadata"]["uid"] == uid
         assert {pod["metadata"]["name"] for pod in whole.pods("long")} <= set(running)
-        for name in ("scheduler", "operator", "kube-scheduler"):
+        for name in ("extender", "planner", "api", "operator", "kube-scheduler"):
             assert "orbidden" not in new.log(name)
         whole.delete("short", "long", "later")
         whole.until("jobs are gone", lambda: not whole.cluster.request("GET", f"{API}/trainingjobs")[1]["items"])
@@ -115,7 +115,7 @@ def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Clust
     assert schemas(own) != before
     with Release(own) as new:
         whole = Installed(own, new)
-        whole.submit("partly", chunks=8, seconds=15.0)  # six at a time
+        whole.submit("partly", chunks=8, seconds=30.0)  # six at a time; longer than a rollback
         whole.until("a part is done", lambda: whole.status("partly").get("progress", {}).get("chunks", "0/8") >= "6/8")
         whole.submit("next", chunks=2, seconds=20.0, parameterServers={"template": {"spec": SERVER}})
         whole.until("both run", lambda: attempts(whole, "partly") and len(attempts(whole, "next")) == 3)

@@ -41,7 +41,7 @@ REFUSED = {
         "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services",
         "delete poddisruptionbudgets.policy", "patch services", "delete services",
         "create pods/exec", "create pods/binding", "create tokenreviews.authentication.k8s.io", "list namespaces",
-        "list customresourcedefinitions.apiextensions.k8s.io", "get leases.coordination.k8s.io -n tranche-system",
+        "list customresourcedefinitions.apiextensions.k8s.io", "delete leases.coordination.k8s.io -n tranche-system",
         "create deployments.apps", "deletecollection pods",
     ],
 }  # fmt: skip

@@ -277,7 +277,7 @@ def silence(shown: Shown) -> None:
 
 
 def memory(shown: Shown) -> None:
-    shown.assert_values({labels(job=name): float(size) for name, size in shown.run.memory.items()}, error=0.2)
+    shown.assert_values({labels(process=name): float(size) for name, size in shown.run.memory.items()}, error=0.2)
 
 
 EXPECTED: dict[tuple[str, str], Check] = {
@@ -297,6 +297,7 @@ EXPECTED: dict[tuple[str, str], Check] = {
     ("sites", "GPUs of the nodes"): lambda shown: shown.assert_course(shown.facts.gpus),
     ("sites", "Utilisation"): lambda shown: shown.assert_course(shown.facts.utilisation),
     ("sites", "GPUs planned"): lambda shown: shown.assert_course(shown.facts.planned),
+    ("sites", "Nodes excluded"): lambda shown: shown.assert_values({}),
     ("sites", "Copies of chunks"): lambda shown: shown.assert_counts(shown.facts.copied()),
     ("sites", "Copies in bytes"): lambda shown: shown.assert_counts(shown.facts.copied(BYTES)),
     ("sites", "GPU-hours by site"): gpu_hours,
@@ -306,6 +307,7 @@ EXPECTED: dict[tuple[str, str], Check] = {
     ),
     ("sites", "Links: time still busy"): busy_links,
     ("preemption", "Workers stopped"): stops,
+    ("preemption", "Pods without a started container"): lambda shown: shown.assert_counts({}),
     ("preemption", "Work lost"): lost_work,
     ("preemption", "Thrash"): thrash,
     ("preemption", "Time run before the stop"): time_run,

@@ -60,7 +60,16 @@ FIRES: dict[str, list[Series]] = {
     ],
     "TrancheJobWaitsLong": [{"tranche_jobs_oldest_waiting_seconds": "86401x600"}],
     "TranchePodsDoNotStart": [{'tranche_jobs{phase="Starting"}': "2x600", f'{STARTS}{{handover="no"}}': "7x600"}],
+    "TrancheNodesExcluded": [{'tranche_site_excluded_nodes{site="edge-a"}': "1x600"}],
+    "TrancheContainersDoNotStart": [{'tranche_pods_not_started_total{reason="ImagePull"}': "0+1x600"}],
+    "TrancheKubeSchedulerSilent": [
+        {
+            'tranche_kube_scheduler_responds{instance="a"}': "0x600",
+            'tranche_kube_scheduler_responds{instance="b"}': "1x600",
+        }
+    ],
     "TranchePodsRefused": [{'tranche_operator_pods_total{role="worker",result="refused"}': "0+1x600"}],
+    "TranchePodsDoNotStop": [{"tranche_operator_pods_not_stopping": "1x600"}],
     "TrancheWorkersLost": [{'tranche_preemptions_total{reason="lost"}': "0+1x600"}],
     "TrancheThrash": [{f'{STOPPED}_bucket{{le="64.0"}}': "0+6x600", f"{STOPPED}_count": "0+10x600"}],
     "TrancheEstimatesOff": [
@@ -106,7 +115,11 @@ QUIET: dict[str, list[Series]] = {
         {'tranche_jobs{phase="Starting"}': "2x600", f'{STARTS}{{handover="no"}}': "0+1x600"},
         {'tranche_jobs{phase="Starting"}': "0x600", f'{STARTS}{{handover="no"}}': "7x600"},
     ],
+    "TrancheNodesExcluded": [{'tranche_site_excluded_nodes{site="edge-a"}': "0x600"}],
+    "TrancheContainersDoNotStart": [{'tranche_pods_not_started_total{reason="refused"}': "0+1x600"}],
+    "TrancheKubeSchedulerSilent": [{"tranche_kube_scheduler_responds": "1x600"}],
     "TranchePodsRefused": [{'tranche_operator_pods_total{role="worker",result="created"}': "0+9x600"}],
+    "TranchePodsDoNotStop": [{"tranche_operator_pods_not_stopping": "0x600"}],
     "TrancheWorkersLost": [{'tranche_preemptions_total{reason="planned"}': "0+9x600"}],
     "TrancheThrash": [
         {f'{STOPPED}_bucket{{le="64.0"}}': "0+4x600", f"{STOPPED}_count": "0+10x600"},

@@ -44,7 +44,7 @@ def test_open_windows_and_servers_get_their_pods(lab: Lab) -> None:
     status = lab.status()
     assert (status["activeWorkers"], status["activeParameterServers"], status["sites"]) == (2, 1, SITE)
     assert lab.condition("Running")["status"] == "True"
-    assert {"WindowOpened", "ParameterServerOpened", "Started"} <= set(lab.events())
+    eventually(lambda: {"WindowOpened", "ParameterServerOpened", "Started"} <= set(lab.events()))
 
 
 def test_a_plan_for_another_generation_is_not_followed(lab: Lab) -> None:
@@ -165,6 +165,20 @@ def test_orphaned_pods_lose_finalizer_and_are_not_deleted(lab: Lab) -> None:
     lab.ask("PATCH", path, orphaning, "application/json-patch+json")
     eventually(lambda: not lab.ask("GET", path)["metadata"].get("finalizers"))
     assert "deletionTimestamp" not in lab.ask("GET", path)["metadata"]
+
+
+def test_deletion_with_orphan_policy_lets_the_pods_run(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1))
+    has_pod(lab, "cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    lab.ask("DELETE", lab.path("cats"), {"propagationPolicy": "Orphan"})
+    path = lab.core("pods", "cats-worker-0-1")
+    eventually(lambda: not lab.ask("GET", path)["metadata"].get("finalizers"))
+    left = lab.ask("GET", path)
+    assert not left["metadata"].get("ownerReferences")
+    assert "deletionTimestamp" not in left["metadata"]
+    assert left["status"]["phase"] == "Running"
 
 
 def test_a_gang_starts_when_all_its_members_exist(lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """Refusals of the API server become a condition, an event and a pause; never a crash."""
 
 import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from support.operator_lab import TEMPLATE, Lab, Process, window
 from support.waiting import eventually
 
+ADMISSION = "admissionregistration.k8s.io/v1"
 pytestmark = pytest.mark.usefixtures("operator")
 
 
@@ -37,6 +39,7 @@ def test_exhausted_quota_sets_condition_and_creation_is_retried(lab: Lab, operat
     rejected = lab.condition("PodsRejected")
     assert rejected["reason"] == "QuotaExceeded"
     assert "exceeded quota: pods" in rejected["message"]
+    eventually(lambda: "PodsRejected" in lab.events())  # events follow the status
     assert lab.events()["PodsRejected"]["type"] == "Warning"
     assert len(lab.pods()) == 1
     set_quota(lab, 3)
@@ -102,6 +105,42 @@ def test_eviction_with_unrelated_budget_uses_eviction_api(lab: Lab) -> None:
     assert disrupted["reason"] == "EvictionByEvictionAPI"
 
 
+def protect_twice(lab: Lab) -> None:
+    """Create two budgets that select the pods of the job; the Eviction API does not support that."""
+    budgets = f"/apis/policy/v1/namespaces/{lab.namespace}/poddisruptionbudgets"
+    selector = {"matchLabels": {"tranche.dev/job": "cats"}}
+    for name in ("one", "two"):
+        lab.ask("POST", budgets, {"metadata": {"name": name}, "spec": {"minAvailable": 0, "selector": selector}})
+        eventually(lambda name=name: lab.ask("GET", f"{budgets}/{name}").get("status", {}).get("currentHealthy"))  # type: ignore[misc]
+
+
+def test_two_budgets_on_a_victim_are_a_condition(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    protect_twice(lab)
+    lab.plan(window(0, 1, "Closing", preemptedBy="lab/dogs"))
+    told = eventually(lambda: lab.condition("EvictionsRefused"))
+    assert told["reason"] == "SeveralBudgets"
+    assert "more than one PodDisruptionBudget" in told["message"]
+    assert "deletionTimestamp" not in lab.pods()["cats-worker-0-1"]["metadata"]
+    lab.plan(window(0, 1))
+    eventually(lambda: lab.condition("EvictionsRefused")["status"] == "False")
+    assert "deletionTimestamp" not in lab.pods()["cats-worker-0-1"]["metadata"]
+
+
+def test_two_budgets_do_not_keep_a_suspended_job_running(lab: Lab) -> None:
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    protect_twice(lab)
+    lab.plan(window(0, 1, "Closing"))
+    eventually(lambda: "deletionTimestamp" in lab.pods()["cats-worker-0-1"]["metadata"])
+    eventually(lambda: "BudgetsBypassed" in lab.events())
+
+
 def test_foreign_pod_with_same_name_sets_name_taken_condition(lab: Lab) -> None:
     taken = {"metadata": {"name": "cats-worker-0-1"}, "spec": TEMPLATE["spec"]}
     lab.ask("POST", lab.core("pods"), taken)
@@ -110,3 +149,58 @@ def test_foreign_pod_with_same_name_sets_name_taken_condition(lab: Lab) -> None:
     eventually(lambda: lab.condition("PodsRejected").get("reason") == "NameTaken")
     lab.ask("DELETE", lab.core("pods", "cats-worker-0-1"))
     lab.has_pods("cats-worker-0-1")
+
+
+@pytest.fixture
+def policy(lab: Lab) -> Iterator[Callable[[str], None]]:
+    """Return a function that lets a ValidatingAdmissionPolicy deny an operation on pods of the namespace."""
+    names: list[str] = []
+
+    def deny(operation: str) -> None:
+        name = f"{lab.namespace}-{operation.lower()}"
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": ["pods"]}
+        spec = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false", "message": "not today"}],
+        }
+        here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": lab.namespace}}}
+        bound = {"policyName": name, "validationActions": ["Deny"], "matchResources": here}
+        for kind, body in (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound)):
+            whole = {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": name}, "spec": body}
+            plural = kind.lower().replace("policy", "policies") if kind.endswith("Policy") else f"{kind.lower()}s"
+            lab.ask("POST", f"/apis/{ADMISSION}/{plural}", whole)
+        names.append(name)
+
+    yield deny
+    for name in names:
+        lab.ask("DELETE", f"/apis/{ADMISSION}/validatingadmissionpolicybindings/{name}")
+        lab.ask("DELETE", f"/apis/{ADMISSION}/validatingadmissionpolicies/{name}")
+
+
+def test_denial_by_a_policy_is_no_invalid_template(lab: Lab, policy: Callable[[str], None]) -> None:
+    policy("CREATE")
+
+    def is_denied() -> bool:
+        lab.create(name="probe")
+        eventually(lambda: lab.condition("InvalidTemplate", "probe"))
+        status = lab.condition("InvalidTemplate", "probe")["status"]
+        lab.ask("DELETE", lab.path("probe"))
+        return bool(status == "Unknown")
+
+    eventually(is_denied, seconds=60.0)  # the API server does not enforce a new policy at once
+    lab.create()
+    eventually(lambda: lab.condition("InvalidTemplate").get("status") == "Unknown")
+    assert "not today" in lab.condition("InvalidTemplate")["message"]
+    eventually(lambda: "PodsNotAdmitted" in lab.events())
+
+
+def test_admission_is_reported_with_what_it_adds(lab: Lab) -> None:
+    limit = {"type": "Container", "defaultRequest": {"cpu": "250m"}}
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": {"limits": [limit]}}
+    lab.ask("POST", lab.core("limitranges"), body)
+    lab.create()
+    eventually(lambda: lab.job("cats").get("status", {}).get("admitted"))
+    admitted = lab.job("cats")["status"]["admitted"]
+    assert admitted["generation"] == 1
+    assert [pod["requests"]["cpu"] for pod in admitted["pods"]] == ["250m"]

@@ -11,7 +11,13 @@ from support.operator_lab import SITE, TEMPLATE, Lab, server, window
 from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche_operator.execute.event_recorder import EventRecorder
-from tranche_operator.execute.executor import CHANGED_SECONDS, CREATED_SECONDS, PASSING_SECONDS, ActionExecutor
+from tranche_operator.execute.executor import (
+    CHANGED_SECONDS,
+    CREATED_SECONDS,
+    MOST_CHANGES,
+    PASSING_SECONDS,
+    ActionExecutor,
+)
 from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.manifests import pod as manifests
@@ -131,6 +137,16 @@ class TestPods:
         assert apply(lab, ReleasePod(pod.name, pod.uid, pod.finalizers)) is None
         assert observe(lab).pods[0].finalizers == ()
 
+    def test_a_request_that_always_finds_a_change_becomes_a_failure(self, lab: Lab) -> None:
+        pod, cache = make_pod(lab), ReconcilerCache()
+        seen, wrong = observe(lab), ReleasePod(pod.name, WRONG, pod.finalizers)
+        for _ in range(MOST_CHANGES):
+            assert apply(lab, wrong, seen=seen, cache=cache) == CHANGED_SECONDS
+        with pytest.raises(ApiError):
+            apply(lab, wrong, seen=seen, cache=cache)
+        apply(lab, ReleasePod(pod.name, pod.uid, pod.finalizers), seen=seen, cache=cache)
+        assert not cache.changes
+
     def test_only_our_gate_is_removed(self, lab: Lab) -> None:
         pod = make_pod(lab, windows=2, chunks=None, workers=2)
         assert pod.gates == ("tranche.dev/gang",)
@@ -162,7 +178,7 @@ class TestPods:
         monkeypatch.setattr(ApiClient, "_send", note)
         assert apply(lab, *actions, seen=seen) == CREATED_SECONDS
         assert lab.events()["R"]["message"] == "2 pods: w; w"
-        assert sent == [("POST", "pods")] * 2 + [("PATCH", "pods")] * 2 + [("PATCH", "events")]
+        assert sent == [("POST", "pods")] * 2 + [("PATCH", "pods")] * 2 + [("POST", "events")]
 
     def test_what_is_gone_is_no_error(self, lab: Lab) -> None:
         lab.create()

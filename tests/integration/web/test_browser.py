@@ -304,6 +304,7 @@ def test_what_users_write_stays_text(stage: Stage) -> None:
             "() => { try { document.body.innerHTML = '<p>markup</p>'; return 'made'; } catch (e) { return e.name; } }"
         )
         assert blocked == "TypeError"
+        window.page.unroute_all(behavior="ignoreErrors")
 
 
 def test_no_other_page_may_frame_it(stage: Stage) -> None:

@@ -54,6 +54,39 @@ def test_a_foreign_pod_that_preempts_a_worker_is_named(whole: Whole) -> None:
         whole.delete("host")
 
 
+def test_pods_with_labels_of_a_job_are_foreign(whole: Whole) -> None:
+    resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    spec = {"containers": [{"name": "c", "image": "x", "resources": resources}], "nodeName": "edge-a-0"}
+    values = {"job": "host", "role": "worker", "index": "0", "attempt": "1"}
+    labels = {f"tranche.dev/{key}": value for key, value in values.items()}
+    guest = {"metadata": {"name": "guest", "labels": labels}, "spec": spec}
+    assert whole.cluster.request("POST", PODS, guest)[0] == 201
+    try:
+        whole.submit("host", node="edge-a-0")
+        plan = whole.until("a plan", lambda: whole.status("host").get("plan"))
+        assert (plan["workers"], plan["attempts"]) == ([], 0)
+        whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
+        whole.until_phase("host", "Succeeded")
+    finally:
+        whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
+        whole.delete("host")
+
+
+def test_pods_that_a_failed_job_keeps_are_foreign(whole: Whole) -> None:
+    policy = {"activeDeadlineSeconds": 3, "cleanPodPolicy": "None"}
+    whole.submit("late", seconds=600.0, node="edge-a-0", runPolicy=policy)
+    whole.until_phase("late", "Failed")
+    assert [pod["status"]["phase"] for pod in whole.pods("late")] == ["Running"]
+    try:
+        whole.submit("host", node="edge-a-0")
+        plan = whole.until("a plan", lambda: whole.status("host").get("plan"))
+        assert (plan["workers"], plan["attempts"]) == ([], 0)
+        whole.delete("late")
+        whole.until_phase("host", "Succeeded")
+    finally:
+        whole.delete("late", "host")
+
+
 def messages(whole: Whole) -> list[str]:
     return [event["message"] for event in whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]]
 

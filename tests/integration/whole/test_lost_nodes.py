@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from support.full_stack import API, Whole
 from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.live.pod_timeouts import RIGID_TOLERANCE_SECONDS
 from tranche_testcluster import Cluster
 
 TOLERANCE_SECONDS = 15
@@ -87,6 +89,25 @@ def test_disconnected_site_keeps_chunks_until_tolerance_ends(
     assert windows(sited, "patient") == [(1, nodes["patient"])]
     assert sited.status("patient")["progress"]["preemptions"] == 0
     sited.delete("patient", "hasty")
+
+
+def test_gang_leaves_a_dead_node_within_two_minutes(sited: Whole) -> None:
+    gang: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "1h"}
+    sited.submit("pair", chunks=2, seconds=50 * 600.0, zone="patient", **gang)
+    sited.until_phase("pair", "Running")
+    assert len({node for _, node in windows(sited, "pair")}) == 2
+    sited.cluster.silence("patient-0")
+    try:
+        sited.until("it is silent", lambda: ready(sited, "patient-0") == "Unknown")
+        silent = time.monotonic()
+        sited.until("it is given up", lambda: not windows(sited, "pair"), seconds=100.0)
+        assert time.monotonic() - silent >= RIGID_TOLERANCE_SECONDS - 3
+    finally:
+        sited.cluster.revive("patient-0")
+    sited.until("it runs again", lambda: sited.status("pair").get("phase") == "Running" and windows(sited, "pair"))
+    assert min(attempt for attempt, _ in windows(sited, "pair")) > 2
+    assert sited.status("pair")["progress"]["failures"] == 0
+    sited.delete("pair")
 
 
 def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:

@@ -118,20 +118,22 @@ def reviews(whole: Whole) -> float:
 
 
 def lone_pod(whole: Whole, like: dict[str, Any], number: int) -> str:
-    """Create a pod with the labels of that one, as another attempt and without an owner; return its token."""
+    """Create a pod with the labels and the owner of that one, as another attempt; return its token."""
     name = like["metadata"]["name"].rpartition("-")[0] + f"-{number}"
     labels = {**like["metadata"]["labels"], "tranche.dev/attempt": str(number)}
     path = "/api/v1/namespaces/default/pods"
     whole.cluster.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
     whole.until("the name is free", lambda: whole.cluster.request("GET", f"{path}/{name}")[0] == 404)
     spec = {"nodeName": like["spec"]["nodeName"], "containers": [{"name": "c", "image": "x"}]}
-    status, made = whole.cluster.request("POST", path, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+    metadata = {"name": name, "labels": labels, "ownerReferences": like["metadata"]["ownerReferences"]}
+    status, made = whole.cluster.request("POST", path, {"metadata": metadata, "spec": spec})
     assert status == 201, made
     return token(whole, made)
 
 
 def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: Whole) -> None:
     like, body = running(cats)["ps"], {"attempt": 99, "applied": {"0": 20}}
+    cats.stack.kill("operator")  # it deletes pods that are not in the plan
     old = lone_pod(cats, like, 99)
     cats.until("it is known", lambda: post(cats, old, body)[0] != 403)
     before = reviews(cats)
@@ -143,6 +145,7 @@ def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: Whole) -> Non
     assert reviews(cats) == before + 1, "of the other one's"
     path = f"/api/v1/namespaces/default/pods/{like['metadata']['name'].rpartition('-')[0]}-99"
     cats.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
+    cats.stack.start_operator()
 
 
 def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> None:

@@ -52,6 +52,16 @@ class Pair:
         self.whole.stack.processes.pop(name)
         self.whole.stack.start_scheduler(name, self.ports[name])
 
+    def await_restart(self, name: str, reason: str) -> None:
+        """Wait until the planner of a replica has ended for this reason and its supervisor has started another one."""
+        log = self.whole.stack.log(name)
+
+        def restarted() -> bool:
+            _, found, rest = log.read_text().rpartition(reason)
+            return bool(found) and "waiting for the Lease" in rest
+
+        self.whole.until(f"the planner of {name} started again", restarted)
+
 
 @pytest.fixture(scope="module")
 def pair(whole: Whole) -> Pair:
@@ -212,33 +222,27 @@ def test_resumed_former_leader_is_refused_and_exits(whole: Whole, pair: Pair, hi
     arrivals.come()
     begin_preemption(whole, "stop")
     stopped = pair.leader()
-    process = pair.process(stopped)
-    process.send_signal(signal.SIGSTOP)
+    whole.stack.signal(stopped, signal.SIGSTOP)
     try:
         seconds = await_failover(whole, arrivals, term)
         logger.info("failover after a stop: %.1f s, %d arrivals", seconds, len(arrivals.names))
         assert seconds <= FAILOVER_SECONDS
         assert pair.leader() != stopped
     finally:
-        process.send_signal(signal.SIGCONT)
-    assert process.wait(10) == 1
-    assert "another scheduler is the leader now" in whole.stack.log(stopped).read_text()
+        whole.stack.signal(stopped, signal.SIGCONT)
+    pair.await_restart(stopped, "another scheduler is the leader now")
     assert_all_succeed(whole, [*arrivals.names, "stop-small", "stop-large"])
     assert_nothing_was_done_twice(history)
-    pair.restart(stopped)
 
 
 def test_resumed_former_leader_without_newer_plan_exits_by_lease(whole: Whole, pair: Pair) -> None:
     stopped = pair.leader()
-    process = pair.process(stopped)
-    process.send_signal(signal.SIGSTOP)
+    whole.stack.signal(stopped, signal.SIGSTOP)
     try:
         whole.until("another leader", lambda: pair.leader() not in (stopped, ""), 2 * FAILOVER_SECONDS)
     finally:
-        process.send_signal(signal.SIGCONT)
-    assert process.wait(10) == 1
-    assert "another scheduler is the leader now: Lease" in whole.stack.log(stopped).read_text()
-    pair.restart(stopped)
+        whole.stack.signal(stopped, signal.SIGCONT)
+    pair.await_restart(stopped, "another scheduler is the leader now: Lease")
 
 
 def test_a_leader_that_is_asked_to_end_hands_over_at_once(whole: Whole, pair: Pair) -> None:

@@ -96,7 +96,7 @@ def test_a_later_job_that_fits_trains_at_the_edge_only(whole: Whole) -> None:
 
 
 def test_a_killed_scheduler_takes_cloud_windows_over(whole: Whole) -> None:
-    whole.submit("kept", chunks=3, seconds=CHUNK_SECONDS, data=data(3))
+    whole.submit("kept", chunks=3, seconds=3 * CHUNK_SECONDS, data=data(3))  # longer than the restart takes
     whole.until("nodes are named", lambda: "cloud" in {n.partition("-")[0] for n in _nodes_of(whole, "kept")})
     before = {pod["metadata"]["name"] for pod in whole.pods("kept")}
     whole.stack.kill("scheduler")

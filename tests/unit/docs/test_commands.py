@@ -65,10 +65,16 @@ def parse(path: str, arguments: list[str], workplace: Path) -> None:
     command: click.Command = PROGRAMS[path]
     while isinstance(command, click.Group) and arguments and arguments[0] not in ("--help", "--version"):
         name, *arguments = arguments
-        assert name in command.commands, f"{path} has no command {name}"
-        command = command.commands[name]
+        command = subcommand(command, name, path)
     if arguments[:1] not in (["--help"], ["--version"]):
         command.make_context(path, list(arguments))
+
+
+def subcommand(group: click.Group, name: str, text: str) -> click.Command:
+    """Return a command of a group, which may import it only now; fail if there is none."""
+    command = group.get_command(click.Context(group), name)
+    assert command, f"{text}: there is no command {name}"
+    return command
 
 
 def check_make(arguments: list[str]) -> None:
@@ -155,8 +161,7 @@ def mentioned(text: str) -> None:
     command: click.Command = PROGRAMS[path]
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name, *rest = rest
-        assert name in command.commands, text
-        command = command.commands[name]
+        command = subcommand(command, name, text)
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in rest:
         if word.startswith("-") and word != "-":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.operator_objects import NOW, UID, observed, plan, pod, server, training_job, window
 from tranche.kube.api import names
-from tranche.kube.api.resources import TrainingJob
+from tranche.kube.api.resources import AdmittedPods, TrainingJob
 from tranche_operator.reconcile.actions import (
     Action,
     CheckTemplate,
@@ -23,7 +23,15 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, TemplateVerdict, entries_of, is_open
+from tranche_operator.reconcile.observed import (
+    Observed,
+    PodView,
+    Rejection,
+    ServiceState,
+    TemplateVerdict,
+    entries_of,
+    is_open,
+)
 from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.reconcile.status import TERMINAL, ConditionUpdate
 from tranche_operator.settings import Settings
@@ -115,7 +123,7 @@ def test_promises(seen: Observed) -> None:
     assert all(by_name[name].owner is not None for name in stopped), "pods of others are not ours to stop"
     assert not any(by_name[name].terminating for name in stopped)
     created = {action.manifest["metadata"]["name"] for action in actions if isinstance(action, CreatePod)}
-    assert not created & set(by_name)
+    assert not created & {name for name, pod in by_name.items() if pod.owner is not None or pod.terminating}
     job = seen.job
     if job is None or job.metadata.deletion_timestamp is not None:
         assert not created
@@ -153,7 +161,11 @@ def carry_out(seen: Observed, action: Action, quick: bool) -> Observed:
     """The cluster after an action, as far as reconcile sees it; a quick kubelet stops pods at once."""
     match action:
         case CreatePod():
-            return replace(seen, pods=(*seen.pods, _pod_of(action.manifest)))
+            made = _pod_of(action.manifest)
+            if any(pod.name == made.name for pod in seen.pods):
+                later = NOW + timedelta(seconds=5)
+                return replace(seen, rejection=Rejection(made.name, "NameTaken", "delete it", later))
+            return replace(seen, pods=(*seen.pods, made))
         case ReleasePod():
             return _change(seen, action.name, lambda pod: replace(pod, finalizers=()))
         case EvictPod() | DeletePod():
@@ -164,7 +176,8 @@ def carry_out(seen: Observed, action: Action, quick: bool) -> Observed:
             return replace(seen, service=ServiceState.OWN)
         case CheckTemplate():
             update = ConditionUpdate(names.CONDITION_INVALID_TEMPLATE, "False", "TemplateAccepted")
-            return replace(seen, verdict=TemplateVerdict(action.generation, update))
+            admitted = AdmittedPods(generation=action.generation)
+            return replace(seen, verdict=TemplateVerdict(action.generation, update, admitted))
         case WriteStatus():
             assert seen.job is not None
             document = seen.job.model_dump(by_alias=True, mode="json")

@@ -1,3 +1,5 @@
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,8 +15,8 @@ def save(directory: Path, attempt: int, text: bytes) -> None:
     checkpoints.save(directory, attempt, write)
 
 
-def newest(directory: Path) -> bytes | None:
-    path = checkpoints.newest(directory)
+def newest(directory: Path, environment: Mapping[str, str] = os.environ) -> bytes | None:
+    path = checkpoints.newest(directory, environment)
     return None if path is None else path.read_bytes()
 
 
@@ -48,3 +50,53 @@ def test_a_crash_while_saving_leaves_the_old_checkpoint(tmp_path: Path) -> None:
     assert newest(tmp_path) == b"whole"
     save(tmp_path, 5, b"next")
     assert newest(tmp_path) == b"next"
+
+
+def save_as(directory: Path, uid: str, attempt: int, text: bytes) -> None:
+    environment = {"TRANCHE_JOB_UID": uid} if uid else {}
+
+    def write(file: BinaryIO) -> None:
+        file.write(text)
+
+    checkpoints.save(directory, attempt, write, environment)
+
+
+def is_inherited(directory: Path, environment: Mapping[str, str]) -> bool:
+    path = checkpoints.newest(directory, environment)
+    assert path is not None
+    return checkpoints.is_inherited(path, directory)
+
+
+def test_checkpoint_of_another_job_is_ignored(tmp_path: Path) -> None:
+    save_as(tmp_path, "0a-1", 12, b"old job")
+    assert checkpoints.newest(tmp_path, {"TRANCHE_JOB_UID": "0b-2"}) is None
+    save_as(tmp_path, "0b-2", 1, b"new job")
+    save_as(tmp_path, "0b-2", 2, b"new job, second attempt")
+    assert newest(tmp_path, {"TRANCHE_JOB_UID": "0b-2"}) == b"new job, second attempt"
+    assert newest(tmp_path, {"TRANCHE_JOB_UID": "0a-1"}) == b"old job"
+
+
+def test_file_without_uid_counts_until_the_first_save(tmp_path: Path) -> None:
+    save_as(tmp_path, "", 12, b"before the upgrade")
+    environment = {"TRANCHE_JOB_UID": "0b-2"}
+    assert newest(tmp_path, environment) == b"before the upgrade"
+    save_as(tmp_path, "0b-2", 13, b"after it")
+    assert newest(tmp_path, environment) == b"after it"
+
+
+def test_resume_directory_counts_until_the_first_save(tmp_path: Path) -> None:
+    earlier, own = tmp_path / "earlier", tmp_path / "own"
+    earlier.mkdir()
+    own.mkdir()
+    save_as(earlier, "0a-1", 12, b"old job")
+    environment = {"TRANCHE_JOB_UID": "0b-2", "TRANCHE_RESUME_DIR": str(earlier)}
+    assert newest(own, environment) == b"old job"
+    assert is_inherited(own, environment)
+    save_as(own, "0b-2", 1, b"new job")
+    assert newest(own, environment) == b"new job"
+    assert not is_inherited(own, environment)
+
+
+def test_resume_directory_without_checkpoint_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="resumeFrom"):
+        checkpoints.newest(tmp_path, {"TRANCHE_RESUME_DIR": str(tmp_path)})

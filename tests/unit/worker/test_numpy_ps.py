@@ -54,3 +54,17 @@ def test_state_of_lost_server_does_not_replace_its_successor(tmp_path: Path) -> 
     held = states.load(tmp_path)
     assert held is not None
     assert held.batches == {0: 60}
+
+
+def test_fence_of_an_inherited_checkpoint_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier, own = tmp_path / "earlier", tmp_path / "own"
+    earlier.mkdir()
+    own.mkdir()
+    old = State(np.array([1.0]), {0: 7})
+    assert old.fence.admits(0, [0], 12)
+    old.save(earlier, 12)
+    monkeypatch.setenv("TRANCHE_RESUME_DIR", str(earlier))
+    found = states.load(own)
+    assert found is not None
+    assert found.batches == {0: 7}
+    assert found.fence.admits(0, [0], 1), "attempts of the new job begin at 1"

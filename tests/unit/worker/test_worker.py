@@ -1,8 +1,10 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tranche.kube.convert.pods_and_nodes import Pod, termination_progress
 from tranche_worker import assignment, report
 
 ENVIRONMENT = {
@@ -37,3 +39,29 @@ def test_process_without_assignment_raises_missing_variable() -> None:
 def test_the_report_is_the_json_that_the_planner_reads(tmp_path: Path) -> None:
     report({5: 20, 0: 3}, tmp_path / "log")
     assert json.loads((tmp_path / "log").read_text()) == {"5": 20, "0": 3}
+
+
+def read(path: Path) -> dict[int, float] | None:
+    """Return what the scheduler reads of a message, of which the kubelet keeps the last 4 KiB."""
+    kept = path.read_bytes()[-4096:].decode()
+    state = {"terminated": {"exitCode": 143, "message": kept}}
+    status = {"phase": "Failed", "containerStatuses": [{"name": "m", "state": state}]}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "m"}]}, "status": status}
+    return termination_progress(msgspec.convert(pod, Pod))
+
+
+def test_message_of_many_chunks_fits_into_four_kibibytes(tmp_path: Path) -> None:
+    batches: dict[int, float] = dict.fromkeys(range(1000, 1540), 250)
+    report({**batches, 1540: 17, 1541: 0}, tmp_path / "log")
+    assert read(tmp_path / "log") == {**batches, 1540: 17}
+
+
+def test_message_of_odd_counts_fits_into_four_kibibytes(tmp_path: Path) -> None:
+    done: dict[int, float] = dict.fromkeys(range(0, 2000, 2), 1000000000.0)
+    begun = {chunk: chunk / 7 for chunk in range(1, 2000, 2)}
+    report(done | begun, tmp_path / "log")
+    assert (tmp_path / "log").stat().st_size <= 4096
+    known = read(tmp_path / "log")
+    assert known
+    assert known.items() <= (done | begun).items()
+    assert sum(known.values()) > 0.7 * sum(done.values()), "what counts most stays"

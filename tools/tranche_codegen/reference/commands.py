@@ -39,7 +39,10 @@ def commands_page() -> str:
 def _tree(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
-        for name, below in sorted(command.commands.items()):
+        context = click.Context(command)
+        for name in sorted(command.list_commands(context)):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from _tree(f"{path} {name}", below)
 
 

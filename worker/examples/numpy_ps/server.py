@@ -11,9 +11,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import FrameType
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -22,6 +24,7 @@ from numpy_ps import states
 from numpy_ps.models import Network
 from numpy_ps.states import State
 from tranche_worker import EXIT_FENCED, EXIT_TERMINATED, Assignment, Progress, Reporter, assignment
+from tranche_worker.reporter import LAST_SECONDS
 
 COUNTS, TIMES = "X-Batches", "X-Seconds"
 
@@ -144,14 +147,24 @@ def main() -> None:
     with ThreadingHTTPServer(("", listen_at()[1]), handler(server)) as http:
         http.daemon_threads = True
         stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
         fenced = threading.Event()
+        deadline = float("inf")
+
+        def terminate(number: int, frame: FrameType | None) -> None:
+            nonlocal deadline
+            deadline = time.monotonic() + mine.grace_seconds
+            stop.set()
+
+        signal.signal(signal.SIGTERM, terminate)
 
         def refused() -> None:
             fenced.set()
             stop.set()
 
-        with Reporter(mine, server.progress, refused):
+        def seconds_left() -> float:
+            return min(deadline - time.monotonic(), LAST_SECONDS)
+
+        with Reporter(mine, server.progress, refused, seconds_left=seconds_left):
             threading.Thread(target=http.serve_forever, daemon=True).start()
             while not stop.wait(1.0):
                 pass

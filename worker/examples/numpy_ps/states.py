@@ -1,6 +1,8 @@
 """State of the parameter server: parameters, applied batches and fence, saved together."""
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,13 +42,17 @@ class State:
         )
 
 
-def load(directory: Path) -> State | None:
-    """Load the checkpoint of the highest attempt; None if there is none."""
-    path = checkpoints.newest(directory)
+def load(directory: Path, environment: Mapping[str, str] = os.environ) -> State | None:
+    """Load the newest checkpoint; None if there is none.
+
+    The fence of another job's checkpoint (checkpoint.resumeFrom) is left out: its attempts are not those of this job.
+    """
+    path = checkpoints.newest(directory, environment)
     if path is None:
         return None
     with np.load(path) as held:
         head = json.loads(str(held["head"]))
         parameters = held["parameters"]
     batches = {int(chunk): int(count) for chunk, count in head["batches"].items()}
-    return State(parameters, batches, Fence.load(head["fence"]))
+    fence = Fence() if checkpoints.is_inherited(path, directory) else Fence.load(head["fence"])
+    return State(parameters, batches, fence)

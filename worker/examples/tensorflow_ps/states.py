@@ -57,11 +57,16 @@ class State:
                 shutil.rmtree(older, ignore_errors=True)
 
     def restore(self, directory: Path) -> None:
-        """Load the newest checkpoint of the highest attempt that has one; without any, change nothing."""
-        for held in sorted(_attempts(directory), key=lambda path: -int(path.name)):
-            if path := tf.train.latest_checkpoint(str(held)):
-                self.saver.restore(path).assert_consumed()
-                return
+        """Load the newest checkpoint of the highest attempt that has one; without any, change nothing.
+
+        A job without a checkpoint continues that of the job named by checkpoint.resumeFrom.
+        """
+        earlier = os.environ.get("TRANCHE_RESUME_DIR")
+        for source in (directory, *([Path(earlier)] if earlier else [])):
+            for held in sorted(_attempts(source), key=lambda path: -int(path.name)):
+                if path := tf.train.latest_checkpoint(str(held)):
+                    self.saver.restore(path).assert_consumed()
+                    return
 
 
 def initial(batches: int, seed: int) -> State:

@@ -58,6 +58,7 @@ class Container(Narrow, frozen=True):
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[dict[str, object], ...] = ()
 
 
 class Expression(Narrow, frozen=True):
@@ -102,6 +103,23 @@ class PodToleration(Narrow, frozen=True):
     effect: str = ""
 
 
+class Gate(Narrow, frozen=True):
+    """A scheduling gate."""
+
+    name: str = ""
+
+
+class VolumeSource(Narrow, frozen=True):
+    """Source of a volume, without its fields."""
+
+
+class PodVolume(Narrow, frozen=True):
+    """A volume, with the sources that may have to be provisioned."""
+
+    persistent_volume_claim: VolumeSource | None = None
+    ephemeral: VolumeSource | None = None
+
+
 class PodSpec(Narrow, frozen=True):
     """PodSpec: requests, constraints and node of a pod."""
 
@@ -116,6 +134,8 @@ class PodSpec(Narrow, frozen=True):
     affinity: Affinity | None = None
     tolerations: tuple[PodToleration, ...] = ()
     termination_grace_period_seconds: int | None = None
+    scheduling_gates: tuple[Gate, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
 
 
 class PodCondition(Narrow, frozen=True):
@@ -144,9 +164,17 @@ class Terminated(Narrow, frozen=True):
     finished_at: datetime | None = None
 
 
-class ContainerState(Narrow, frozen=True):
-    """ContainerState; if both fields are absent, the container waits."""
+class Waiting(Narrow, frozen=True):
+    """ContainerStateWaiting."""
 
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(Narrow, frozen=True):
+    """ContainerState; if all fields are absent, the container waits."""
+
+    waiting: Waiting | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
@@ -166,6 +194,7 @@ class PodStatus(Narrow, frozen=True):
     message: str = ""
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: datetime | None = None
     nominated_node_name: str = ""
     """Node where kube-scheduler has evicted other pods to make room for this one."""

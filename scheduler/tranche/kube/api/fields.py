@@ -11,6 +11,9 @@ from pydantic.alias_generators import to_camel
 MAX_CHUNKS = 2000
 MAX_JOB_NAME = 50
 MAX_SITE_NAME = 63
+MAX_UNPLACED_MESSAGE = 1024
+MAX_UNPLACED_NODES = 64
+"""Bounds of status.plan.unplaced."""
 MAX_SITES = 64
 """Maximum number of sites with usage in status.progress."""
 
@@ -20,8 +23,8 @@ def rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs], **more}
 
 
-_DURATION = r"^([0-9]+([.][0-9]+)?(ms|s|m|h))+$"
-_QUANTITY = r"^[0-9]+([.][0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+_DURATION = r"^([0-9]{1,12}([.][0-9]{1,12})?(ms|s|m|h))+$"
+_QUANTITY = r"^[0-9]{1,19}([.][0-9]{1,19})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 _DURATION_RULE = (
     f"self.matches('{_DURATION}') && duration(self) <= duration('87600h')",
     "must be a duration such as 120ms, 90s or 1h30m, at most 87600h",

@@ -1,7 +1,11 @@
 """Names shared by operator, planner and extender: labels, annotations, finalizer, field managers, pod names."""
 
+from tranche.model.tenancy import PRIORITY_CLASSES
+
 SCHEDULER_NAME = "tranche"
 SCHEDULER_MANAGER = "tranche-scheduler"
+REJECTION_MANAGER = "tranche-scheduler-rejections"
+"""Applies the condition Planned alone, to a job whose plan cannot be read or written."""
 OPERATOR_MANAGER = "tranche-operator"
 
 LABEL_JOB = "tranche.dev/job"
@@ -17,16 +21,32 @@ PLANNED_ROLES = frozenset({ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF})
 
 ANNOTATION_PLAN = "tranche.dev/plan"
 """``<term>.<revision>`` of the plan that the pod was created from."""
+ANNOTATION_REPORT_CA = "tranche.dev/report-ca"
+"""CA certificates of the report API, PEM, of a pod that reports or requests chunks."""
+ANNOTATION_TRAINING_CONTAINER = "tranche.dev/training-container"
+"""Name of the container that trains; admission may add others before it. Written by the operator."""
+ANNOTATION_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""Name of the container that the user declares as the main one of a template."""
+ANNOTATION_REQUESTS = "tranche.dev/template-requests"
+"""Digest of the requests of the template from which the pod was created (`requests_digest`)."""
 FINALIZER_LEDGER = "tranche.dev/ledger"
 """Finalizer of a pod until its end is recorded in status.progress."""
+FINALIZER_ORPHAN = "orphan"
+"""Finalizer of an object that is deleted without its dependents, until the garbage collector has released these."""
 REPORT_AUDIENCE = "tranche.dev"
 """Audience of the service-account tokens for progress reports; other services reject these tokens."""
 
 CONDITION_PLANNED = "Planned"
+CONDITION_CLAIMS_LIMITED = "ClaimsLimited"
 CONDITION_INVALID_TEMPLATE = "InvalidTemplate"
+REASON_NO_DRY_RUN = "DryRunUnsupported"
+"""Reason of condition InvalidTemplate if a webhook does not support dry runs."""
 CONDITION_PODS_REJECTED = "PodsRejected"
+CONDITION_PODS_NOT_STARTING = "PodsNotStarting"
 CONDITION_EVICTIONS_REFUSED = "EvictionsRefused"
+CONDITION_PODS_DO_NOT_STOP = "PodsDoNotStop"
 CONDITION_STAGING_FAILED = "StagingFailed"
+CONDITION_UNPLACED = "PodsUnplaced"
 CONDITION_COMPLETE = "Complete"
 CONDITION_FAILED = "Failed"
 CONDITION_SUSPENDED = "Suspended"
@@ -34,8 +54,8 @@ CONDITION_RUNNING = "Running"
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """Default resource name of GPUs."""
-PRIORITIES = {"tranche-low": -10, "tranche-normal": -9, "tranche-high": -8}
-"""Values of the PriorityClasses of the strict tiers. The cluster autoscaler ignores pods with a value below −10."""
+PRIORITIES = PRIORITY_CLASSES
+"""Values of the PriorityClasses of the strict tiers."""
 
 
 def pod_name(job: str, role: str, index: int, attempt: int) -> str:

@@ -35,6 +35,9 @@ from tranche.kube.api.spec import (
     Workers,
 )
 from tranche.kube.api.status import (
+    AdmittedPod,
+    AdmittedPods,
+    AdmittedToleration,
     Condition,
     EndedAttempt,
     PartialChunk,
@@ -48,6 +51,7 @@ from tranche.kube.api.status import (
     SiteProgress,
     SiteStatus,
     TrainingJobStatus,
+    UnplacedPods,
 )
 
 GROUP = "tranche.dev"
@@ -59,6 +63,9 @@ __all__ = [
     "MAX_CHUNKS",
     "MAX_JOB_NAME",
     "VERSION",
+    "AdmittedPod",
+    "AdmittedPods",
+    "AdmittedToleration",
     "Checkpoint",
     "Chief",
     "Condition",
@@ -90,6 +97,7 @@ __all__ = [
     "TrainingJobSpec",
     "TrainingJobStatus",
     "TrainingModel",
+    "UnplacedPods",
     "Volume",
     "Workers",
 ]
@@ -105,6 +113,7 @@ class Metadata(Resource):
     resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    finalizers: list[str] = Field(default=[])
     labels: dict[str, str] = Field(default={})
     annotations: dict[str, str] = Field(default={})
 
@@ -143,6 +152,12 @@ class TrainingJob(Resource):
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def priority_class_name(self) -> str:
+        """Priority class of the pods: that of the spec, unless the plan names a lower one."""
+        plan = self.status.plan
+        return (plan.priority_class_name if plan is not None else None) or self.spec.priority_class_name
 
 
 class SiteObject(Resource):

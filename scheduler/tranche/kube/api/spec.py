@@ -102,10 +102,22 @@ class TrainingModel(Resource):
 class Checkpoint(Resource):
     """Volume for checkpoints, and where an attempt may resume from them."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.resumeFrom) || has(self.volume)",
+                "resumeFrom names a directory of checkpoint.volume: declare the volume, or leave out resumeFrom",
+            ),
+        )
+    )
+
     scope: Literal["Node", "Site", "Cluster"] = "Cluster"
     """Nodes that can mount the volume: the same node, nodes at the same site, or all nodes."""
     volume: Volume | None = None
-    """Volume source mounted into the job's pods, at the path in TRANCHE_CHECKPOINT_DIR."""
+    """Volume source whose directory NAME-UID of the job is mounted into the job's pods, at TRANCHE_CHECKPOINT_DIR."""
+    resume_from: str | None = Field(default=None, max_length=100, pattern=r"^(/|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$")
+    """Directory of an earlier job on the same volume (its status.checkpointDirectory), or / for the root of the volume.
+    It is mounted read-only at TRANCHE_RESUME_DIR, and this job continues from the checkpoint in it."""
 
 
 class PreemptionSpec(Resource):
@@ -123,7 +135,8 @@ class RunPolicy(Resource):
     backoff_limit: int = Field(default=6, ge=0, le=1000)
     """Number of failed pods after which the job fails. Preempted pods do not count."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    """Seconds after the start of the first pod at which the job fails if it is not done; default: no limit."""
+    """Seconds after the creation of the first pod (status.firstPodTime) at which the job fails if it is not done;
+    default: no limit."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Seconds after which a finished job is deleted; default: never."""
     clean_pod_policy: Literal["All", "Running", "None"] = "Running"
@@ -214,6 +227,7 @@ class SiteSpec(Resource):
     node_startup: Duration = "0s"
     """Time that the autoscaler of an unlimited site needs to add a node, such as 3m."""
     disconnect_tolerance: Duration = "1h"
-    """Time for which pods on unreachable nodes of the site keep their chunks."""
+    """Time for which pods on unreachable nodes of the site keep their chunks; for gangs of several pods, one minute at
+    most."""
     links: list[SiteLink] = Field(default=[], max_length=256, json_schema_extra=by_key("to"))
     """Network paths from this site to others."""

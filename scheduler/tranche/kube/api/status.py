@@ -9,10 +9,25 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from tranche.kube.api.fields import ATOMIC, MAX_CHUNKS, MAX_SITES, ChunkSet, NodeName, Resource, SiteName, by_key, rules
+from tranche.kube.api.fields import (
+    ATOMIC,
+    MAX_CHUNKS,
+    MAX_SITES,
+    MAX_UNPLACED_MESSAGE,
+    MAX_UNPLACED_NODES,
+    ChunkSet,
+    NodeName,
+    Resource,
+    SiteName,
+    by_key,
+    rules,
+)
 
 Preemptor = Annotated[str, Field(max_length=321)]
 """``namespace/name`` of a TrainingJob, or ``pod/namespace/name`` of a foreign pod."""
+RequestedAmount = Annotated[str, Field(max_length=32)]
+"""A quantity that Kubernetes has accepted."""
+LabelValue = Annotated[str, Field(max_length=63)]
 
 
 class PlannedWindow(Resource):
@@ -68,6 +83,23 @@ class PlannedStaging(Resource):
     """true if too many pods failed; no data is copied to the site until the spec changes."""
 
 
+class UnplacedPods(Resource):
+    """Pods of the job that found no place or that the API server rejected, since one was placed."""
+
+    failures: int
+    """Number of these pods."""
+    nodes: list[NodeName] = Field(default=[], max_length=MAX_UNPLACED_NODES, json_schema_extra=ATOMIC)
+    """Nodes on which they found no place."""
+    message: str = Field(default="", max_length=MAX_UNPLACED_MESSAGE)
+    """Last message of kube-scheduler or the API server."""
+    failed_at: datetime | None = None
+    """Time of the last failure."""
+    preempts_from: datetime | None = None
+    """Time before which the job preempts no other."""
+    held_until: datetime | None = None
+    """Time before which no pod of the job starts."""
+
+
 class Plan(Resource):
     """Decision of the planner; its field manager is tranche-scheduler."""
 
@@ -80,9 +112,9 @@ class Plan(Resource):
         )
     )
 
-    term: int
+    term: int = Field(le=2**31 - 1)
     """Lease transitions when the plan was written; it identifies the planner."""
-    revision: int
+    revision: int = Field(le=2**53)
     """Counter that increases with every plan of the same term."""
     job_uid: str | None = Field(None, max_length=64)
     """metadata.uid of the job that the plan is for; it protects a new job of the same name from a late write."""
@@ -92,6 +124,8 @@ class Plan(Resource):
     """Reason why the job runs or waits, in one sentence."""
     attempts: int = 0
     """Highest attempt number used so far."""
+    priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] | None = None
+    """Priority class of the pods, if the namespace's limit is below spec.priorityClassName."""
     estimated_start: datetime | None = None
     """Expected start of the first worker."""
     estimated_completion: datetime | None = None
@@ -100,6 +134,8 @@ class Plan(Resource):
     """Chunks whose data is placed at a site, such as 0-11,14, by site."""
     parameter_servers: list[PlannedParameterServer] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
     chief: PlannedChief | None = None
+    unplaced: UnplacedPods | None = None
+    """Failed attempts to place a pod, and their consequences; absent after a pod was placed."""
     staging: list[PlannedStaging] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
     workers: list[PlannedWindow] = Field(default=[], max_length=2 * MAX_CHUNKS, json_schema_extra=ATOMIC)
     """Open and closing windows."""
@@ -205,6 +241,36 @@ class Condition(Resource):
     message: str = Field(default="", max_length=32768)
 
 
+class AdmittedToleration(Resource):
+    """Toleration of an admitted pod."""
+
+    key: str = Field(default="", max_length=317)
+    operator: str = Field(default="Equal", max_length=64)
+    value: str = Field(default="", max_length=63)
+    effect: str = Field(default="", max_length=64)
+
+
+class AdmittedPod(Resource):
+    """Requirements of the pods of one role after admission: defaults, LimitRanges, webhooks and RuntimeClass."""
+
+    role: str = Field(max_length=64)
+    requests: dict[str, RequestedAmount] = Field(default={}, max_length=64)
+    """Requests as kube-scheduler counts them: containers, init containers, sidecars and overhead."""
+    node_selector: dict[str, LabelValue] = Field(default={}, max_length=64)
+    tolerations: list[AdmittedToleration] = Field(default=[], max_length=64, json_schema_extra=ATOMIC)
+    unplanned: list[LabelValue] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
+    """Constraints that the planner does not plan with: podAffinity, podAntiAffinity, topologySpreadConstraints,
+    resourceClaims, volumes and hostPorts."""
+
+
+class AdmittedPods(Resource):
+    """The job's pods after admission, as a dry run returned them; written by tranche-operator."""
+
+    generation: int
+    """metadata.generation of the spec that the dry run was made for."""
+    pods: list[AdmittedPod] = Field(default=[], max_length=8, json_schema_extra=ATOMIC)
+
+
 class TrainingJobStatus(Resource):
     """Observed state. tranche-scheduler writes `plan`, `progress` and condition Planned, tranche-operator the rest."""
 
@@ -219,12 +285,18 @@ class TrainingJobStatus(Resource):
     observed_generation: int | None = None
     plan: Plan | None = None
     progress: Progress | None = None
+    admitted: AdmittedPods | None = None
+    """Result of the last dry run of the job's pods that the API server admitted."""
     active_workers: int | None = None
     """Number of worker pods that exist and have not ended."""
     active_parameter_servers: int | None = None
     """Number of parameter server pods that exist and have not ended."""
     sites: str | None = Field(default=None, max_length=4096)
     """Sites where pods of the job run now, such as edge-a, cloud."""
+    first_pod_time: datetime | None = None
+    """Creation of the first pod, staging pods left out; runPolicy.activeDeadlineSeconds counts from it."""
+    checkpoint_directory: str | None = Field(default=None, max_length=100)
+    """Directory of the job on checkpoint.volume; / for a job that began before tranche had a directory for each job."""
     start_time: datetime | None = None
     """Start of the first pod."""
     completion_time: datetime | None = None

@@ -24,9 +24,11 @@ __all__ = ["APPLY", "ApiClient", "ApiError", "Unreachable"]
 class _Cause(msgspec.Struct):
     reason: str = ""
     message: str = ""
+    field: str = ""
 
 
 class _Details(msgspec.Struct, rename="camel"):
+    kind: str = ""
     retry_after_seconds: float | None = None
     causes: list[_Cause] = []
 
@@ -215,5 +217,8 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
     header = response.headers.get("Retry-After", "")
     if seconds is None and header.isdecimal():
         seconds = float(header)
-    causes = {cause.reason: cause.message for cause in status.details.causes} if status.details else {}
-    return ApiError(response.status, status.reason or response.reason or "", status.message, seconds, causes)
+    details = status.details or _Details()
+    causes = {cause.reason: cause.message for cause in details.causes}
+    fields = tuple(cause.field for cause in details.causes if cause.field)
+    reason = status.reason or response.reason or ""
+    return ApiError(response.status, reason, status.message, seconds, causes, details.kind, fields)

@@ -14,6 +14,8 @@ class ApiError(Exception):
         message: str,
         retry_after: float | None = None,
         causes: Mapping[str, str] = MappingProxyType({}),
+        kind: str = "",
+        fields: tuple[str, ...] = (),
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if status else f"{reason}: {message}")
         self.status = status
@@ -25,6 +27,11 @@ class ApiError(Exception):
         """Seconds to wait before a retry, from the server; None if not given."""
         self.causes = causes
         """Messages of the causes in the Status object, by reason."""
+        self.kind = kind
+        """Kind in the details of the Status object: a kind such as ``Pod`` for an object that is invalid, a resource
+        such as ``pods`` for a request that is forbidden."""
+        self.fields = fields
+        """Paths of the fields that the causes name."""
 
 
 class Unreachable(ApiError):  # noqa: N818 (says what happened, like ConnectionRefused)
@@ -32,3 +39,19 @@ class Unreachable(ApiError):  # noqa: N818 (says what happened, like ConnectionR
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(0, reason, message)
+
+
+_REJECTED_STATUSES = frozenset({400, 403, 413, 422})
+_REJECTED_TEXTS = ("request is too large", "failed calling webhook", "denied the request")
+"""Fragments of messages about one object that the API server sends with status 500: the object exceeds etcd's limit, or
+an admission webhook for it does not respond or denies it."""
+_NO_RIGHTS_TEXT = "cannot patch resource"
+"""Fragment of the message that RBAC forbids the request: this concerns all objects, while an installation changes."""
+
+
+def is_object_rejected(error: ApiError) -> bool:
+    """Whether the API server rejects this object, so that a repetition fails again while others may succeed."""
+    text = str(error)
+    if error.status == 403 and _NO_RIGHTS_TEXT in text:
+        return False
+    return error.status in _REJECTED_STATUSES or (error.status >= 500 and any(one in text for one in _REJECTED_TEXTS))

@@ -110,7 +110,7 @@ class Leadership:
                     seen, since = record, self._clock()
                 wait = since + (spec.get("leaseDurationSeconds") or self._settings.duration) - self._clock()
                 if spec.get("holderIdentity") in (None, "", self._identity) or wait <= 0:
-                    term = max(spec.get("leaseTransitions") or 0, largest_term()) + 1
+                    term = (spec.get("leaseTransitions") or largest_term()) + 1
                     seconds = self._settings.takeover
                     if await self._write(lease, seconds=seconds, acquireTime=_micro_now(), leaseTransitions=term):
                         return term

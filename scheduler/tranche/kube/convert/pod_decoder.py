@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from tranche.kube.api.core_types import Container, Metadata, Pod, PodSpec, PodStatus
-from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.api.names import ANNOTATION_REPORT_CA, LABEL_JOB
 
 T = TypeVar("T")
 _POD = msgspec.json.Decoder(Pod)
@@ -32,8 +32,11 @@ def decode_pod(raw: bytes) -> Pod:
     if LABEL_JOB in pod.metadata.labels:
         containers = shared(pod.spec.containers or ())
         tolerations = shared(pod.spec.tolerations)
-        spec = msgspec.structs.replace(pod.spec, containers=containers, tolerations=tolerations)
-        metadata = msgspec.structs.replace(pod.metadata, owner_references=shared(pod.metadata.owner_references))
+        volumes = shared(pod.spec.volumes)
+        spec = msgspec.structs.replace(pod.spec, containers=containers, tolerations=tolerations, volumes=volumes)
+        annotations = {key: text for key, text in pod.metadata.annotations.items() if key != ANNOTATION_REPORT_CA}
+        owners = shared(pod.metadata.owner_references)
+        metadata = msgspec.structs.replace(pod.metadata, owner_references=owners, annotations=annotations)
         return Pod(metadata, spec, pod.status)
     return Pod(
         _metadata(pod.metadata),

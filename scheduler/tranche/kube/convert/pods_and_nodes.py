@@ -1,12 +1,14 @@
 """Requests, capacities and states of pods and nodes, as planner and operator use them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 
 from tranche.kube.api.core_types import ContainerState, Expression, NodeObject, Pod, ResourceRequirements, Term
+from tranche.kube.api.fields import MAX_CHUNKS
 from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.convert import training_container
 from tranche.model import Constraints, Node, PodShape, Requirement, Resources, Taint, Toleration
 from tranche.model.node_constraints import Operator
 from tranche.model.quantity import parse_bytes, parse_millicores
@@ -15,10 +17,10 @@ __all__ = [
     "NodeObject",
     "Pod",
     "exit_code",
+    "has_ended",
     "is_over",
     "node_allocatable",
     "node_of",
-    "outcome",
     "pod_constraints",
     "pod_of_template",
     "pod_requests",
@@ -29,13 +31,14 @@ __all__ = [
     "trainer",
 ]
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-_PROGRESS = msgspec.json.Decoder(dict[_Count, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
+_RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
+_Chunks = Annotated[str, msgspec.Meta(pattern=rf"\A{_RANGE}(,{_RANGE})*\Z")]
+_PROGRESS = msgspec.json.Decoder(dict[_Chunks, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
+MOST_MESSAGE_BYTES = 4096
+"""The kubelet keeps this many bytes of a termination message."""
 MOST_GPUS = 16_384
 """Maximum number of GPUs per node, far above real nodes: the planner keeps a queue per GPU, and a node may claim any
 integer."""
-_REFUSED_BY_KUBELET = ("OutOf", "UnexpectedAdmissionError")
-"""Prefixes of a pod's status.reason when the kubelet rejected it; never an error of the pod itself."""
 
 
 def pod_of_template(template: Mapping[str, Any]) -> Pod:
@@ -150,13 +153,12 @@ def is_over(pod: Pod) -> bool:
     )
 
 
-def outcome(pod: Pod) -> Literal["Succeeded", "Preempted", "Failed"]:
-    """Return the outcome of an ended pod: ``Succeeded``, ``Preempted`` (whatever its exit code) or ``Failed``."""
-    if pod.status.phase == "Succeeded":
-        return "Succeeded"
-    disrupted = any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
-    refused = pod.status.reason.startswith(_REFUSED_BY_KUBELET)
-    return "Preempted" if disrupted or refused or pod.metadata.deletion_timestamp is not None else "Failed"
+def has_ended(pod: Pod) -> bool:
+    """Whether the pod's training is over: its training container has terminated permanently, or `is_over`.
+
+    Until `is_over`, other containers may run, and the pod holds its resources.
+    """
+    return is_over(pod) or training_container.has_terminated(pod)
 
 
 def is_evicted_by_scheduler(pod: Pod) -> bool:
@@ -181,7 +183,7 @@ def started_at(pod: Pod) -> float | None:
 
 
 def run_seconds(pod: Pod) -> float:
-    """Return the run time of the first container of an ended pod in whole seconds; 0 if it never ran."""
+    """Return the run time of the training container of an ended pod in whole seconds; 0 if it never ran."""
     terminated = trainer(pod).terminated
     if terminated is None or terminated.started_at is None or terminated.finished_at is None:
         return 0.0
@@ -198,18 +200,32 @@ def termination_progress(pod: Pod) -> dict[int, float] | None:
     terminated = trainer(pod).terminated
     if terminated is None:
         return None
+    text = terminated.message.encode(errors="replace")
     try:
-        return _PROGRESS.decode(terminated.message.encode(errors="replace"))
+        progress = _PROGRESS.decode(text) if len(text) <= MOST_MESSAGE_BYTES else None
     except msgspec.DecodeError:
         return None
+    return _by_chunk(progress) if progress is not None else None
+
+
+def _by_chunk(progress: Mapping[str, float]) -> dict[int, float] | None:
+    """Expand the ranges of a message; None if they name more chunks than a job can have, or one of them twice."""
+    batches: dict[int, float] = {}
+    named = 0
+    for text, count in progress.items():
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            chunks = range(int(first), int(last or first) + 1)
+            named += len(chunks)
+            if named > MAX_CHUNKS:
+                return None
+            batches.update(dict.fromkeys(chunks, count))
+    return batches if len(batches) == named else None
 
 
 def trainer(pod: Pod) -> ContainerState:
-    """Return the state of the training container, the first one of the specification."""
-    first = pod.spec.containers[0].name if pod.spec.containers else ""
-    statuses = pod.status.container_statuses
-    found = next((status for status in statuses if status.name == first), statuses[0] if statuses else None)
-    return found.state if found else ContainerState()
+    """Return the state of the training container."""
+    return training_container.state_of(pod)
 
 
 def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: str = GPU_RESOURCE) -> Node:
@@ -234,6 +250,11 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: s
         site=site,
         allocatable=allocatable,
         foreign=foreign,
+        extended={
+            name: parse_bytes(amount)
+            for name, amount in observed.status.allocatable.items()
+            if name not in ("cpu", "memory", "pods", gpu_resource)
+        },
         labels=observed.metadata.labels,
         taints=tuple(Taint(t.key, t.value, t.effect) for t in observed.spec.taints),
         unschedulable=observed.spec.unschedulable,

@@ -4,11 +4,23 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from hashlib import blake2b
+from itertools import accumulate
 from math import ceil, inf
 from typing import Any
 
-from tranche.kube.api.fields import MAX_SITES
-from tranche.kube.api.names import CONDITION_PLANNED, GPU_RESOURCE, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
+from tranche.kube.api.fields import MAX_SITES, MAX_UNPLACED_MESSAGE, MAX_UNPLACED_NODES
+from tranche.kube.api.names import (
+    CONDITION_CLAIMS_LIMITED,
+    CONDITION_INVALID_TEMPLATE,
+    CONDITION_PLANNED,
+    CONDITION_UNPLACED,
+    GPU_RESOURCE,
+    PRIORITIES,
+    REASON_NO_DRY_RUN,
+    ROLE_CHIEF,
+    ROLE_SERVER,
+    ROLE_WORKER,
+)
 from tranche.kube.api.resources import (
     API_VERSION,
     Condition,
@@ -20,10 +32,14 @@ from tranche.kube.api.resources import (
     TrainingJob,
 )
 from tranche.kube.api.resources import Checkpoint as CheckpointSpec
+from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
 from tranche.kube.api.timestamp import rfc3339
+from tranche.kube.convert.admitted_pod import planned_shape
 from tranche.kube.convert.pods_and_nodes import template_shape
+from tranche.kube.convert.size_limit import check_sizes
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
+    Admission,
     AttemptRecord,
     Checkpoint,
     Job,
@@ -36,6 +52,7 @@ from tranche.model import (
     Site,
     SiteProgress,
     Tier,
+    UnplacedPods,
     Window,
     WindowState,
     format_chunks,
@@ -43,6 +60,10 @@ from tranche.model import (
 )
 from tranche.model.quantity import parse_bytes, parse_duration, parse_quantity
 
+EXPLANATION_LENGTH = 2048
+"""Maximum length of status.plan.explanation, which may quote a webhook."""
+MOST_FALLBACKS_LENGTH = 200_000
+"""Maximum length of the names of all fallback nodes of a plan; beyond it, windows have only their planned node."""
 PASSING_VOLUMES = frozenset({"emptyDir", "ephemeral"})
 """Volume types that are deleted with their pod."""
 
@@ -51,20 +72,24 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
     """Convert a TrainingJob to a planner job.
 
     Raises:
-        ValueError: a quantity, duration or template that the API server accepted cannot be read.
+        ValueError: a quantity, duration or template that the API server accepted cannot be read, or is too large.
     """
+    check_sizes(resource)
     spec, data = resource.spec, resource.spec.data
     chunks = data.chunks if data else spec.workers.max_replicas
     batches = data.epochs * data.batches_per_chunk if data else 1
     workers = min(spec.workers.max_replicas, chunks)
     model, servers = spec.model, spec.parameter_servers
     created = resource.metadata.creation_timestamp
+    declared = template_shape(spec.workers.template, gpu_resource).requests
+    worker = planned_shape(resource, ROLE_WORKER, spec.workers.template, gpu_resource)
+    admission, refusal = _admission(resource, has_others=bool(worker.constraints.extended))
     return Job(
         key=resource.key,
         uid=resource.metadata.uid,
         generation=resource.metadata.generation,
         submitted=created.timestamp() if created else 0.0,
-        worker=template_shape(spec.workers.template, gpu_resource),
+        worker=worker,
         chunks=chunks,
         epochs=data.epochs if data else 1,
         batches_per_chunk=data.batches_per_chunk if data else 1,
@@ -75,9 +100,9 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         staged=_is_staged(resource, gpu_resource),
         max_workers=workers,
         is_gang=data is None,
-        server=template_shape(servers.template, gpu_resource) if servers else None,
+        server=planned_shape(resource, ROLE_SERVER, servers.template, gpu_resource) if servers else None,
         servers=servers.replicas if servers else 0,
-        chief=template_shape(spec.chief.template, gpu_resource) if spec.chief else None,
+        chief=planned_shape(resource, ROLE_CHIEF, spec.chief.template, gpu_resource) if spec.chief else None,
         weight=spec.weight,
         priority=PRIORITIES[spec.priority_class_name],
         preemption=Preemption(spec.preemption.policy),
@@ -88,7 +113,30 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         backoff_limit=spec.run_policy.backoff_limit,
         size_declared=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
         template=_template(resource),
+        template_requests=declared if declared != worker.requests else None,
+        admission=admission,
+        refusal=refusal,
     )
+
+
+def _admission(resource: TrainingJob, *, has_others: bool) -> tuple[Admission, str]:
+    """Return what the operator's dry run of the job's pods showed, with the message of a refusal.
+
+    Args:
+        resource: The job.
+        has_others: Whether its workers request resources of which the planner does not count the use.
+    """
+    generation, admitted = resource.metadata.generation, resource.status.admitted
+    condition = next((c for c in resource.status.conditions if c.type == CONDITION_INVALID_TEMPLATE), None)
+    if condition is None or condition.observed_generation != generation:
+        return Admission.UNCHECKED, ""
+    if condition.reason == REASON_NO_DRY_RUN:
+        return Admission.UNPROVEN, ""
+    if condition.status != "False":
+        return Admission.REFUSED, condition.message
+    pods = admitted.pods if admitted is not None and admitted.generation == generation else []
+    unproven = has_others or any(pod.unplanned for pod in pods)
+    return (Admission.UNPROVEN if unproven else Admission.PASSED), ""
 
 
 def _durable(checkpoint: CheckpointSpec) -> bool | None:
@@ -187,6 +235,18 @@ def read_plan(plan: Plan) -> JobPlan:
             )
             for s in plan.staging
         ),
+        unplaced=_read_unplaced(plan.unplaced) if plan.unplaced is not None else None,
+    )
+
+
+def _read_unplaced(known: UnplacedStatus) -> UnplacedPods:
+    return UnplacedPods(
+        failures=known.failures,
+        nodes=tuple(known.nodes),
+        message=known.message,
+        failed_at=_seconds(known.failed_at),
+        paused_until=_seconds(known.preempts_from),
+        held_until=_seconds(known.held_until),
     )
 
 
@@ -240,12 +300,14 @@ def _read_checkpoint(saved: SavedProgress) -> Checkpoint:
 
 def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, Any]:
     """Build status.plan as JSON, for the job with that UID."""
+    lengths = accumulate(sum(map(len, w.fallbacks)) for w in plan.windows)
+    within = [length <= MOST_FALLBACKS_LENGTH for length in lengths]
     status: dict[str, Any] = {
         "jobUid": uid,
         "term": term,
         "revision": revision,
         "observedGeneration": plan.generation,
-        "explanation": plan.explanation,
+        "explanation": plan.explanation[:EXPLANATION_LENGTH],
         "attempts": plan.attempts,
         "parameterServers": [_server(one) for one in plan.servers if not one.is_chief],
         "workers": [
@@ -254,7 +316,7 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 attempt=w.attempt,
                 site=w.site,
                 node=w.node,
-                fallbacks=list(w.fallbacks),
+                fallbacks=list(w.fallbacks) if fits else [],
                 chunks=list(w.chunks),
                 start=_time(w.start),
                 end=_time(w.end),
@@ -263,7 +325,7 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 renewed=w.renewed or None,
                 preemptedBy=w.preempted_by or None,
             )
-            for w in plan.windows
+            for w, fits in zip(plan.windows, within, strict=True)
         ],
     }
     if plan.staging:
@@ -279,10 +341,22 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
             for s in plan.staging
         ]
     return status | _present(
+        unplaced=_unplaced(plan.unplaced) if plan.unplaced is not None else None,
         chief=next((_server(one) for one in plan.servers if one.is_chief), None),
         homes=dict(plan.homes) or None,  # server-side apply turns an emptied map into null
         estimatedStart=_time(plan.estimated_start),
         estimatedCompletion=_time(plan.estimated_completion),
+    )
+
+
+def _unplaced(unplaced: UnplacedPods) -> dict[str, Any]:
+    return _present(
+        failures=unplaced.failures,
+        nodes=list(unplaced.nodes[:MAX_UNPLACED_NODES]),
+        message=unplaced.message[:MAX_UNPLACED_MESSAGE],
+        failedAt=_time(unplaced.failed_at),
+        preemptsFrom=_time(unplaced.paused_until),
+        heldUntil=_time(unplaced.held_until),
     )
 
 
@@ -381,16 +455,59 @@ def _saved(checkpoint: Checkpoint, job: Job) -> dict[str, Any]:
 def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> dict[str, Any]:
     """Build the condition Planned; the transition time is kept while the status does not change."""
     status = "False" if plan.unplannable else "True"
-    before = next((c for c in known if c.type == CONDITION_PLANNED), None)
+    message = plan.explanation if plan.unplannable else ""
+    return _condition(CONDITION_PLANNED, status, plan.unplannable or "Planned", message, generation, known, now)
+
+
+def unplaced_conditions(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> list[dict[str, Any]]:
+    """Build the condition PodsUnplaced: True while pods of the job find no place or are rejected, False after that."""
+    known = list(known)
+    if plan.unplaced is not None:
+        held = plan.unplaced.held_until > now
+        reason, message = "Held" if held else "Retrying", plan.unplaced.message[:MAX_UNPLACED_MESSAGE]
+        return [_condition(CONDITION_UNPLACED, "True", reason, message, generation, known, now)]
+    if any(c.type == CONDITION_UNPLACED for c in known):
+        return [_condition(CONDITION_UNPLACED, "False", "Placed", "", generation, known, now)]
+    return []
+
+
+def _condition(
+    kind: str, status: str, reason: str, message: str, generation: int, known: Iterable[Condition], now: float
+) -> dict[str, Any]:
+    before = next((c for c in known if c.type == kind), None)
     since = before.last_transition_time.timestamp() if before and before.status == status else now
     return {
-        "type": CONDITION_PLANNED,
+        "type": kind,
         "status": status,
-        "reason": plan.unplannable or "Planned",
-        "message": plan.explanation if plan.unplannable else "",
+        "reason": reason,
+        "message": message,
         "observedGeneration": generation,
         "lastTransitionTime": rfc3339(since),
     }
+
+
+def claims_limited_condition(job: Job, known: Iterable[Condition], now: float) -> list[dict[str, Any]]:
+    """Build the condition ClaimsLimited of a job whose claims its namespace limits; no condition for other jobs."""
+    if not job.limited:
+        return []
+    before = next((c for c in known if c.type == CONDITION_CLAIMS_LIMITED), None)
+    return [
+        {
+            "type": CONDITION_CLAIMS_LIMITED,
+            "status": "True",
+            "reason": "NamespaceLimit",
+            "message": job.limited,
+            "observedGeneration": job.generation,
+            "lastTransitionTime": rfc3339(before.last_transition_time.timestamp() if before else now),
+        }
+    ]
+
+
+def limited_class(resource: TrainingJob, job: Job) -> dict[str, str]:
+    """Return status.plan.priorityClassName if the job's tier is not that of its spec."""
+    if job.priority == PRIORITIES[resource.spec.priority_class_name]:
+        return {}
+    return {"priorityClassName": next(name for name, value in PRIORITIES.items() if value == job.priority)}
 
 
 def status_object(resource: TrainingJob, status: Mapping[str, Any], version: str | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tranche.model import Job, Measure, until
+from tranche.model import Admission, Job, Measure, until
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
 from tranche.policies import Policy
@@ -23,7 +23,23 @@ def explain(
     if not text:
         reason = wait_reason_of(cluster, policy, state, estimate, now)
         text, waits_for = describe(reason, cluster, policy, state, now), reason.kind.value
+        if cluster.health.exclusions:
+            text += _excluded(cluster, state, now)
+    if state.job.limited and state.active:
+        text = f"{text}; {state.job.limited}"
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", waits_for
+
+
+def _excluded(cluster: ClusterState, state: JobState, now: float) -> str:
+    """Describe the excluded nodes that would otherwise take a worker of the job; "" if there are none."""
+    barred = (cluster.nodes.get(one.node) for one in cluster.health.lasting() if one.bars)
+    names = [node.node.name for node in barred if node is not None and node.misfit(state.job.worker) is None]
+    if not names:
+        return ""
+    first = cluster.health.exclusions[names[0]]
+    moment = until(first.until, now) if first.until > now else " during a trial"
+    others = f", and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"; {first.node}{others} excluded{moment}: {first.reason}"
 
 
 def _activity(state: JobState, now: float) -> str:
@@ -73,13 +89,14 @@ def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: J
             return f"waits for room for its parameter server at {site}{behind}"
         case WaitReasonKind.AVOIDED:
             need = _gpus(state.job.gpus)
-            return f"waits for {need} at {site}: {reason.node} refused its pod and is avoided{moment}"
+            why = "failed on its pod" if reason.node in state.node_failures else "refused its pod"
+            return f"waits for {need} at {site}: {reason.node} {why} and is avoided{moment}"
         case WaitReasonKind.QUOTA if reason.shortage is not None:
             return _quota(reason.shortage)
         case WaitReasonKind.UNKNOWN:
             return f"waits for {_gpus(state.job.gpus)}: {policy.name} has not placed it yet"
         case WaitReasonKind.ROOM:
-            return _room(reason, cluster, policy, state, moment)
+            return _room(reason, cluster, policy, state, moment, now)
     return _never(reason, cluster, state)
 
 
@@ -127,16 +144,16 @@ def _measured(number: int, measure: Measure) -> str:
             return str(number)
 
 
-def _room(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, moment: str) -> str:
+def _room(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, moment: str, now: float) -> str:
     room = " and ".join(_amount(state, resource) for resource in reason.resources)
     place = f" at {reason.site}" if reason.site else ""
     if reason.behind is None:
         return f"next for {room}{place}{moment}"
-    why = _precedence(reason, cluster, policy)
+    why = _precedence(reason, cluster, policy, state, now)
     return f"waits for {room}{place}{moment}, behind {reason.behind}, {why}"
 
 
-def _precedence(reason: WaitReason, cluster: ClusterState, policy: Policy) -> str:
+def _precedence(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
     match reason.precedence:
         case Precedence.ORDER:
             return policy.traits.precedence_reason
@@ -149,6 +166,20 @@ def _precedence(reason: WaitReason, cluster: ClusterState, policy: Policy) -> st
             return "which is not worth stopping"
         case Precedence.RUNNING:
             return "which has it already"
+        case Precedence.RESTRAINED:
+            return f"which is not stopped for it{_restraint(cluster, state, now)}"
+
+
+def _restraint(cluster: ClusterState, state: JobState, now: float) -> str:
+    """Say why and until when the job preempts no other."""
+    if cluster.scheduler_silent:
+        return " while kube-scheduler does not respond"
+    record = state.placement
+    if record.paused:
+        return f"{until(record.paused_until, now)}: {record.message}"
+    if state.job.admission is Admission.REFUSED:
+        return f", because the API server refuses its pods: {state.job.refusal}"
+    return " before a dry run has admitted its pods"
 
 
 def _amount(state: JobState, resource: str) -> str:

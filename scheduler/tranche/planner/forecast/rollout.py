@@ -41,6 +41,8 @@ DECISIONS = 500
 """Maximum number of decisions in a rollout."""
 TIMER = 0.1
 """Share of a decision that a decision without events counts: it is cheap, because only time has passed."""
+STUCK_SECONDS = 3600.0
+"""Assumed time for which a pod that does not stop holds its room from now on."""
 LOOKS = 20
 """Number of previews for data copies in a rollout; after these, the simulated planner starts no more copies ahead."""
 
@@ -156,7 +158,8 @@ class Rollout:
         for state in self.planner.context.cluster.jobs.values():
             for run in state.runs.values():
                 if run.closing:
-                    heappush(self._ends, (self.now, state.job.key, run.window.attempt))
+                    at = self.now + STUCK_SECONDS if run.overdue else self.now
+                    heappush(self._ends, (at, state.job.key, run.window.attempt))
                 elif run.started is None:
                     begin = max(self.now, run.opened + state.job.restart_seconds)
                     heappush(self._begins, (begin, state.job.key, run.window.attempt))
@@ -189,6 +192,8 @@ class Rollout:
         if not run.closing:
             self._freed.setdefault(run.home.node or "", key)
             return WorkerEnded(key, run.window.attempt, "Succeeded", self.now, whole)
+        if run.overdue:
+            return WorkerEnded(key, run.window.attempt, "Lost", self.now)
         progress = self._progress(self.planner.context.cluster.jobs[key], run)
         return WorkerEnded(key, run.window.attempt, "Preempted", self.now, progress, 143)
 
@@ -354,6 +359,7 @@ def _copy_planner(
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
+    cluster.health = old.health.copied()
     cluster.speed_model, cluster.quotas = deepcopy(old.speed_model), old.quotas.copied()
     for name, node in old.nodes.items():
         cluster.nodes[name] = twin = shallow_copy(node)
@@ -369,7 +375,9 @@ def _copy_job(simulated: PlannerContext, state: JobState) -> None:
     twin = simulated.cluster.jobs[state.job.key] = shallow_copy(state)
     twin.done, twin.partial, twin.excluded_nodes = set(state.done), dict(state.partial), dict(state.excluded_nodes)
     twin.applied, twin.node_rejections = dict(state.applied), dict(state.node_rejections)
+    twin.node_failures = dict(state.node_failures)
     twin.restarts, twin.use = state.restarts.for_rollout(), JobUse()
+    twin.placement = shallow_copy(state.placement)
     twin.entries, twin.data_sites, twin.cloud = {}, dict(state.data_sites), dict(state.cloud)
     if state.job.staged:  # staging pods of the copy take as long as expected
         twin.job = replace(state.job, staged=False)

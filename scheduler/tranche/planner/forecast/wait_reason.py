@@ -8,6 +8,7 @@ from tranche.model import Preemption
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run
+from tranche.planner.scheduling.preemption import preempts_any
 from tranche.planner.scheduling.server_placement import room_for_servers, server_sites
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
@@ -57,6 +58,8 @@ class Precedence(StrEnum):
     """The other job ranks behind, and stopping it would cost more than it gains."""
     RUNNING = "Running"
     """The other job ranks behind, and the policy does not preempt."""
+    RESTRAINED = "Restrained"
+    """The other job ranks behind, and the waiting job may preempt no other now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,8 @@ def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: J
         return Precedence.ORDER
     if not policy.traits.preemptive:
         return Precedence.RUNNING
+    if not preempts_any(cluster, policy, state):
+        return Precedence.RESTRAINED
     free = other.job.preemption is Preemption.IMMEDIATE and not other.eviction_blocked
     return Precedence.COST if free else Precedence.POLICY
 

@@ -13,6 +13,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import ExtendWindow
 from tranche.planner.job_queue import JobQueue
+from tranche.planner.node_exclusion import note_trained
 from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.planner.scheduling.windows import chunks_of_window
@@ -71,7 +72,7 @@ def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, n
     unchanged = run.window.generation == state.job.generation and not run.obsolete
     if not (state.active and unchanged and state.held_until <= now) or state.job.is_gang:
         return ()
-    if run.home.node is not None and (node is None or node.objection(state.job.worker) is not None):
+    if run.home.node is not None and (node is None or node.misfit(state.job.worker) is not None):
         return ()
     fits = node is None or node.reserved.fits(node.capacity)
     if not fits or context.cluster.quotas.exceeded(state.job) is not None:  # the node or a quota is overcommitted
@@ -104,25 +105,27 @@ def _is_contested(
     context: PlannerContext, queue: JobQueue, state: JobState, run: TrackedWindow, node: NodeState | None, now: float
 ) -> bool:
     """Return whether a job of higher rank waits for the capacity or quota that the job's worker holds."""
+    if not queue.other_waits(state):  # the rank of a wide job is expensive
+        return False
     rank = (queue.policy.standing(state, context.cluster, now), state.arrival)
     for site, head in queue.heads_before(rank, now):
         if head is state:
             continue
         if head.job.namespace == state.job.namespace and context.cluster.shortage(head) is not None:
             return True
-        if node is not None and site in ("", run.home.site) and _could_use(context, queue, head, state, node, now):
+        if node is not None and site in ("", run.home.site) and _could_use(context, queue, head, run, node, now):
             return True
     return False
 
 
 def _could_use(
-    context: PlannerContext, queue: JobQueue, head: JobState, state: JobState, node: NodeState, now: float
+    context: PlannerContext, queue: JobQueue, head: JobState, run: TrackedWindow, node: NodeState, now: float
 ) -> bool:
-    """Return whether another job could start if a worker of the job on the node ended."""
+    """Return whether another job could start if the worker of the window on the node ended."""
     shape, cluster = head.job.worker, context.cluster
     if queue.policy.traits.head_of_line_blocking and could_run_on_nodes(cluster, head):
         return True
-    freed = node.capacity - node.reserved + state.job.worker.requests
+    freed = node.capacity - node.reserved + run.requests
     if node.objection(shape) is not None or not shape.requests.fits(freed):
         return False
     others = (
@@ -149,6 +152,7 @@ def _extend_window(
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
     learning.learn(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
+    note_trained(context, state, run)
     site_accounting.ended(context.cluster, state, run, at)
     context.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])
     state.leave(run)

@@ -1,11 +1,14 @@
 """Handlers for nodes, sites and quotas that are added, changed or removed, and the effects on plans."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tranche.estimate import link_between
-from tranche.model import Site
+from tranche.model import Node, Resources, Site, Taint
+from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import (
+    KubeSchedulerChanged,
     NodeChanged,
     NodeRemoved,
     QuotaChanged,
@@ -13,7 +16,7 @@ from tranche.planner.events import (
     SiteChanged,
     SiteRemoved,
 )
-from tranche.planner.job_actions import displace, readmit_node, unbind_chunks
+from tranche.planner.job_actions import displace, readmit_node, shorten_pauses, unbind_chunks
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.state.entities import JobState, NodeState, TrackedWindow
 
@@ -22,14 +25,19 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     """Update a new or changed node; unbind chunks and close windows that it cannot hold any more."""
     cluster, node = context.cluster, event.node
     known = cluster.nodes.get(node.name)
+    is_new = known is None
     if known is None:
         known = NodeState(node)
         cluster.add_node(known)
     moved = known.node.site != node.site
     before = known.node
     known.set_node(node)
+    if moved or (before.unschedulable and not node.unschedulable):
+        node_exclusion.repaired(context, node.name)
     if replace(before, foreign=node.foreign) != node or not before.foreign.fits(node.foreign):
         readmit_node(context, node.name)  # not only because foreign pods use more of it
+    if is_new or _offers(before) != _offers(node):
+        shorten_pauses(context)
     cluster.nodes_changed()
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]
@@ -52,6 +60,27 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     context.capacity_changed()
 
 
+def _offers(node: Node) -> tuple[Resources, Mapping[str, int], Mapping[str, str], tuple[Taint, ...]]:
+    """Return what decides whether a pod fits the node, except what changes by itself when the node is in trouble."""
+    taints = tuple(taint for taint in node.taints if not taint.key.startswith("node.kubernetes.io/"))
+    return node.allocatable, node.extended, node.labels, taints
+
+
+def scheduler_changed(context: PlannerContext, event: KubeSchedulerChanged) -> None:
+    """Note whether kube-scheduler responds; jobs preempt no others while it does not."""
+    cluster = context.cluster
+    if cluster.scheduler_silent is not event.responds:
+        return
+    cluster.scheduler_silent = not event.responds
+    if event.responds and context.queue is not None:
+        context.queue.invalidate_preemption(("",))
+    if event.responds:
+        context.work.nodes.update(cluster.nodes)
+    for state in cluster.jobs.values():
+        if state.active and not state.runs:
+            context.publish(state.job.key)
+
+
 def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
     """Remove a node; its windows remain until the ends of their pods are reported."""
     name = event.node
@@ -60,6 +89,8 @@ def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
         return
     context.cluster.nodes_changed()
     context.cluster.speed_model.forget_node(name)
+    context.jobs_excluded_by_node.pop(name, None)
+    node_exclusion.repaired(context, name)
     for entry in node.entries():
         unbind_chunks(context, entry.state, (entry.chunk,))
     context.work.nodes.discard(name)

@@ -2,17 +2,19 @@
 
 from collections.abc import Collection
 
+from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
-from tranche.planner.events import EvictionRefused, WorkerRejected, WorkerUnschedulable
+from tranche.planner.events import EvictionRefused, PlanRejected, PodStartFailed, WorkerRejected, WorkerUnschedulable
 from tranche.planner.job_actions import (
     close_server,
     close_window,
     close_workers,
-    count_rejection,
     displace,
     exclude_node,
     hold,
-    pause_gang,
+    hold_unplaced,
+    note_unplaced,
+    pause_after_failure,
     reopen_servers,
     stop,
     stop_gang,
@@ -52,14 +54,26 @@ def _worker_unschedulable(context: PlannerContext, state: JobState, run: Tracked
     """Close the window of a worker pod that has waited too long to be scheduled, and exclude its node for the job.
 
     A gang releases all of its reservations and backs off, longer each time, so that another gang can start. Several
-    unschedulable pods of one gang count as one rejection.
+    unschedulable pods of one gang count as one rejection. A chunked job tries another free node at once, and backs off
+    after the second pod in a row, unless other workers of it train.
     """
     exclude_node(context, state, run.window.node)
     if run.closing:
         return
+    reason = f"worker {run.window.index} found no place: {message}"
+    before = note_unplaced(context, state, run.window.node, reason, run.opened)
     if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
-        pause_gang(context, state, f"worker {run.window.index} found no place: {message}")
+        _back_off(context, state, before, reason)
+    elif not state.training_workers:
+        _back_off(context, state, before - 1, reason)
     close_window(context, state, run)
+
+
+def _back_off(context: PlannerContext, state: JobState, before: int, reason: str) -> None:
+    """Hold the job after `before` failures that count; not after the first one of a chunked job (-1)."""
+    settings = context.settings
+    pause = settings.backoff_seconds(settings.failure_backoff_seconds, before) if before >= 0 else 0.0
+    hold_unplaced(context, state, pause, reason)
 
 
 def _server_unschedulable(context: PlannerContext, state: JobState, server: Server, message: str) -> None:
@@ -69,13 +83,53 @@ def _server_unschedulable(context: PlannerContext, state: JobState, server: Serv
     """
     exclude_node(context, state, server.planned.node)
     server.never_scheduled = True
+    what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
+    reason = f"{what} found no place: {message}"
+    before = note_unplaced(context, state, server.planned.node, reason, server.since)
+    _back_off(context, state, before if state.job.is_gang else before - 1, reason)
     if state.job.is_gang:
-        what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
-        pause_gang(context, state, f"{what} found no place: {message}")
         stop_gang(context, state)
         return
     close_workers(context, state)
     close_server(context, state, server)
+
+
+def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
+    """Count a pod whose containers do not start as a failure of its job, and stop it, so that it releases its GPUs.
+
+    A gang stops as a whole. Without a parameter server, no worker of a chunked job trains, so its windows close too.
+    """
+    state = context.cluster.jobs.get(event.job)
+    if state is None:
+        return
+    run = state.runs.get(event.attempt)
+    server = next((one for one in state.servers if one.planned.attempt == event.attempt), None)
+    if run is not None and not run.closing and run.started is None:
+        run.start_failure = event.reason
+        node, what = run.window.node, f"worker {run.window.index}"
+        close_window(context, state, run)
+        unbind_chunks(context, state, run.window.chunks)
+    elif server is not None and not server.closing:
+        server.never_scheduled = True
+        node = server.planned.node
+        what = "its chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
+        if state.job.is_gang:
+            stop_gang(context, state)
+        else:
+            close_workers(context, state)
+            close_server(context, state, server)
+    else:
+        return
+    text = f"{event.reason}: {event.message}" if event.message else event.reason
+    note_unplaced(context, state, node, text)
+    state.failures += 1
+    pause_after_failure(context, state, f"{what} did not start on {node or 'its node'}: {text}")
+    node_exclusion.avoid_after_failure(context, state, node)
+    node_exclusion.note_trouble(context, state, node, text)
+    if state.failed:
+        stop(context, state)
+    context.touch(state)
+    context.publish(event.job)
 
 
 def rejected(context: PlannerContext, event: WorkerRejected) -> None:
@@ -90,15 +144,32 @@ def rejected(context: PlannerContext, event: WorkerRejected) -> None:
         state.unplannable = (event.reason, event.message)
         stop(context, state)
     else:
-        settings = context.settings
-        before = count_rejection(context, event.job)
-        pause = settings.backoff_seconds(settings.rejection_backoff_seconds, before)
-        hold(context, state, pause, f"the API server refused its pods ({event.reason}): {event.message}")
-        for run in list(state.runs.values()):
-            if run.started is None:
-                close_window(context, state, run)
+        _back_off_rejected(context, state, f"the API server refused its pods ({event.reason}): {event.message}")
     context.touch(state)
     context.publish(event.job)
+
+
+def plan_rejected(context: PlannerContext, event: PlanRejected) -> None:
+    """Back off a job whose status the API server rejected, so that it holds no capacity for pods that cannot start.
+
+    Workers that have started continue.
+    """
+    state = context.cluster.jobs.get(event.job)
+    if state is None or state.finished:
+        return
+    _back_off_rejected(context, state, f"the API server refused its status: {event.message}")
+    context.touch(state)
+    context.publish(event.job)
+
+
+def _back_off_rejected(context: PlannerContext, state: JobState, reason: str) -> None:
+    """Hold the job, longer each time, and close the windows whose worker has not started."""
+    settings = context.settings
+    before = note_unplaced(context, state, None, reason)
+    hold(context, state, settings.backoff_seconds(settings.rejection_backoff_seconds, before), reason)
+    for run in list(state.runs.values()):
+        if run.started is None:
+            close_window(context, state, run)
 
 
 def eviction_refused(context: PlannerContext, event: EvictionRefused) -> None:

@@ -1,6 +1,7 @@
 """Handlers for ended parameter servers and chiefs: those of chunked jobs are replaced, those of a gang end the gang."""
 
 from tranche.model import AttemptRecord
+from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
 from tranche.planner.job_actions import (
@@ -10,6 +11,7 @@ from tranche.planner.job_actions import (
     count_end,
     finish,
     pause_after_failure,
+    pause_after_refusal,
     remove_servers,
     roll_back_to_checkpoint,
     stop,
@@ -28,18 +30,41 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         return
     remove_servers(context, state, [server])
     context.capacity_freed(None)
+    _judge_node(context, state, server, event)
     if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
     elif not server.closing:
-        roll_back_to_checkpoint(context, state)
-        if state.active and not place_servers(context, state):
+        if event.outcome != "Refused":
+            roll_back_to_checkpoint(context, state)
+        if state.active and (state.held_until > context.now or not place_servers(context, state)):
             close_workers(context, state)
-    elif server.never_scheduled:
+    elif server.never_scheduled or event.outcome == "Refused":
         pass
     elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
         roll_back_to_checkpoint(context, state)
     context.touch(state)
     context.publish(event.job)
+
+
+def _judge_node(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
+    """Record what the end of a server or chief says about its node, and let the job avoid a node that had trouble."""
+    node = server.planned.node
+    if event.outcome == "Refused":
+        reason = event.reason or "no container started"
+        if not server.closing:
+            pause_after_refusal(
+                context, state, node, f"{node or server.planned.site} refused {_name(server)}: {reason}"
+            )
+        node_exclusion.note_trouble(context, state, node, reason)
+    elif event.outcome == "Failed" and not server.closing:
+        node_exclusion.avoid_after_failure(context, state, node)
+        node_exclusion.note_trouble(context, state, node, f"exit code {event.exit_code}")
+    elif event.outcome == "Lost" and event.reason:
+        node_exclusion.note_trouble(context, state, node, f"the node lost the pod: {event.reason}")
+
+
+def _name(server: Server) -> str:
+    return "its chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
 
 
 def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
@@ -57,12 +82,11 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
         if planned.is_chief:
             _succeed(context, state)
         return
-    if event.exit_code not in SAVED_EXIT_CODES:
+    if event.exit_code not in SAVED_EXIT_CODES and event.outcome != "Refused":
         roll_back_to_checkpoint(context, state)
     if not server.closing and event.outcome == "Failed":
-        what = "its chief" if planned.is_chief else f"parameter server {planned.index}"
         state.failures += 1
-        pause_after_failure(context, state, f"{what} failed with exit code {event.exit_code}")
+        pause_after_failure(context, state, f"{_name(server)} failed with exit code {event.exit_code}")
     stop_gang(context, state, event.preempted_by)
     if state.failed:
         stop(context, state)

@@ -5,13 +5,16 @@ from dataclasses import replace
 
 from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, parse_chunks
-from tranche.planner import data_staging, learning
+from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
-from tranche.planner.events import JobChanged, JobRemoved, JobSubmitted
+from tranche.planner.events import JobChanged, JobRemoved, JobSubmitted, TenancyChanged
 from tranche.planner.job_actions import (
     close_window,
     drop_servers,
     end_window,
+    enlarge_job,
+    forget_exclusions,
+    restore_unplaced,
     stop,
     unbind_chunks,
     watch_idle_servers,
@@ -20,6 +23,7 @@ from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.policies import Policy, QueuePolicy
 from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, TrackedWindow
+from tranche.state.placement_record import PlacementRecord
 
 
 def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
@@ -51,7 +55,7 @@ def submitted(context: PlannerContext, event: JobSubmitted) -> None:
 
 def admit(context: PlannerContext, event: JobSubmitted) -> None:
     """Add the job with its ledger and its running windows; chunks are dispatched when all jobs are added."""
-    job, cluster, now = event.job, context.cluster, context.now
+    job, cluster, now = context.tenancy.limited(event.job), context.cluster, context.now
     state = cluster.jobs[job.key] = JobState(
         job, idle_since=job.submitted, level_since=now, restarts=Restarts(cluster.restarts)
     )
@@ -68,10 +72,19 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
         _restore_plan(context, state, event.plan)
         _catch_up(context, state, event.plan, event.outdated)
     state.settle_busy(now)
+    _avoid_failed_nodes(context, state)
     if job.suspended or state.unplannable or state.failed:  # perhaps no planner was running then to stop it
         stop(context, state)
     context.touch(state)
     context.publish(job.key)
+
+
+def _avoid_failed_nodes(context: PlannerContext, state: JobState) -> None:
+    """Let the job avoid the nodes on which its last pods failed, as it did under the earlier planner."""
+    for record in reversed(state.records if state.active else ()):
+        if record.reason != "Failed":
+            break
+        node_exclusion.avoid_after_failure(context, state, record.node)
 
 
 def remember(context: PlannerContext, event: JobSubmitted) -> None:
@@ -86,6 +99,8 @@ def remember(context: PlannerContext, event: JobSubmitted) -> None:
 
 def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
     state.attempts = plan.attempts
+    if plan.unplaced is not None and plan.generation == state.job.generation:
+        restore_unplaced(context, state, plan.unplaced)
     job, cluster, now = state.job, context.cluster, context.now
     for planned in plan.servers if not state.finished or any(one.is_chief for one in plan.servers) else ():
         shape = job.chief if planned.is_chief else job.server
@@ -128,18 +143,42 @@ def _catch_up(context: PlannerContext, state: JobState, plan: JobPlan, outdated:
         close_window(context, state, run)
 
 
+def _admitted(old: Job, new: Job) -> Job:
+    """Return the old job with what the dry run of the new one says about its pods."""
+    return replace(
+        old,
+        admission=new.admission,
+        refusal=new.refusal,
+        worker=new.worker if old.declared_requests == new.declared_requests else old.worker,
+        template_requests=new.template_requests,
+        server=new.server,
+        chief=new.chief,
+    )
+
+
 def changed(context: PlannerContext, event: JobChanged) -> None:
     """Apply a change of the job's specification."""
-    job, now = event.job, context.now
+    job, now = context.tenancy.limited(event.job), context.now
     state = context.cluster.jobs.get(job.key)
     if state is None or job == state.job:
         return
-    old, resized = state.job, job.worker.requests != state.job.worker.requests
-    if resized:  # running windows reserve the requests of their pods, which are those before the change
+    old, resized = state.job, job.declared_requests != state.job.declared_requests
+    if _admitted(old, job) == job:  # a dry run, not the user
+        state.job = job
+        enlarge_job(context, state)
+        if state.job.worker != old.worker:
+            state.hosts = (-1, None)
+            unbind_chunks(context, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
+        context.touch(state)
+        context.publish(job.key)
+        return
+    if resized:  # what admission adds to later pods does not make those that run outdated
         for run in list(state.runs.values()):
             run.obsolete = True
             close_window(context, state, run)
     state.job = job
+    enlarge_job(context, state)
+    job = state.job
     state.ledger_changed()
     state.windows_changed()
     state.hosts = (-1, None)
@@ -149,7 +188,8 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state.unplannable = objection(context.policy, job)
     state.held_until, state.reviewed = 0.0, -1
     data_staging.renew(context, state)
-    context.rejections.pop(job.key, None)
+    if job.generation != old.generation:
+        state.placement = PlacementRecord()
     if not state.runs and job.suspended != old.suspended:
         state.count_busy(now)
         state.busy_since = now if job.suspended else None
@@ -160,6 +200,11 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
         unbind_chunks(context, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
     context.touch(state)
     context.publish(job.key)
+
+
+def tenancy_changed(context: PlannerContext, event: TenancyChanged) -> None:
+    """Apply other limits to the specifications that arrive from now on."""
+    context.tenancy = event.tenancy
 
 
 def removed(context: PlannerContext, event: JobRemoved) -> None:
@@ -174,7 +219,7 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     stop(context, state)
     drop_servers(context, state)
     context.touch(state)
+    forget_exclusions(context, state)
     del context.cluster.jobs[key]
     context.cluster.speed_model.forget_job(key)
     context.work.unhosted.discard(key)
-    context.rejections.pop(key, None)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tranche.planner import learning
+from tranche.planner import learning, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerBound, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import (
@@ -10,7 +10,9 @@ from tranche.planner.job_actions import (
     end_window,
     finish,
     has_started,
+    note_placed,
     pause_after_failure,
+    pause_after_refusal,
     stop,
     stop_gang,
     unbind_chunks,
@@ -20,6 +22,8 @@ from tranche.state import progress_ledger
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.phases import WindowPhase
 from tranche.state.remaining_work import NEARLY
+
+NO_REASON = "no container started"
 
 
 def _window(
@@ -38,6 +42,8 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
         return
     state, run = found
     context.cluster.note_window(state, run, WindowPhase.BOUND)
+    if not state.placement.placed:
+        note_placed(context, state)
     if run.window.node != event.node:
         _move(context, state, run, event.node)
 
@@ -73,6 +79,8 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
         return
     state, run = found
     end, cost, at = run.window.end, state.restart_seconds, event.at
+    if not run.adopted:
+        at = min(max(at, run.opened), max(context.now, run.opened))  # the clock of the node may differ
     run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
     context.cluster.note_window(state, run, WindowPhase.TRAINING)
     state.windows_changed()
@@ -85,7 +93,12 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     run.window = replace(run.window, start=at, end=at + rest)
     if run.window.end > end + NEARLY or state.restart_seconds < cost:
         context.reconsider_preemption(state)
-    has_started(context, state)
+    if not state.placement.placed:
+        note_placed(context, state)
+    if state.node_rejections or state.refusals:
+        has_started(state)
+    if context.cluster.health.exclusions:
+        node_exclusion.note_started(context, run)
 
 
 def ended(context: PlannerContext, event: WorkerEnded) -> None:
@@ -94,7 +107,8 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     if found is None:
         return
     state, run = found
-    job, failures = state.job, state.failures
+    job, failures, closing = state.job, state.failures, run.closing
+    trained = event.at - run.started if run.started is not None else 0.0
     count_end(context, state, run, event)
     context.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
     if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
@@ -104,9 +118,40 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     if state.failures > failures:
         reason = f"worker {run.window.index} failed with exit code {event.exit_code}"
         pause_after_failure(context, state, reason)
+    _judge_node(context, state, run, event, closing=closing, trained=trained)
     if state.finished:
         finish(context, state)
     elif state.failed:
         stop(context, state)
     context.touch(state)
     context.publish(job.key)
+
+
+def _judge_node(
+    context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, *, closing: bool, trained: float
+) -> None:
+    """Record what the end of a worker says about its node, and let the job avoid a node where its pod had trouble.
+
+    Workers that fail while they are to stop are ignored: other members of their gang have failed first.
+    """
+    node = run.window.node
+    if event.outcome == "Refused":
+        if not closing:
+            reason = f"{node or run.window.site} refused worker {run.window.index}: {event.reason or NO_REASON}"
+            pause_after_refusal(context, state, node, reason)
+            unbind_chunks(context, state, run.window.chunks)
+        node_exclusion.note_trouble(context, state, node, event.reason or NO_REASON)
+    elif event.outcome == "Failed" and not closing:
+        node_exclusion.avoid_after_failure(context, state, node)
+        node_exclusion.note_trouble(context, state, node, _trouble(event))
+    elif event.outcome == "Lost" and event.reason:
+        node_exclusion.note_trouble(context, state, node, f"the node lost the pod: {event.reason}")
+    elif event.outcome == "Succeeded" or trained >= context.settings.health.proof_seconds:
+        state.node_failures.pop(node or "", None)
+        node_exclusion.note_trained(context, state, run)
+    if context.cluster.health.exclusions:
+        node_exclusion.note_ended(context, node)
+
+
+def _trouble(event: WorkerEnded) -> str:
+    return f"exit code {event.exit_code}" + (f" ({event.reason})" if event.reason else "")

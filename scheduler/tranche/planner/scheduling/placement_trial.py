@@ -44,13 +44,12 @@ class Victim:
 
     def freed(self) -> dict[str, Resources]:
         """Return the resources that stopping them frees, by node."""
-        request = self.state.job.worker.requests
         if len(self.runs) == 1:
-            return {self.runs[0].home.node or "": request}
+            return {self.runs[0].home.node or "": self.runs[0].requests}
         freed: dict[str, Resources] = {}
         for run in self.runs:
             node = run.home.node or ""
-            freed[node] = freed[node] + request if node in freed else request
+            freed[node] = freed[node] + run.requests if node in freed else run.requests
         return freed
 
 

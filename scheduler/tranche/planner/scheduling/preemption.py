@@ -14,9 +14,17 @@ from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
-from tranche.policies import QueuePolicy, Standing
+from tranche.policies import Policy, QueuePolicy, Standing
+from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState
+from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Kind, kind_of
+
+
+def preempts_any(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+    """Return whether the job may preempt others now (`tranche.state.placement_record`)."""
+    allowed = not cluster.scheduler_silent and cluster.preemption_scope(state) is not PreemptionScope.NONE
+    return policy.traits.preemptive and allowed
 
 
 def preempt(
@@ -24,6 +32,9 @@ def preempt(
 ) -> bool:
     """Close windows of jobs that rank behind if that gives the job a worker; returns whether any was closed."""
     cluster, job = context.cluster, state.job
+    scope = cluster.preemption_scope(state)
+    if scope is PreemptionScope.NONE:  # it has just opened a window that must be placed first
+        return False
     workers = job.min_available
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
@@ -45,7 +56,7 @@ def preempt(
         gang_placement.start_helpers(context, state, trial.helper_nodes, now)
         open_windows(context, state, site, found[0], now)
         preempted = True
-        if not wants_at(state, site, now):
+        if scope is PreemptionScope.ONE or not wants_at(state, site, now):
             break
     for one in stopped.values():
         queue.note_running(one, now)
@@ -71,17 +82,17 @@ def free_quota(
     less: Counter[Kind] = Counter()
     for other in context.cluster.jobs.values():
         if other.job.namespace == job.namespace:
-            less[kind_of(other.job, other.job.worker.requests)] -= sum(run.closing for run in other.runs.values())
+            less.subtract(kind_of(other.job, run.requests) for run in other.runs.values() if run.closing)
     chosen: list[Victim] = []
     victims = request.victims([one for one in behind if one.job.namespace == job.namespace])
     while (short := quotas.shortage(job, workers, missing, besides=less)) is not None:
         victim = next(victims, None)
         if victim is None:
             return False
-        requests = victim.state.job.worker.requests
+        requests = victim.runs[0].requests
         if short.quota.covers(victim.state.job.priority, requests) and getattr(requests, short.limit.measure):
             chosen.append(victim)
-            less[kind_of(victim.state.job, requests)] -= len(victim.runs)
+            less.subtract(kind_of(victim.state.job, run.requests) for run in victim.runs)
     fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers
     if (
         not fits

@@ -10,13 +10,15 @@ from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, 
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
-from tranche.planner.scheduling.preemption import free_quota, preempt, preemption_request
+from tranche.planner.scheduling.preemption import free_quota, preempt, preemption_request, preempts_any
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, NodeState, SlotBinding
+from tranche.state.phases import WindowPhase
+from tranche.state.placement_record import PreemptionScope
 
 
 def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -99,7 +101,7 @@ class SchedulingCycle:
         if waits and not unlimited and _is_full(self.context, queue, state, one.site, rank, now):
             self.full.add(one.site)
         exhausted = waits and not (
-            queue.policy.traits.head_of_line_blocking or unlimited or _has_own_obstacle(state, now)
+            queue.policy.traits.head_of_line_blocking or unlimited or _has_own_obstacle(one, state, now)
         )
         if not exhausted:
             queue.drop(state, one.site)
@@ -142,10 +144,11 @@ def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: st
     return not (queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now))
 
 
-def _has_own_obstacle(state: JobState, now: float) -> bool:
+def _has_own_obstacle(one: DemandClass, state: JobState, now: float) -> bool:
     """Return whether the job may be blocked for a reason that does not apply to other jobs of its class."""
     uploading = state.uploaded_at is not None and now < state.uploaded_at
-    return bool(state.excluded_nodes) or state.unhosted or uploading
+    tries = one.scope is PreemptionScope.ONE and any(run.phase is WindowPhase.PENDING for run in state.runs.values())
+    return bool(state.excluded_nodes) or state.unhosted or uploading or tries
 
 
 def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
@@ -172,7 +175,7 @@ def _serve(
         return False
     nodes = free_hosts(context.cluster, state, site, now)
     if context.cluster.shortage(state) is not None:
-        behind = queue.running.behind(state, rank, "", now) if policy.traits.preemptive else []
+        behind = queue.running.behind(state, rank, "", now) if preempts_any(context.cluster, policy, state) else []
         return free_quota(context, preemption_request(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:

@@ -8,6 +8,7 @@ from tranche.model import Resources, Window
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
 from tranche.planner.job_queue import preemptible
+from tranche.planner.scheduling.preemption import preempts_any
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window
 from tranche.policies import BindingPolicy, Policy
@@ -77,7 +78,9 @@ def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Queued
         kinds[kind_of(job, job.worker.requests)] += allowed
         return allowed
 
-    return choose_for_node(node, context.policy, may_start)
+    return choose_for_node(
+        node, context.policy, may_start, lambda state: preempts_any(context.cluster, context.policy, state)
+    )
 
 
 def _may_start(
@@ -105,31 +108,40 @@ def _may_start(
     )
 
 
-def choose_for_node(node: NodeState, policy: Policy, may_start: Callable[[QueuedChunk], bool]) -> list[QueuedChunk]:
+def choose_for_node(
+    node: NodeState,
+    policy: Policy,
+    may_start: Callable[[QueuedChunk], bool],
+    may_preempt: Callable[[JobState], bool] = lambda state: True,
+) -> list[QueuedChunk]:
     """Return the chunks that should run on the node: in the policy's order, those whose slots and resources are free.
 
     Args:
         node: Node with its queues and windows.
         policy: Policy that decides on order and preemption.
         may_start: Returns whether a waiting chunk may open a window now.
+        may_preempt: Returns whether chunks of a job may take the place of running ones.
     """
     entries = sorted(node.entries(), key=_order)
     running = [e for e in entries if _is_open(e)]
     fixed = [e for e in running if not preemptible(e.state, policy)]
-    taken: set[int] = set()
+    taken = {slot for _, run in node.runs.values() if run.overdue for slot in run.home.slots}
     room = node.capacity - _fixed(node)
     chosen: list[QueuedChunk] = []
     seen: set[int] = set()
-    for entry in chain(fixed, entries):
+    last = [e for e in entries if not _is_open(e) and not may_preempt(e.state)] if running else []
+    first = [e for e in entries if e not in last] if last else entries
+    for entry in chain(fixed, first, last):
         if id(entry) in seen or len(taken) >= len(node.queues):
             continue
         seen.add(id(entry))
-        if taken.intersection(entry.home.slots) or not entry.state.job.worker.requests.fits(room):
+        requests = _requests(entry)
+        if taken.intersection(entry.home.slots) or not requests.fits(room):
             continue
         if not _is_open(entry) and not may_start(entry):
             continue
         taken.update(entry.home.slots)
-        room = room - entry.state.job.worker.requests
+        room = room - requests
         chosen.append(entry)
     return chosen
 
@@ -145,12 +157,18 @@ def _is_open(entry: QueuedChunk) -> bool:
     return run is not None and not run.closing
 
 
+def _requests(entry: QueuedChunk) -> Resources:
+    """Return what the window of the chunk reserves, or would reserve."""
+    run = entry.state.chunk_runs.get(entry.chunk)
+    return run.requests if run is not None and not run.closing else entry.state.job.worker.requests
+
+
 def _fixed(node: NodeState) -> Resources:
     """Return the resources reserved for other than queued chunks: parameter servers, and windows without slots."""
     fixed = node.reserved
     for state, run in node.runs.values():
         if not run.closing and any(chunk in state.entries for chunk in run.window.chunks):
-            fixed = fixed - state.job.worker.requests
+            fixed = fixed - run.requests
     return fixed
 
 
@@ -174,7 +192,7 @@ def bind_window(
 
 def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
     """Return the first `width` slots of the node that no window holds; fewer if there are not enough."""
-    held = {slot for _, run in node.runs.values() if not run.closing for slot in run.home.slots}
+    held = {slot for _, run in node.runs.values() if run.reserves for slot in run.home.slots}
     return tuple(slot for slot in range(len(node.queues)) if slot not in held)[:width]
 
 

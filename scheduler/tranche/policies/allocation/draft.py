@@ -195,8 +195,8 @@ class Draft:
 
     def _present(self, state: JobState) -> Iterator[Unit]:
         """Yield the job's open windows as units; one whose node is gone takes nothing until its end is reported."""
-        runs, request = node_runs(state), state.job.worker.requests
+        runs = node_runs(state)
         groups = ([tuple(runs)] if runs else []) if state.job.is_gang else [(run,) for run in runs]
         for group in groups:
-            nodes = (run.home.node or "" for run in group)
-            yield Unit(len(group), group, tuple((name, request) for name in nodes if name in self._rooms))
+            held = ((run.home.node or "", run.requests) for run in group)
+            yield Unit(len(group), group, tuple((name, amount) for name, amount in held if name in self._rooms))

@@ -1,0 +1,1 @@
+"""Other batch schedulers on the test cluster, and what a benchmark measures of any of them."""

@@ -1,0 +1,137 @@
+"""Dry run of a job's pods: whether the API server admits them, and what admission makes of them."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from tranche.kube.api.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, REASON_NO_DRY_RUN
+from tranche.kube.api.resources import AdmittedPods, TrainingJob
+from tranche.kube.client.client import ApiClient, ApiError, Unreachable
+from tranche.kube.convert.admitted_pod import admitted_pod
+from tranche_operator.execute.pod_creator import PASSING, post_pod
+from tranche_operator.reconcile.actions import CheckTemplate
+from tranche_operator.reconcile.observed import TemplateVerdict
+from tranche_operator.reconcile.status import ConditionUpdate, Truth
+from tranche_operator.settings import Settings
+
+REASON_ADMITTED = "TemplateAccepted"
+REASON_QUOTA_FULL = "QuotaFull"
+_PASSING_SECONDS = 1.0
+"""First pause after a rejection that is usually transient; it doubles like the other."""
+_POLICY = ("admission webhook", "ValidatingAdmissionPolicy")
+_UNREADABLE = re.compile('Pod in version "v1" cannot be handled as a Pod')
+"""Message of the API server for a body that it cannot decode, before any webhook sees it."""
+_NO_DRY_RUN = "does not support dry run"
+_QUOTA = re.compile(r"exceeded quota: [^,]+, requested: (.*?), used: ")
+_PLANNED_LIMIT = re.compile(r"(requests\.)?(cpu|memory)|requests\.[^/]+/.+|(count/)?pods")
+"""Limits of a ResourceQuota that the planner keeps itself. The operator does not know which device is the GPU."""
+
+
+async def check_template(
+    client: ApiClient,
+    job: TrainingJob,
+    action: CheckTemplate,
+    known: TemplateVerdict | None,
+    settings: Settings,
+    now: datetime,
+) -> TemplateVerdict:
+    """Check by a dry run whether the API server admits the job's pods.
+
+    Only an invalid pod is a final rejection, because the template alone decides about it. Webhooks, policies, Pod
+    Security and failures depend on more than the template: their result is Unknown, and the dry run is repeated. A
+    quota that is full is no obstacle, because it is evaluated last and the planner counts it itself.
+
+    Args:
+        client: Client of the API server.
+        job: The job.
+        action: Generation of the spec, and one pod of each role.
+        known: Last result for the job.
+        settings: The operator's settings.
+        now: Current time, with a time zone.
+
+    Raises:
+        Unreachable: if a request is not answered.
+    """
+    admitted, quota = [], ""
+    for manifest in action.manifests:
+        role = manifest["metadata"]["labels"][LABEL_ROLE]
+        try:
+            admitted.append(admitted_pod(role, await post_pod(client, job, manifest, dry_run=True)))
+        except Unreachable:
+            raise
+        except ApiError as error:
+            message = f"template of role {role}: {error.message}"
+            if is_invalid_pod(error):
+                return TemplateVerdict(action.generation, _update("True", "TemplateRejected", message))
+            if not _is_planned_quota(error):
+                return _unknown(action, error, message, known, settings, now)
+            quota = message
+    if quota:
+        count, until = _next_check(action, None, known, settings, now)
+        update = _update("False", REASON_QUOTA_FULL, quota)
+        return TemplateVerdict(action.generation, update, until=until, count=count)
+    pods = AdmittedPods(generation=action.generation, pods=admitted)
+    return TemplateVerdict(action.generation, _update("False", REASON_ADMITTED, ""), pods)
+
+
+def admitted_verdict(generation: int, pods: Mapping[str, Mapping[str, Any]]) -> TemplateVerdict:
+    """Return the result for pods that have been admitted.
+
+    Args:
+        generation: Generation of the job's spec.
+        pods: One pod of each role, as JSON.
+
+    Raises:
+        ValueError: a pod cannot be read.
+    """
+    summaries = [admitted_pod(role, pods[role]) for role in sorted(pods)]
+    admitted = AdmittedPods(generation=generation, pods=summaries)
+    return TemplateVerdict(generation, _update("False", REASON_ADMITTED, ""), admitted)
+
+
+def is_invalid_pod(error: ApiError) -> bool:
+    """Return whether the API server itself found the pod invalid, which no other object or time can change."""
+    if error.message.startswith(_POLICY):
+        return False
+    if error.status == 400:
+        return _UNREADABLE.match(error.message) is not None
+    return error.status == 422 and error.kind == "Pod" and bool(error.fields)
+
+
+def _is_planned_quota(error: ApiError) -> bool:
+    """Return whether the only obstacle are limits of quotas that the planner keeps itself."""
+    if error.status != 403 or error.message.startswith(_POLICY):
+        return False
+    found = _QUOTA.search(error.message)
+    limits = [amount.partition("=")[0] for amount in found[1].split(",")] if found else []
+    return bool(limits) and all(_PLANNED_LIMIT.fullmatch(limit) for limit in limits)
+
+
+def _unknown(
+    action: CheckTemplate,
+    error: ApiError,
+    message: str,
+    known: TemplateVerdict | None,
+    settings: Settings,
+    now: datetime,
+) -> TemplateVerdict:
+    reason = REASON_NO_DRY_RUN if _NO_DRY_RUN in error.message else "NotChecked"
+    count, until = _next_check(action, error, known, settings, now)
+    return TemplateVerdict(action.generation, _update("Unknown", reason, message), until=until, count=count)
+
+
+def _next_check(
+    action: CheckTemplate, error: ApiError | None, known: TemplateVerdict | None, settings: Settings, now: datetime
+) -> tuple[int, datetime]:
+    """Return the number of results that were not final, and the time of the next dry run."""
+    again = known is not None and known.generation == action.generation and known.until is not None
+    count = known.count + 1 if known is not None and again else 1
+    passing = error is not None and error.status == 403 and PASSING.search(error.message) is not None
+    first = _PASSING_SECONDS if passing else settings.check_backoff_seconds
+    pause = max(first * 2.0 ** min(count - 1, 32), (error.retry_after or 0.0) if error is not None else 0.0)
+    return count, now + timedelta(seconds=min(pause, settings.longest_check_backoff_seconds))
+
+
+def _update(status: Truth, reason: str, message: str) -> ConditionUpdate:
+    return ConditionUpdate(CONDITION_INVALID_TEMPLATE, status, reason, message)

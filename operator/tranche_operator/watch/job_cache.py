@@ -1,0 +1,54 @@
+"""Cache of TrainingJobs, from the watch and from responses to the operator's own status writes.
+
+It saves a read of the job for each reconcile that writes nothing but the job's status. Such a write carries the
+resourceVersion of the job as it was read here, so that the API server rejects it if the job has changed since. A
+reconcile that acts on pods reads the job from the API server first (decision 14).
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tranche.kube.api.resources import TrainingJob
+
+
+class JobCache:
+    """Last known version of each job, by key."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Mapping[str, Any] | TrainingJob] = {}
+        """Jobs as JSON until they are needed."""
+
+    def note(self, key: str, raw: Mapping[str, Any]) -> None:
+        """Store a job, unless a later version of it is known."""
+        known = self._jobs.get(key)
+        if known is None or _version(known) <= _version(raw):
+            self._jobs[key] = raw
+
+    def drop(self, key: str) -> None:
+        """Forget a job that is gone, or that has changed since it was stored."""
+        self._jobs.pop(key, None)
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Forget all jobs but these, which a list has returned."""
+        self._jobs = {key: job for key, job in self._jobs.items() if key in keys}
+
+    def clear(self) -> None:
+        """Forget all jobs: events may have been missed."""
+        self._jobs.clear()
+
+    def get(self, key: str) -> TrainingJob | None:
+        """Return a job, or None if it is not known here.
+
+        Raises:
+            ValueError: if it cannot be decoded.
+        """
+        known = self._jobs.get(key)
+        if known is None or isinstance(known, TrainingJob):
+            return known
+        job = self._jobs[key] = TrainingJob.model_validate(known)
+        return job
+
+
+def _version(job: Mapping[str, Any] | TrainingJob) -> int:
+    metadata = job.metadata.resource_version if isinstance(job, TrainingJob) else job["metadata"]["resourceVersion"]
+    return int(metadata or 0)

@@ -1,0 +1,61 @@
+"""``tranche extender``: the extender of kube-scheduler alone."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import click
+
+from tranche.cli import process_options as common
+from tranche.extender.app import create_app, create_metrics_app
+from tranche.extender.bind import add_bind
+from tranche.extender.view import View
+from tranche.kube.client.client import ApiClient
+from tranche.live.informers import Informers
+from tranche.metrics.scheduler import EXTENDER, Metrics
+from tranche.runtime.gc_tuning import freeze_periodically
+from tranche.runtime.http_server import serve
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderOptions:
+    """Values of the command line options."""
+
+    kubeconfig: str | None
+    host: str
+    port: int
+    bind: bool
+    metrics_host: str
+    metrics_port: int | None
+    gpu_resource: str
+
+
+@click.command()
+@common.options(common.KUBECONFIG, common.EXTENDER, common.METRICS, common.GPU, common.LOG_LEVEL)
+def extender(log_level: str, **options: object) -> None:
+    """Run the extender of kube-scheduler.
+
+    It needs no planner: all that it uses is in the objects of the API server.
+    """
+    chosen = ExtenderOptions(**options)  # type: ignore[arg-type]
+    common.run_process("extender", log_level, lambda _: _main(chosen))
+
+
+async def _main(options: ExtenderOptions) -> None:
+    async with ApiClient.connect(options.kubeconfig) as client:
+        watches = Informers(client, with_quotas=False)
+        metrics = Metrics(parts=(EXTENDER,))
+        client.observe = metrics.observe_api_request
+        app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, View(watches, options.gpu_resource))
+        if options.bind:
+            add_bind(app, client, metrics)
+        logger.info("extender on http://%s:%d", options.host, options.port)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watches.run())
+            group.create_task(serve(app, options.host, options.port))
+            if options.metrics_port is not None:
+                probes = create_metrics_app(metrics, watches.unsynced)
+                group.create_task(serve(probes, options.metrics_host, options.metrics_port))
+            group.create_task(freeze_periodically(watches.synced()))

@@ -1,0 +1,175 @@
+"""``tranche planner``: the planner alone, and its internal API."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tranche.cli import process_options as common
+from tranche.extender.app import create_metrics_app
+from tranche.kube.client.client import ApiClient
+from tranche.kube.client.leader_election import DeposedError, Leadership
+from tranche.kube.convert.tenancy import TenancyDirectory
+from tranche.live import Controller, ControllerSettings
+from tranche.live.informers import Informers
+from tranche.live.journal_file import JournalError, journal
+from tranche.live.lease_annotations import PlannerConfig
+from tranche.metrics.scheduler import PLANNER, Metrics, count_jobs
+from tranche.planner import HealthSettings, Planner
+from tranche.planner.forecast.chunk_windows import listing
+from tranche.planner.journal import Fact
+from tranche.planner_api.app import PlannerViews, create_planner_app
+from tranche.planner_api.desk import PlannerDesk
+from tranche.planner_api.leader_address import ANNOTATION
+from tranche.planner_api.messages import Place
+from tranche.planner_api.peer_token import PeerGate
+from tranche.runtime.gc_tuning import freeze_periodically
+from tranche.runtime.http_server import serve
+
+logger = logging.getLogger(__name__)
+ACCOUNT = "tranche-scheduler"
+"""Service account of the processes of the scheduler."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerOptions:
+    """Values of the command line options."""
+
+    kubeconfig: str | None
+    planner_host: str
+    planner_port: int
+    api_account: str | None
+    identity: str | None
+    policy: str
+    share_weights: dict[str, float]
+    tenancy_dir: Path | None
+    seed: int
+    estimate_seconds: float
+    server_idle_seconds: float
+    start_error_seconds: float
+    image_pull_seconds: float
+    pod_start_seconds: float
+    node_health_jobs: int
+    node_exclusion_seconds: float
+    node_exclusion_max_seconds: float
+    node_exclusion_share: float
+    validate: bool
+    journal: Path | None
+    metrics_host: str
+    metrics_port: int | None
+    gpu_resource: str
+    lease_namespace: str
+
+    def config(self) -> PlannerConfig:
+        """Return the planner configuration."""
+        return PlannerConfig(
+            self.policy,
+            self.seed,
+            self.gpu_resource,
+            self.server_idle_seconds,
+            dict(self.share_weights),
+            health=HealthSettings(
+                jobs=self.node_health_jobs,
+                first_seconds=self.node_exclusion_seconds,
+                longest_seconds=self.node_exclusion_max_seconds,
+                site_share=self.node_exclusion_share,
+            ),
+        )
+
+    def settings(self) -> ControllerSettings:
+        """Return the settings of the controller."""
+        return ControllerSettings(
+            self.gpu_resource,
+            self.estimate_seconds,
+            start_error_seconds=self.start_error_seconds,
+            image_pull_seconds=self.image_pull_seconds,
+            pod_start_seconds=self.pod_start_seconds,
+        )
+
+
+@click.command()
+@common.options(
+    common.KUBECONFIG,
+    common.PLANNER,
+    click.option(
+        "--api-account",
+        metavar="NAMESPACE:NAME",
+        help="Service account of the API processes [default: tranche-scheduler in the namespace of the Lease].",
+    ),
+    click.option("--identity", hidden=True, help="Name of this candidate in the leader election."),
+    common.METRICS,
+    common.GPU,
+    common.LEASE_NAMESPACE,
+    common.LOG_LEVEL,
+)
+def planner(log_level: str, **options: object) -> None:
+    """Run the planner.
+
+    Of all replicas, the one that holds the Lease plans. Its address is on the Lease, so that the API processes find it.
+    """
+    chosen = PlannerOptions(**options)  # type: ignore[arg-type]
+    note = journal(chosen.journal) if chosen.journal else nullcontext(None)
+    try:
+        common.run_process("planner", log_level, lambda fact: _main(chosen, fact), note, JournalError)
+    except* DeposedError as group:
+        raise click.ClickException(f"another scheduler is the leader now: {common.first_cause(group)}") from None
+
+
+async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) -> None:
+    async with ApiClient.connect(options.kubeconfig) as client:
+        watches = Informers(client)
+        metrics = Metrics(parts=(PLANNER,))
+        client.observe = metrics.observe_api_request
+        for kind, watch in watches:
+            metrics.add_watch(kind, watch)
+        count_jobs(metrics, watches.jobs.subscribe)
+        tenancy = TenancyDirectory(options.tenancy_dir)
+        config = options.config().limited(tenancy.current)
+        planner = config.planner(note, validate=options.validate, requires_admission=True)
+        controller = Controller(client, watches, planner, metrics, options.settings(), tenancy=tenancy)
+        address: dict[str, str] = {}
+
+        def listening(port: int) -> None:
+            host = f"[{options.planner_host}]" if ":" in options.planner_host else options.planner_host
+            address[ANNOTATION] = f"http://{host}:{port}"
+
+        leadership = Leadership(
+            client,
+            options.lease_namespace,
+            options.identity or f"{socket.gethostname()}_{os.getpid()}",
+            annotations=lambda: {
+                **config.limited(tenancy.current).annotations(),
+                **controller.memory_annotations(),
+                **address,
+            },
+        )
+        gate = PeerGate(client, options.api_account or f"{options.lease_namespace}:{ACCOUNT}")
+        desk = PlannerDesk(controller.reports, controller.renewals)
+        app = create_planner_app(desk, _views(controller, planner), gate, watches.unsynced)
+        logger.info("policy %s", options.policy)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watches.run())
+            group.create_task(controller.run(leadership))
+            group.create_task(serve(app, options.planner_host, options.planner_port, listening=listening))
+            if options.metrics_port is not None:
+                probes = create_metrics_app(metrics, watches.unsynced)
+                group.create_task(serve(probes, options.metrics_host, options.metrics_port))
+            group.create_task(freeze_periodically(watches.synced()))
+
+
+def _views(controller: Controller, planner: Planner) -> PlannerViews:
+    def expected() -> dict[str, Place]:
+        waiting = ((key, found) for key, found in planner.estimates.items() if found.site)
+        return {key: Place(found.site, found.node) for key, found in waiting}
+
+    return PlannerViews(
+        controller.reports.trained,
+        expected,
+        lambda key: listing(planner, key, controller.clock()),
+    )

@@ -1,0 +1,67 @@
+"""Evidence of jobs of different tenants on the speed of a node, so that no single job decides it for all.
+
+A job's own declaration may be wrong by any factor, and the job may be a hostile one. Therefore a window counts at most
+a factor of two, and a node's factor is a median: over the jobs of each namespace, and over the namespaces.
+"""
+
+from collections.abc import Mapping
+from math import log
+from statistics import median
+from typing import Self
+
+LARGEST = log(2.0)
+"""Largest absolute logarithm that one window says about a node."""
+RATE = 0.5
+"""Weight of a job's newest window on a node against its earlier ones there."""
+MOST_JOBS = 16
+"""Number of jobs that are remembered for a node, the latest ones."""
+
+
+class NodeEvidence:
+    """Logarithms of measured over expected seconds of a mini-batch, by node and job."""
+
+    def __init__(self, jobs_required: int) -> None:
+        """Create without evidence.
+
+        Args:
+            jobs_required: Number of different jobs that must have trained on a node.
+        """
+        self._jobs_required = jobs_required
+        self._by_node: dict[str, dict[str, float]] = {}
+        self._namespaces: set[str] = set()
+
+    def __deepcopy__(self, memo: Mapping[int, object]) -> Self:
+        """Return empty evidence: rollouts learn nothing about nodes."""
+        return type(self)(self._jobs_required)
+
+    def add(self, node: str, job: str, error: float) -> float | None:
+        """Record what one window says; return the node's logarithm, None while too few jobs say something.
+
+        If only one namespace trains in the whole cluster, its jobs suffice; otherwise a second one must agree.
+
+        Args:
+            node: Name of the node.
+            job: ``namespace/name`` of the job.
+            error: Logarithm of measured over expected seconds, expected without the node's factor.
+        """
+        self._namespaces.add(_namespace(job))
+        jobs = self._by_node.setdefault(node, {})
+        seen = max(-LARGEST, min(LARGEST, error))
+        known = jobs.pop(job, None)
+        jobs[job] = seen if known is None else known + RATE * (seen - known)
+        while len(jobs) > MOST_JOBS:
+            del jobs[next(iter(jobs))]
+        groups: dict[str, list[float]] = {}
+        for key, one in jobs.items():
+            groups.setdefault(_namespace(key), []).append(one)
+        if len(jobs) < self._jobs_required or len(groups) < min(2, len(self._namespaces)):
+            return None
+        return median(median(group) for group in groups.values())
+
+    def forget_node(self, node: str) -> None:
+        """Forget a node that was removed."""
+        self._by_node.pop(node, None)
+
+
+def _namespace(job: str) -> str:
+    return job.partition("/")[0]

@@ -1,0 +1,150 @@
+"""Summary of an admitted pod: what the API server made of a template, as far as its scheduling depends on it.
+
+Also the requirements of a role's pods for planning: those of the template, with what admission adds.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from tranche.kube.api.core_types import Pod, ResourceRequirements
+from tranche.kube.api.resources import AdmittedPod, AdmittedToleration, TrainingJob
+from tranche.kube.convert.pods_and_nodes import pod_of_template, template_shape
+from tranche.model import PodShape, Resources, Toleration
+from tranche.model.quantity import parse_bytes, parse_millicores
+
+_PLACED_VOLUMES = frozenset({"persistentVolumeClaim", "ephemeral"})
+"""Kinds of volumes that may exclude nodes."""
+_MOST_ENTRIES = 64
+"""Bound of each list and map in the CRD; more would make the API server reject the whole status."""
+
+
+def admitted_pod(role: str, raw: Mapping[str, Any]) -> AdmittedPod:
+    """Summarize a pod that the API server returned.
+
+    Args:
+        role: Role of the pod in its job.
+        raw: The pod as JSON.
+
+    Raises:
+        ValueError: it is not a pod, or a quantity cannot be read.
+    """
+    pod = msgspec.convert(raw, Pod)
+    return AdmittedPod(
+        role=role,
+        requests={
+            name: f"{amount}m" if name == "cpu" else str(amount)
+            for name, amount in sorted(requests_by_name(pod).items())[:_MOST_ENTRIES]
+        },
+        node_selector=dict(sorted(pod.spec.node_selector.items())[:_MOST_ENTRIES]),
+        tolerations=[
+            AdmittedToleration(key=t.key, operator=t.operator or "Equal", value=t.value, effect=t.effect)
+            for t in pod.spec.tolerations[:_MOST_ENTRIES]
+        ],
+        unplanned=sorted(set(_unplanned(raw.get("spec") or {}))),
+    )
+
+
+def planned_shape(resource: TrainingJob, role: str, template: Mapping[str, Any], gpu_resource: str) -> PodShape:
+    """Return the requirements of a role's pods: those of the template and, once a dry run has been made, of admission.
+
+    Args:
+        resource: The job.
+        role: Role of the pods.
+        template: Their template.
+        gpu_resource: As in `pod_requests`.
+
+    Raises:
+        ValueError: it is not a PodTemplateSpec, or a quantity cannot be read.
+    """
+    shape, admitted = template_shape(template, gpu_resource), resource.status.admitted
+    asked = requests_by_name(pod_of_template(template))
+    extended = other_requests(asked, gpu_resource)
+    shape = PodShape(shape.requests, replace(shape.constraints, extended=extended)) if extended else shape
+    if admitted is None or admitted.generation != resource.metadata.generation:
+        return shape
+    pod = next((one for one in admitted.pods if one.role == role), None)
+    if pod is None:
+        return shape
+    requests, selector = _planned_requests(pod, gpu_resource), {**dict(shape.constraints.selector), **pod.node_selector}
+    constraints = replace(
+        shape.constraints,
+        selector=tuple(sorted(selector.items())),
+        tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in pod.tolerations),
+        extended=other_requests(
+            asked | {name: parse_bytes(amount) for name, amount in pod.requests.items()}, gpu_resource
+        ),
+    )
+    return PodShape(shape.requests.larger(requests), constraints)
+
+
+def other_requests(requests: Mapping[str, int], gpu_resource: str) -> tuple[tuple[str, int], ...]:
+    """Return the requests for resources of which the planner does not count how much is in use."""
+    return tuple(sorted((name, n) for name, n in requests.items() if name not in ("cpu", "memory", gpu_resource) and n))
+
+
+def _planned_requests(pod: AdmittedPod, gpu_resource: str) -> Resources:
+    cpu = parse_millicores(pod.requests.get("cpu", 0))
+    gpus = cpu // 1000 if gpu_resource == "cpu" else parse_bytes(pod.requests.get(gpu_resource, 0))
+    return Resources(cpu, parse_bytes(pod.requests.get("memory", 0)), gpus)
+
+
+def requests_by_name(pod: Pod) -> dict[str, int]:
+    """Return all requests of a pod by resource name, by the rule of Kubernetes (as `pod_requests`).
+
+    CPU is in millicores, everything else in bytes or items.
+
+    Raises:
+        ValueError: a quantity cannot be read.
+    """
+    sidecars: dict[str, int] = {}
+    start: dict[str, int] = {}
+    for container in pod.spec.init_containers:
+        needed = _sum(sidecars, _amounts(container.resources))
+        start = _largest(start, needed)
+        if container.restart_policy == "Always":
+            sidecars = needed
+    run = sidecars
+    for container in pod.spec.containers or ():
+        run = _sum(run, _amounts(container.resources))
+    needed = _largest(run, start)
+    if pod.spec.resources is not None:
+        needed |= _amounts(pod.spec.resources)
+    return _sum(needed, _amounts(ResourceRequirements(pod.spec.overhead)))
+
+
+def _amounts(asked: ResourceRequirements) -> dict[str, int]:
+    names = {**asked.limits, **asked.requests}
+    amounts = {
+        name: parse_millicores(asked.request(name)) if name == "cpu" else parse_bytes(asked.request(name))
+        for name in names
+    }
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+def _largest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def _unplanned(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the pod's constraints that kube-scheduler checks and the planner does not plan with."""
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            yield kind
+    spreads = spec.get("topologySpreadConstraints") or ()
+    if any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spreads):
+        yield "topologySpreadConstraints"
+    if spec.get("resourceClaims"):
+        yield "resourceClaims"
+    if any(not _PLACED_VOLUMES.isdisjoint(volume) for volume in spec.get("volumes") or ()):
+        yield "volumes"
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    if any(port.get("hostPort") for container in containers for port in container.get("ports") or ()):
+        yield "hostPorts"

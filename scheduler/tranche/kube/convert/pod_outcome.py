@@ -1,0 +1,81 @@
+"""Outcomes of ended pods: by the training container, by the client that stopped it, or by its node.
+
+Only the outcome ``Failed`` is a failure of the job itself.
+"""
+
+from tranche.kube.api.core_types import NodeObject, Pod
+from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started
+from tranche.kube.convert.pods_and_nodes import exit_code, trainer
+from tranche.model import PodOutcome
+
+_LOST_WITH_NODE = ("NodeLost", "NodeAffinity", "OutOf", "TopologyAffinityError", "UnexpectedAdmissionError")
+"""Prefixes of a pod's status.reason if its node was lost, or a restarted kubelet did not admit the running pod."""
+_REJECTED = "Pod was rejected"
+"""Beginning of the message of a pod that a kubelet did not admit, whatever the reason."""
+_NODE_SHUTDOWN = frozenset({"NodeShutdown", "Shutdown", "Terminated"})
+_LOST_CONTAINER = 255
+"""Exit code that a container runtime gives a container that it did not see end, such as after a reboot."""
+_PRESSURE = "The node "
+"""Beginning of the message of an eviction because of the node, not because the pod exceeded a limit of its own."""
+
+
+def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
+    """Return the outcome of an ended pod.
+
+    The exit code of the training container decides. The phase depends on the other containers too: a proxy that is
+    killed at the end makes it Failed.
+
+    ``Preempted``: deleted, evicted, or stopped with its node, whatever its exit code. ``Refused``: no container had
+    started. ``Lost``: it ended with its node, which restarted. ``Failed``: a container failed by itself. The exit code
+    of the training container decides, not the phase: a proxy that is killed at the end makes the phase Failed.
+
+    Args:
+        pod: The ended pod.
+        node: Its node, if it is known: an exit code of 255 then counts as a restart of the node if
+            the node has not been ready all the time.
+    """
+    status = pod.status
+    disrupted = any(c.type == "DisruptionTarget" and c.status == "True" for c in status.conditions)
+    stopped = disrupted or pod.metadata.deletion_timestamp is not None
+    if status.phase == "Succeeded" or (exit_code(pod) == 0 and not (stopped or status.reason)):
+        return "Succeeded"
+    if stopped:
+        return "Preempted"
+    if not any_started(pod):
+        return "Lost" if _status_lost(pod) else "Refused"
+    if status.reason in _NODE_SHUTDOWN or (status.reason == "Evicted" and status.message.startswith(_PRESSURE)):
+        return "Preempted"
+    left_out = status.reason.startswith(_LOST_WITH_NODE) or status.message.startswith(_REJECTED)
+    return "Lost" if left_out or _container_lost(pod, node) else "Failed"
+
+
+def end_reason(pod: Pod) -> str:
+    """Return the kubelet's reason and message for the end of a pod; empty if it states none."""
+    status = pod.status
+    if status.reason or status.message:
+        return f"{status.reason}: {status.message}".strip(": ")[:LONGEST_MESSAGE]
+    ended = trainer(pod).terminated
+    return ended.reason if ended is not None and ended.reason not in ("Error", "Completed") else ""
+
+
+def _status_lost(pod: Pod) -> bool:
+    """Return whether containers of the pod existed, and the kubelet did not find them any more."""
+    return any(
+        one.state.terminated is not None and one.state.terminated.reason == UNKNOWN_STATUS
+        for one in pod.status.container_statuses
+    )
+
+
+def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
+    """Return whether the training container ended with its node or its container runtime."""
+    ended = trainer(pod).terminated
+    if ended is None:
+        return False
+    if ended.reason == UNKNOWN_STATUS or (ended.exit_code == _LOST_CONTAINER and ended.reason == "Unknown"):
+        return True
+    if ended.exit_code != _LOST_CONTAINER or node is None or ended.started_at is None:
+        return False
+    ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
+    if ready is None or ready.status != "True":
+        return True
+    return ready.last_transition_time is not None and ready.last_transition_time > ended.started_at

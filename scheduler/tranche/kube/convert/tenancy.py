@@ -1,0 +1,97 @@
+"""Limits of namespaces from a mounted ConfigMap, which is also the parameter of the ValidatingAdmissionPolicy.
+
+A CEL expression of a policy cannot parse YAML, so the ConfigMap has one key for each limit: ``maxWeight``,
+``highestPriorityClass`` and ``allowNever``, and the same with the suffix ``.NAMESPACE``. Mounted, each key is a file.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from pathlib import Path
+
+from tranche.model.tenancy import LARGEST_WEIGHT, PRIORITY_CLASSES, ClaimLimits, Tenancy
+
+logger = logging.getLogger(__name__)
+
+MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER = "maxWeight", "highestPriorityClass", "allowNever"
+
+
+def to_tenancy(data: Mapping[str, str]) -> Tenancy:
+    """Convert the data of the ConfigMap.
+
+    Raises:
+        ValueError: a key or a value is unknown; the message names the key.
+    """
+    for key in data:
+        if key.partition(".")[0] not in (MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER):
+            raise ValueError(f"{key}: unknown limit")
+    named = {key.partition(".")[2] for key in data} - {""}
+    defaults = _limits(data, "", ClaimLimits())
+    return Tenancy(defaults, {name: _limits(data, f".{name}", defaults) for name in sorted(named)})
+
+
+def _limits(data: Mapping[str, str], suffix: str, defaults: ClaimLimits) -> ClaimLimits:
+    return ClaimLimits(
+        _weight(data, MAX_WEIGHT + suffix, defaults.max_weight),
+        _one_of(data, HIGHEST_CLASS + suffix, PRIORITY_CLASSES, defaults.highest_class),
+        _one_of(data, ALLOW_NEVER + suffix, ("true", "false"), str(defaults.allow_never).lower()) == "true",
+    )
+
+
+def _weight(data: Mapping[str, str], key: str, default: float) -> float:
+    if key not in data:
+        return default
+    try:
+        weight = float(data[key])
+    except ValueError:
+        weight = 0.0
+    if not (isfinite(weight) and 0 < weight <= LARGEST_WEIGHT):
+        raise ValueError(f"{key}: {data[key]!r} is not a number above 0 and at most {LARGEST_WEIGHT:g}")
+    return weight
+
+
+def _one_of(data: Mapping[str, str], key: str, known: Iterable[str], default: str) -> str:
+    value = data.get(key, default).strip()
+    if value not in known:
+        raise ValueError(f"{key}: {value!r} is not one of {', '.join(known)}")
+    return value
+
+
+class TenancyDirectory:
+    """The mounted ConfigMap, read again when it has changed."""
+
+    def __init__(self, directory: Path | None) -> None:
+        """Read the limits.
+
+        Args:
+            directory: Mount path of the ConfigMap; without one, nothing is limited.
+
+        Raises:
+            ValueError: a limit cannot be read.
+            OSError: the directory cannot be read.
+        """
+        self._directory = directory
+        self._data: dict[str, str] = self._read()
+        self.current = to_tenancy(self._data)
+        """The last limits that could be read."""
+
+    def reload(self) -> bool:
+        """Read the limits again; return whether they changed. What cannot be read is logged, and the limits stay."""
+        try:
+            data = self._read()
+            if data == self._data:
+                return False
+            self._data = data
+            found = to_tenancy(data)
+        except (OSError, ValueError) as error:
+            logger.error("%s: %s: the previous limits of namespaces stay in force", self._directory, error)
+            return False
+        changed, self.current = found != self.current, found
+        return changed
+
+    def _read(self) -> dict[str, str]:
+        """Read all files. The kubelet's own entries (``..data``) begin with two dots."""
+        if self._directory is None:
+            return {}
+        files = (path for path in self._directory.iterdir() if not path.name.startswith("..") and path.is_file())
+        return {path.name: path.read_text(encoding="utf-8").strip() for path in files}

@@ -1,0 +1,85 @@
+"""The training container of a pod: by name, because admission may add containers before it or after it.
+
+Also the digest of a template's requests, which distinguishes the requests of a template from those that admission adds.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from tranche.kube.api.core_types import Container, ContainerState, Pod, ResourceRequirements
+from tranche.kube.api.names import ANNOTATION_DEFAULT_CONTAINER, ANNOTATION_REQUESTS, ANNOTATION_TRAINING_CONTAINER
+from tranche.model.quantity import parse_quantity
+
+
+def template_annotations(template: Mapping[str, Any]) -> dict[str, str]:
+    """Return the annotations by which a pod of this template is read after admission; none for a malformed template."""
+    try:
+        pod = msgspec.convert(template, Pod)
+    except msgspec.ValidationError:  # the dry run reports it
+        return {}
+    name = container_name(pod)
+    return {ANNOTATION_REQUESTS: requests_digest(pod)} | ({ANNOTATION_TRAINING_CONTAINER: name} if name else {})
+
+
+def container_name(pod: Pod) -> str:
+    """Return the name of the training container of a pod or template; empty if there is no container.
+
+    It is the container that the operator named, else the one that the template declares as the default container,
+    else the first one.
+    """
+    names = [container.name for container in pod.spec.containers or ()]
+    annotations = pod.metadata.annotations
+    for key in (ANNOTATION_TRAINING_CONTAINER, ANNOTATION_DEFAULT_CONTAINER):
+        if annotations.get(key) in names:
+            return annotations[key]
+    return names[0] if names else ""
+
+
+def state_of(pod: Pod) -> ContainerState:
+    """Return the state of the training container; without fields if it has none yet."""
+    name, statuses = container_name(pod), pod.status.container_statuses
+    if not name:  # the pod was read without its containers
+        return statuses[0].state if statuses else ContainerState()
+    return next((status.state for status in statuses if status.name == name), ContainerState())
+
+
+def has_terminated(pod: Pod) -> bool:
+    """Return whether the training container has terminated and will not be restarted."""
+    if state_of(pod).terminated is None:
+        return False
+    name = container_name(pod)
+    own = next((one for one in pod.spec.containers or () if one.name == name), Container())
+    return own.restart_policy in (None, "Never") and not own.restart_policy_rules
+
+
+def requests_digest(pod: Pod) -> str:
+    """Return a digest of the resources that a template requests, equal for equal quantities."""
+    spec = pod.spec
+    containers = [*spec.init_containers, *(spec.containers or ())]
+    parts = [[one.name, one.restart_policy, *_amounts(one.resources)] for one in containers]
+    whole = [parts, _amounts(spec.resources or ResourceRequirements()), _amounts(ResourceRequirements(spec.overhead))]
+    return blake2b(msgspec.json.encode(whole), digest_size=8).hexdigest()
+
+
+def is_from(pod: Pod, template: Mapping[str, Any]) -> bool | None:
+    """Return whether the pod was created from a template with these requests; None if the pod does not say.
+
+    Raises:
+        ValueError: it is not a PodTemplateSpec.
+    """
+    known = pod.metadata.annotations.get(ANNOTATION_REQUESTS)
+    return None if known is None else known == requests_digest(msgspec.convert(template, Pod))
+
+
+def _amounts(asked: ResourceRequirements) -> list[tuple[str, str]]:
+    return sorted((name, _canonical(asked.request(name))) for name in {**asked.limits, **asked.requests})
+
+
+def _canonical(quantity: str | float) -> str:
+    try:
+        return str(parse_quantity(quantity).normalize())
+    except ValueError:  # the dry run reports it
+        return str(quantity)

@@ -1,0 +1,54 @@
+"""Limits of what the jobs of a namespace may claim: weight, priority class, and that they are never preempted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from tranche.model.job import Job, Preemption
+
+PRIORITY_CLASSES: Mapping[str, int] = MappingProxyType({"tranche-low": -10, "tranche-normal": -9, "tranche-high": -8})
+"""Values of the PriorityClasses of the strict tiers. The cluster autoscaler ignores pods with a value below −10."""
+LARGEST_WEIGHT = 1_000_000.0
+"""Largest weight that the API accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLimits:
+    """Limits of one namespace; the defaults limit nothing."""
+
+    max_weight: float = LARGEST_WEIGHT
+    highest_class: str = "tranche-high"
+    """Highest priority class that a job may have."""
+    allow_never: bool = True
+    """Whether a job may have the preemption policy Never."""
+
+    def limited(self, job: Job) -> Job:
+        """Return the job with claims within the limits, and with a sentence about those that exceeded them."""
+        parts: list[str] = []
+        weight, priority, preemption = job.weight, job.priority, job.preemption
+        if weight > self.max_weight:
+            weight = self.max_weight
+            parts.append(f"weight to {weight:g}")
+        if priority > PRIORITY_CLASSES[self.highest_class]:
+            priority = PRIORITY_CLASSES[self.highest_class]
+            parts.append(f"priorityClassName to {self.highest_class}")
+        if preemption is Preemption.NEVER and not self.allow_never:
+            preemption = Preemption.IMMEDIATE
+            parts.append("preemption.policy to Immediate")
+        if not parts:
+            return job if not job.limited else replace(job, limited="")
+        told = f"namespace {job.namespace} limits {', '.join(parts)}"
+        return replace(job, weight=weight, priority=priority, preemption=preemption, limited=told)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """Limits of all namespaces."""
+
+    defaults: ClaimLimits = ClaimLimits()
+    """Limits of namespaces that have none of their own."""
+    namespaces: Mapping[str, ClaimLimits] = field(default_factory=lambda: MappingProxyType({}))
+
+    def limited(self, job: Job) -> Job:
+        """Return the job with claims within the limits of its namespace."""
+        return self.namespaces.get(job.namespace, self.defaults).limited(job)

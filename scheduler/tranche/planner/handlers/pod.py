@@ -1,0 +1,35 @@
+"""Handlers for pods that take more or longer than planned: admission enlarged them, or they do not stop."""
+
+from tranche.planner.context import PlannerContext
+from tranche.planner.events import PodAdmitted, PodOverdue
+from tranche.planner.job_actions import displace, enlarge_job
+from tranche.state.entities import NodeState
+
+
+def admitted(context: PlannerContext, event: PodAdmitted) -> None:
+    """Reserve what admission has added to a pod, and plan further workers of the job with the same requests."""
+    state = context.cluster.jobs.get(event.job)
+    if state is None:
+        return
+    run = state.runs.get(event.attempt)
+    server = next((one for one in state.servers if one.planned.attempt == event.attempt), None)
+    if run is not None:
+        _less_room(context, context.cluster.enlarge_window(state, run, event.requests, context.now))
+        enlarge_job(context, state)
+    elif server is not None:
+        _less_room(context, context.cluster.enlarge_server(state, server, event.requests))
+
+
+def overdue(context: PlannerContext, event: PodOverdue) -> None:
+    """Count the room of a closing window as taken again; its pod still has it, for as long as it does not stop."""
+    state = context.cluster.jobs.get(event.job)
+    run = state.runs.get(event.attempt) if state is not None else None
+    if run is not None and run.closing and not run.overdue:
+        _less_room(context, context.cluster.note_overdue(run))
+
+
+def _less_room(context: PlannerContext, node: NodeState | None) -> None:
+    """Close windows that were planned in room that is taken."""
+    if node is not None:
+        context.work.nodes.add(node.node.name)
+        displace(context, (node.node.name,))

@@ -1,0 +1,195 @@
+"""Exclusion of nodes on which pods of different jobs fail or are refused (`tranche.state.node_health`), and trials.
+
+An excluded node is not eligible for any pod of ours, as if it were cordoned; pods that run there continue. An
+exclusion ends when its node is uncordoned or replaced, so that a repaired node is used at once.
+"""
+
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import unbind_chunks
+from tranche.planner.scheduling.placement import count_fitting
+from tranche.state.entities import JobState, NodeState, TrackedWindow
+from tranche.state.node_health import LONGEST_DETAIL, Exclusion, ExclusionPhase, PodResult
+
+
+def avoid_after_failure(context: PlannerContext, state: JobState, node: str | None) -> None:
+    """Exclude a node for the job because its pod failed there, for longer each time, unless it needs that node.
+
+    The failure may be the node's. If the job could not run without the nodes where its pods have failed, it tries all
+    of them again.
+    """
+    if node is None or node not in context.cluster.nodes:
+        return
+    before = state.node_failures.get(node, 0)
+    state.node_failures[node] = before + 1
+    pause = context.settings.node_exclusion_seconds * 2.0 ** min(before, 30)
+    until = context.now + min(pause, context.settings.health.longest_seconds)
+    state.excluded_nodes[node] = max(until, state.excluded_nodes.get(node, 0.0))
+    others = [one for one in context.cluster.hosts(state) if not state.excludes(one.node.name, context.now)]
+    members, rooms = state.job.min_available, (one.capacity for one in others)
+    if count_fitting(state.job.worker.requests, rooms, members) == members:
+        context.wake(state.excluded_nodes[node], state.job.key)
+        return
+    for name in state.node_failures:
+        state.excluded_nodes.pop(name, None)
+
+
+def note_trouble(context: PlannerContext, state: JobState, name: str | None, trouble: str) -> None:
+    """Record that a pod of the job failed or was refused on a node, and exclude the node if that is one of several.
+
+    Args:
+        context: Context of the planner.
+        state: State of the pod's job.
+        name: Name of the node; nodes of unlimited sites and removed nodes are ignored.
+        trouble: What happened, in a few words without the name of the job, because all users may read it.
+    """
+    cluster, now = context.cluster, context.now
+    health, node = cluster.health, cluster.nodes.get(name or "")
+    if node is None:
+        return
+    result = PodResult(state.job.key, now, trouble[:LONGEST_DETAIL])
+    health.note(node.node.name, result)
+    known = health.exclusions.get(node.node.name)
+    if known is None or known.phase is ExclusionPhase.RECOVERED:
+        _exclude(context, node, known)
+    elif known.phase is ExclusionPhase.TRIAL and health.counts(result):
+        known.detail = result.trouble
+        _begin(context, node, known, known.count)
+    _lift_unfounded(context)
+
+
+def note_trained(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:
+    """Record that a worker has trained on its node, which passes its trial if there is one."""
+    name, health = run.home.node or "", context.cluster.health
+    if name not in context.cluster.nodes:
+        return
+    health.note(name, PodResult(state.job.key, context.now))
+    known = health.exclusions.get(name)
+    if known is not None and known.phase is ExclusionPhase.TRIAL and run.opened >= known.until:
+        _recover(context, known)
+
+
+def note_started(context: PlannerContext, run: TrackedWindow) -> None:
+    """Set a timer for the time at which a worker that has started passes the trial of its node."""
+    known = context.cluster.health.exclusions.get(run.home.node or "")
+    if known is not None and known.phase is ExclusionPhase.TRIAL:
+        context.wake(context.now + context.settings.health.proof_seconds, "")
+
+
+def note_ended(context: PlannerContext, name: str | None) -> None:
+    """Let another job try a node on trial whose pods have ended without a result."""
+    known = context.cluster.health.exclusions.get(name or "")
+    node = context.cluster.nodes.get(name or "")
+    if node is None or known is None or known.phase is not ExclusionPhase.TRIAL or not known.trial_job:
+        return
+    if not any(state.job.key == known.trial_job for state, run in node.runs.values() if not run.closing):
+        known.trial_job = ""
+        _admit(context, node)
+
+
+def review(context: PlannerContext) -> None:
+    """Begin trials that are due, end those that a worker has passed, and forget old recoveries."""
+    now = context.now
+    for known in list(context.cluster.health.exclusions.values()):
+        node = context.cluster.nodes.get(known.node)
+        if known.phase is ExclusionPhase.TRIAL:
+            if node is not None and _passed(context, node, known):
+                _recover(context, known)
+        elif known.until <= now:
+            if known.phase is ExclusionPhase.RECOVERED or node is None:
+                context.cluster.health.exclusions.pop(known.node)
+            else:
+                known.phase = ExclusionPhase.TRIAL
+                _admit(context, node)
+
+
+def restore(context: PlannerContext, exclusions: list[Exclusion]) -> None:
+    """Continue the exclusions that an earlier planner decided, for nodes that still exist."""
+    for known in exclusions:
+        node = context.cluster.nodes.get(known.node)
+        if node is not None and node.node.site == known.site and context.settings.health.jobs:
+            known.trial_job = ""
+            context.cluster.health.exclusions[known.node] = known
+            context.wake(known.until, "")
+            if known.bars:
+                context.cluster.bar(node, known.reason)
+
+
+def repaired(context: PlannerContext, name: str) -> None:
+    """Forget the health of a node that was removed, moved to another site, or uncordoned."""
+    context.cluster.health.forget(name)
+    node = context.cluster.nodes.get(name)
+    if node is not None and node.barred:
+        _admit(context, node)
+
+
+def _passed(context: PlannerContext, node: NodeState, known: Exclusion) -> bool:
+    proof = context.settings.health.proof_seconds
+    return any(
+        run.started is not None and run.opened >= known.until and context.now - run.started >= proof
+        for _, run in node.runs.values()
+        if not run.closing
+    )
+
+
+def _exclude(context: PlannerContext, node: NodeState, earlier: Exclusion | None) -> None:
+    """Exclude the node if its last results suffice and its site may have one more excluded node."""
+    cluster, health, now = context.cluster, context.cluster.health, context.now
+    evidence = health.evidence(node.node.name, now - health.settings.memory_seconds)
+    if not evidence:
+        return
+    site, jobs = node.node.site, {one.job for one in evidence}
+    namespaces = len({one.namespace for one in evidence})
+    free, weaker = health.room(site, len(cluster.free.nodes_at(site)), namespaces)
+    if not free:
+        return
+    if weaker is not None:
+        _lift(context, weaker)
+    known = Exclusion(node.node.name, site, now, now, len(jobs), namespaces, evidence[-1].trouble)
+    health.exclusions[node.node.name] = known
+    _begin(context, node, known, earlier.count if earlier is not None else 0)
+
+
+def _begin(context: PlannerContext, node: NodeState, known: Exclusion, before: int) -> None:
+    """Begin an exclusion after `before` others in a row."""
+    known.count, known.phase, known.trial_job = before + 1, ExclusionPhase.EXCLUDED, ""
+    known.until = context.now + context.settings.health.exclusion_seconds(before)
+    context.cluster.health.started += 1
+    context.wake(known.until, "")
+    context.cluster.bar(node, known.reason)
+    for entry in node.entries():
+        if entry.chunk not in entry.state.chunk_runs:
+            unbind_chunks(context, entry.state, (entry.chunk,))
+    context.work.nodes.add(node.node.name)
+    context.capacity_changed()
+
+
+def _recover(context: PlannerContext, known: Exclusion) -> None:
+    known.phase, known.trial_job = ExclusionPhase.RECOVERED, ""
+    known.until = context.now + context.settings.health.memory_seconds
+    context.cluster.health.clear_results(known.node)
+    context.wake(known.until, "")
+    node = context.cluster.nodes.get(known.node)
+    if node is not None:
+        _admit(context, node)
+
+
+def _lift_unfounded(context: PlannerContext) -> None:
+    """End first exclusions whose evidence has become void, because the same jobs have trouble on most nodes."""
+    health = context.cluster.health
+    for known in list(health.lasting()):
+        if known.count == 1 and health.has_results(known.node) and not health.evidence(known.node):
+            _lift(context, known)
+
+
+def _lift(context: PlannerContext, known: Exclusion) -> None:
+    del context.cluster.health.exclusions[known.node]
+    node = context.cluster.nodes.get(known.node)
+    if node is not None:
+        _admit(context, node)
+
+
+def _admit(context: PlannerContext, node: NodeState) -> None:
+    """Let pods of ours start on the node again."""
+    context.cluster.bar(node, "")
+    context.work.nodes.add(node.node.name)
+    context.capacity_changed()

@@ -1,0 +1,144 @@
+"""Planner API: what the API process asks of the leader. Only the API process may use it.
+
+Every replica serves it. A replica that does not lead answers 503.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tranche.auth.review_cache import BusyError
+from tranche.kube.client.errors import ApiError
+from tranche.model import ChunkWindow
+from tranche.planner_api import messages
+from tranche.planner_api.desk import NotLeadingError, PlannerDesk
+from tranche.planner_api.peer_token import PeerGate
+from tranche.runtime.request_body import read_body
+
+LARGEST_BODY = 64 * 2**20
+"""Maximum size of a body in bytes, for a batch of the largest reports."""
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerViews:
+    """State of jobs that only the planner has."""
+
+    progress: Callable[[str], Any]
+    """Progress of a job; None if it is unknown."""
+    expected: Callable[[], Mapping[str, messages.Place]]
+    """Expected places of waiting jobs, by job key."""
+    chunk_windows: Callable[[str], Generator[None, None, tuple[ChunkWindow, ...]] | None]
+    """Computes the chunk windows of a job in steps; None if it is unknown."""
+
+
+def create_planner_app(
+    desk: PlannerDesk, views: PlannerViews, gate: PeerGate, unready: Callable[[], list[str]]
+) -> Starlette:
+    """Create the application.
+
+    Args:
+        desk: Receiver of reports and chunk requests.
+        views: State of the planner for the web page.
+        gate: Check of tokens.
+        unready: Returns the names of watches that are not synced.
+    """
+
+    async def take(request: Request) -> Response:
+        reports = _decoded(messages.decode_reports, await _body(request))
+        taken = [await desk.take(report) for report in reports]
+        return _packed([messages.ACCEPTED if one else messages.SUPERSEDED for one in taken])
+
+    async def grant(request: Request) -> Response:
+        given = await desk.ask(_decoded(messages.decode_request, await _body(request)))
+        return _packed(given) if given is not None else Response(status_code=messages.SUPERSEDED)
+
+    async def progress(request: Request) -> Response:
+        desk.check()
+        known = views.progress(request.query_params.get("job", ""))
+        return _packed(known) if known is not None else Response(status_code=404)
+
+    async def expected(request: Request) -> Response:
+        desk.check()
+        return _packed(views.expected())
+
+    async def chunks(request: Request) -> Response:
+        desk.check()
+        steps = views.chunk_windows(request.query_params.get("job", ""))
+        return _packed(await _computed(steps)) if steps is not None else Response(status_code=404)
+
+    async def readyz(request: Request) -> Response:
+        waiting = unready()
+        text = f"waiting for {', '.join(waiting)}\n" if waiting else "ok\n"
+        return PlainTextResponse(text, 503 if waiting else 200)
+
+    routes = [
+        Route(messages.REPORTS, _guarded(take, gate), methods=["POST"]),
+        Route(messages.CHUNK_REQUESTS, _guarded(grant, gate), methods=["POST"]),
+        Route(messages.PROGRESS, _guarded(progress, gate), methods=["GET"]),
+        Route(messages.EXPECTED, _guarded(expected, gate), methods=["GET"]),
+        Route(messages.CHUNKS, _guarded(chunks, gate), methods=["GET"]),
+        Route("/readyz", readyz, methods=["GET"]),
+    ]
+    return Starlette(routes=routes)
+
+
+class _MalformedError(ValueError):
+    """The body cannot be read."""
+
+
+def _guarded(handler: Handler, gate: PeerGate) -> Handler:
+    """Authenticate before a handler runs, and turn errors into responses."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            if not await gate.admits(request.headers.get("Authorization", "")):
+                return PlainTextResponse("only the API process of tranche may ask", 401)
+            return await handler(request)
+        except _MalformedError as error:
+            return PlainTextResponse(str(error), 400)
+        except ClientDisconnect:
+            return PlainTextResponse("the request body is incomplete", 400)
+        except TimeoutError:
+            return PlainTextResponse("the plan could not be written in time", 504)
+        except (NotLeadingError, ApiError, BusyError) as error:
+            return PlainTextResponse(str(error) or "too many token reviews are pending", 503)
+
+    return guarded
+
+
+async def _body(request: Request) -> bytes:
+    body = await read_body(request, LARGEST_BODY)
+    if body is None:
+        raise _MalformedError(f"the body is larger than {LARGEST_BODY} bytes")
+    return body
+
+
+def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise _MalformedError(str(error)) from error
+
+
+def _packed(value: Any) -> Response:
+    return Response(messages.encode(value), media_type=messages.CONTENT_TYPE)
+
+
+async def _computed(steps: Generator[None, None, T]) -> T:
+    """Run a computation step by step; other tasks run between the steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        await asyncio.sleep(0)

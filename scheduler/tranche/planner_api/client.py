@@ -1,0 +1,170 @@
+"""Client of the leader's planner API, in the API process."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, Report
+from tranche.planner_api import messages
+from tranche.planner_api.desk import NotLeadingError
+from tranche.planner_api.leader_address import LeaderAddress
+from tranche.planner_api.peer_token import PeerToken
+
+BATCH = 200
+"""Maximum number of reports in one request."""
+LONGEST_LINE = 20_000
+"""Maximum number of reports that wait; a worker whose report does not fit repeats it."""
+ANSWER_SECONDS = 8.0
+"""Time limit of a request, longer than the planner takes to write the plan with a grant."""
+EXPECTED_SECONDS = 2.0
+"""Time for which expected places are used, equal to the refresh interval of the page."""
+CONNECTIONS = 200
+
+
+class PlannerClient:
+    """Sends reports to the leader, whichever replica that is, and asks it what only its planner knows."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        leader: LeaderAddress,
+        token: PeerToken,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create a client; reports are sent while `run` runs.
+
+        Args:
+            session: HTTP session.
+            leader: Address of the leader.
+            token: Token of this process.
+            clock: Monotonic seconds.
+        """
+        self._session = session
+        self._leader = leader
+        self._token = token
+        self._clock = clock
+        self._line: list[tuple[Report, asyncio.Future[bool]]] = []
+        self._wake = asyncio.Event()
+        self._places: Mapping[str, messages.Place] = {}
+        self._places_due = float("-inf")
+
+    async def run(self) -> None:
+        """Send queued reports in batches, forever. While one batch is under way, the next one fills."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._line:
+                batch, self._line = self._line[:BATCH], self._line[BATCH:]
+                await self._send(batch)
+
+    async def take(self, report: Report) -> bool:
+        """Pass a report to the leader; False if a newer attempt has superseded this one.
+
+        Raises:
+            NotLeadingError: no leader accepts it now.
+        """
+        if len(self._line) >= LONGEST_LINE:
+            raise NotLeadingError("too many reports wait for the leader")
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._line.append((report, future))
+        self._wake.set()
+        return await future
+
+    async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
+        """Return the next chunks for a worker; None if its attempt has ended.
+
+        Raises:
+            NotLeadingError: no leader answers now.
+            TimeoutError: the plan with the grant could not be written in time.
+        """
+        status, body = await self._request("POST", messages.CHUNK_REQUESTS, messages.encode(request))
+        if status == messages.SUPERSEDED:
+            return None
+        if status == 504:
+            raise TimeoutError
+        given: ChunkGrant = self._read(messages.decode_grant, status, body)
+        return given
+
+    async def progress(self, key: str) -> dict[str, Any] | None:
+        """Return the current progress of a job; None if no planner has it."""
+        try:
+            status, body = await self._request("GET", messages.PROGRESS, job=key)
+            return None if status == 404 else self._read(messages.decode_progress, status, body)
+        except NotLeadingError:
+            return None
+
+    async def chunk_windows(self, key: str) -> tuple[ChunkWindow, ...] | None:
+        """Return node and time window of each chunk of a job; None if no planner has it."""
+        try:
+            status, body = await self._request("GET", messages.CHUNKS, job=key)
+            return None if status == 404 else self._read(messages.decode_windows, status, body)
+        except NotLeadingError:
+            return None
+
+    def expected(self, key: str) -> messages.Place | None:
+        """Return the expected place of a waiting job, as of the last `refresh`."""
+        return self._places.get(key)
+
+    async def refresh(self) -> None:
+        """Read the expected places again if they are older than `EXPECTED_SECONDS`."""
+        if self._clock() < self._places_due:
+            return
+        self._places_due = self._clock() + EXPECTED_SECONDS
+        try:
+            status, body = await self._request("GET", messages.EXPECTED)
+            self._places = self._read(messages.decode_places, status, body)
+        except NotLeadingError:
+            self._places = {}
+
+    async def _send(self, batch: list[tuple[Report, "asyncio.Future[bool]"]]) -> None:
+        waiting = [(report, future) for report, future in batch if not future.done()]
+        try:
+            body = messages.encode([report for report, _ in waiting])
+            results = self._read(messages.decode_results, *await self._request("POST", messages.REPORTS, body))
+            if len(results) != len(waiting):
+                raise NotLeadingError("the leader's answer is incomplete")
+        except NotLeadingError as error:
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(NotLeadingError(str(error)))
+            return
+        for (_, future), result in zip(waiting, results, strict=True):
+            if not future.done():
+                future.set_result(result == messages.ACCEPTED)
+
+    async def _request(self, method: str, path: str, body: bytes = b"", **query: str) -> tuple[int, bytes]:
+        """Send a request to the leader.
+
+        Raises:
+            NotLeadingError: there is no leader, or it does not answer, or not as the leader.
+        """
+        address = await self._leader.find()
+        try:  # OSError includes TimeoutError, and that the token cannot be read
+            headers = {"Authorization": f"Bearer {self._token.read()}"}
+            async with (
+                asyncio.timeout(ANSWER_SECONDS),
+                self._session.request(
+                    method, address + path, data=body or None, params=query, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                content = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            self._leader.doubt()
+            raise NotLeadingError(f"the leader does not answer: {type(error).__name__}") from error
+        if response.status in (401, 503):
+            self._leader.doubt()
+            raise NotLeadingError(content[:200].decode(errors="replace").strip() or "the replica does not lead")
+        return response.status, content
+
+    def _read(self, decode: Callable[[bytes], Any], status: int, body: bytes) -> Any:
+        try:
+            if status == 200:
+                return decode(body)
+        except msgspec.DecodeError:
+            pass
+        self._leader.doubt()
+        raise NotLeadingError(f"the leader's answer cannot be used (status {status})")

@@ -1,0 +1,45 @@
+"""Messages between the API process and the planner, in MessagePack."""
+
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, Report
+
+KEY_VARIABLE = "TRANCHE_PLANNER_KEY"
+"""Environment variable with the key that the processes of one machine share."""
+CONTENT_TYPE = "application/msgpack"
+ACCEPTED, SUPERSEDED = 204, 409
+"""Results of one report."""
+REPORTS, CHUNK_REQUESTS, PROGRESS, EXPECTED, CHUNKS = (
+    "/v1/reports",
+    "/v1/chunk-requests",
+    "/v1/progress",
+    "/v1/expected",
+    "/v1/chunks",
+)
+"""Paths."""
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Expected site and node of a waiting job."""
+
+    site: str
+    node: str
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, MappingProxyType):  # the default of empty vectors
+        return dict(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+decode_reports = msgspec.msgpack.Decoder(list[Report]).decode
+decode_results = msgspec.msgpack.Decoder(list[int]).decode
+decode_request = msgspec.msgpack.Decoder(ChunkRequest).decode
+decode_grant = msgspec.msgpack.Decoder(ChunkGrant).decode
+decode_progress = msgspec.msgpack.Decoder(dict[str, Any]).decode
+decode_places = msgspec.msgpack.Decoder(dict[str, Place]).decode
+decode_windows = msgspec.msgpack.Decoder(tuple[ChunkWindow, ...]).decode

@@ -1,0 +1,16 @@
+"""Limit of open files of this process."""
+
+import resource
+
+MOST = 65_536
+"""More than any process of tranche uses; some systems allow a thousand million."""
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files towards the hard limit, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST if hard == resource.RLIM_INFINITY else min(MOST, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MOST if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

@@ -1,0 +1,93 @@
+"""TLS of a server whose certificate is renewed while it runs."""
+
+import asyncio
+import logging
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS = 10.0
+"""Time between two looks at the files."""
+FIRST_CHECK_SECONDS = 0.5
+"""The same before the first certificate."""
+HANDSHAKE_SECONDS = 5
+"""Time for a client to complete the handshake."""
+
+
+class ServerTls:
+    """TLS context that loads certificate and key again when their files change.
+
+    Connections keep the certificate with which they began.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Load nothing before `ready`.
+
+        Args:
+            certificate: File with the certificate chain, PEM.
+            key: File with the private key, PEM.
+        """
+        self.context = _server_context()
+        self._files = certificate, key
+        self._loaded: tuple[bytes, ...] = ()
+
+    async def ready(self) -> None:
+        """Wait until there is a certificate, and load it."""
+        while not self.reload():
+            await asyncio.sleep(FIRST_CHECK_SECONDS)
+
+    async def follow(self) -> None:
+        """Load changed files forever."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            self.reload()
+
+    def over_tls(self, protocol: Callable[..., asyncio.Protocol]) -> Callable[..., asyncio.BaseProtocol]:
+        """Return a protocol factory that gives each connection `HANDSHAKE_SECONDS` for its handshake.
+
+        Args:
+            protocol: Factory of the protocol above TLS.
+        """
+
+        def connect(**options: Any) -> asyncio.BaseProtocol:
+            return SSLProtocol(
+                asyncio.get_running_loop(),
+                protocol(**options),
+                self.context,
+                None,  # type: ignore[arg-type]  # no coroutine waits for the handshake
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            )
+
+        return connect
+
+    def reload(self) -> bool:
+        """Load the files if they have changed; return whether a certificate is loaded.
+
+        A pair that does not match, such as between two writes, is not loaded.
+        """
+        try:
+            content = tuple(file.read_bytes() for file in self._files)
+            if content == self._loaded:
+                return True
+            # A failed load may leave a context with half of a pair, so a context of its own is tried first.
+            for context in (_server_context(), self.context):
+                context.load_cert_chain(*self._files)
+        except (OSError, ssl.SSLError) as error:
+            if self._loaded:
+                logger.warning("the changed certificate %s cannot be loaded: %s", self._files[0], error)
+            return bool(self._loaded)
+        if self._loaded:
+            logger.info("the certificate %s has been loaded again", self._files[0])
+        self._loaded = content
+        return True
+
+
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context

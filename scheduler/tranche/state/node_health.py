@@ -1,0 +1,242 @@
+"""Health of nodes: which take no new pods for a time, because pods of different jobs failed or were refused there.
+
+A node is excluded if pods of several jobs had trouble on it, and at least half of its last pods did. A job, or a
+namespace, that has trouble on most nodes where its pods ran does not count. An exclusion ends with a trial: the node
+takes pods of one job. If they train, the node has recovered; if they have trouble, the node is excluded for twice as
+long. At most a share of a site's nodes is excluded at the same time, so that jobs that crash cannot close a site.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from copy import copy as shallow_copy
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+
+NAMESPACE_NODES = 3
+"""Smallest number of nodes on which the pods of a namespace say something about the namespace."""
+JOB_NODES = 2
+"""The same for a job."""
+LONGEST_DETAIL = 200
+"""Longest quotation of a kubelet in characters; longer ones are cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSettings:
+    """Settings for the exclusion of nodes."""
+
+    jobs: int = 2
+    """Number of different jobs with trouble on a node that exclude it; 0: nodes are never excluded."""
+    pods: int = 10
+    """Number of last pods of a node that are considered; at least half of them must have had trouble."""
+    memory_seconds: float = 3600.0
+    """Time after which trouble is not considered any more, and after which a recovered node counts as new."""
+    first_seconds: float = 300.0
+    """First time of exclusion in seconds; it doubles with each trial that fails."""
+    longest_seconds: float = 3600.0
+    """Longest time of exclusion in seconds."""
+    proof_seconds: float = 300.0
+    """Time in seconds after which a pod that still trains has passed the trial of its node."""
+    site_share: float = 0.25
+    """Largest share of a site's nodes that is excluded at the same time; one node is always allowed.
+
+    The only node of a site is excluded only for pods of several namespaces.
+    """
+
+    def exclusion_seconds(self, before: int) -> float:
+        """Return the time of exclusion after `before` earlier ones in a row."""
+        return min(self.first_seconds * 2.0 ** min(before, 30), self.longest_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class PodResult:
+    """Result of one pod of ours on a node."""
+
+    job: str
+    """Key of its job."""
+    at: float
+    trouble: str = ""
+    """How it failed or was refused, in a few words without names of jobs; empty if it trained."""
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of its job."""
+        return self.job.partition("/")[0]
+
+
+class ExclusionPhase(Enum):
+    """State of the exclusion of a node."""
+
+    EXCLUDED = "Excluded"
+    """No pods of ours start there."""
+    TRIAL = "Trial"
+    """Pods of one job may start there."""
+    RECOVERED = "Recovered"
+    """A pod has trained there; the next exclusion is longer than the last one if it follows soon."""
+
+
+@dataclass(slots=True, eq=False)
+class Exclusion:
+    """Exclusion of one node."""
+
+    node: str
+    site: str
+    since: float
+    until: float
+    """When the next trial begins; for a recovered node, when the exclusion is forgotten."""
+    jobs: int
+    """Number of different jobs that had trouble on the node."""
+    namespaces: int
+    """Number of their namespaces."""
+    detail: str
+    """Trouble of the last of these pods."""
+    count: int = 1
+    """Number of exclusions in a row, this one included."""
+    phase: ExclusionPhase = ExclusionPhase.EXCLUDED
+    trial_job: str = ""
+    """Key of the job whose pods run there on trial; empty if there is none."""
+
+    @property
+    def reason(self) -> str:
+        """Why the node is excluded, in a few words."""
+        who = f"pods of {self.jobs} jobs" if self.jobs != 1 else "pods of a job"
+        return f"{who} failed or were refused there, the last with: {self.detail}"
+
+    @property
+    def bars(self) -> bool:
+        """Whether the node takes no further pods now."""
+        return self.phase is ExclusionPhase.EXCLUDED or (self.phase is ExclusionPhase.TRIAL and bool(self.trial_job))
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Numbers of pods on one node."""
+
+    trained: int = 0
+    troubled: int = 0
+
+    @property
+    def bad(self) -> bool:
+        return self.troubled > self.trained
+
+
+@dataclass(slots=True, eq=False)
+class NodeHealth:
+    """The last results of pods by node, and the exclusions that follow from them."""
+
+    settings: HealthSettings = HealthSettings()
+    exclusions: dict[str, Exclusion] = field(default_factory=dict)
+    """By node."""
+    started: int = 0
+    """Number of exclusions that have begun, repeated ones included."""
+    _results: dict[str, deque[PodResult]] = field(default_factory=dict)
+    """Last results by node, the oldest first."""
+    _groups: dict[str, dict[str, _Tally]] = field(default_factory=dict)
+    """Results by job key or namespace, then by node."""
+
+    # ---- results
+
+    def note(self, node: str, result: PodResult) -> None:
+        """Record the result of a pod."""
+        results = self._results.get(node)
+        if results is None:
+            results = self._results[node] = deque()
+        results.append(result)
+        self._count(node, result, 1)
+        while len(results) > self.settings.pods:
+            self._count(node, results.popleft(), -1)
+
+    def forget(self, node: str) -> None:
+        """Discard everything about a node, because it was removed or repaired."""
+        self.clear_results(node)
+        self.exclusions.pop(node, None)
+
+    def has_results(self, node: str) -> bool:
+        """Return whether results of the node's pods are known."""
+        return node in self._results
+
+    def clear_results(self, node: str) -> None:
+        """Discard the results of a node's pods."""
+        for result in self._results.pop(node, ()):
+            self._count(node, result, -1)
+
+    def _count(self, node: str, result: PodResult, by: int) -> None:
+        for group in (result.job, result.namespace):
+            tallies = self._groups.setdefault(group, {})
+            tally = tallies.setdefault(node, _Tally())
+            if result.trouble:
+                tally.troubled += by
+            else:
+                tally.trained += by
+            if not (tally.troubled or tally.trained):
+                del tallies[node]
+                if not tallies:
+                    del self._groups[group]
+
+    # ---- judgement
+
+    def counts(self, result: PodResult) -> bool:
+        """Return whether trouble of a pod says something about its node: not if its job has trouble on most nodes."""
+        groups = _groups_of([result])
+        return bool(result.trouble) and not any(self._fails_everywhere(group, nodes) for group, nodes in groups)
+
+    def _fails_everywhere(self, group: str, fewest: int) -> bool:
+        tallies = self._groups.get(group, {})
+        return len(tallies) >= fewest and 2 * sum(tally.bad for tally in tallies.values()) > len(tallies)
+
+    def evidence(self, node: str, since: float = -inf) -> list[PodResult]:
+        """Return the troubles on a node that exclude it; empty if they do not suffice.
+
+        The pods of one job suffice if several had trouble on the node and some have trained on other nodes.
+        """
+        fewest = self.settings.jobs
+        results = [one for one in self._results.get(node, ()) if one.at >= since]
+        everywhere = {group for group, nodes in _groups_of(results) if self._fails_everywhere(group, nodes)}
+        troubles = [one for one in results if one.trouble and not everywhere.intersection((one.job, one.namespace))]
+        if not fewest or 2 * len(troubles) < len(results):
+            return []
+        if len({one.job for one in troubles}) >= fewest:
+            return troubles
+        return (
+            troubles if len(troubles) >= fewest and any(self._trains_elsewhere(one, node) for one in troubles) else []
+        )
+
+    def _trains_elsewhere(self, result: PodResult, node: str) -> bool:
+        tallies = self._groups.get(result.job, {})
+        return any(name != node and tally.trained > tally.troubled for name, tally in tallies.items())
+
+    # ---- exclusions
+
+    def excluded(self, site: str) -> list[Exclusion]:
+        """Return the exclusions at a site that have not ended, in order of their beginning."""
+        present = (one for one in self.exclusions.values() if one.phase is not ExclusionPhase.RECOVERED)
+        return sorted((one for one in present if one.site == site), key=lambda one: (one.since, one.node))
+
+    def lasting(self) -> Iterator[Exclusion]:
+        """Yield all exclusions that have not ended."""
+        return (one for one in self.exclusions.values() if one.phase is not ExclusionPhase.RECOVERED)
+
+    def room(self, site: str, nodes: int, namespaces: int) -> tuple[bool, Exclusion | None]:
+        """Return whether one more node of a site may be excluded, and the exclusion that must end for that, if any.
+
+        Args:
+            site: The site.
+            nodes: Number of its nodes.
+            namespaces: Number of namespaces whose pods had trouble on the node. Trouble of several namespaces takes
+                precedence over that of one.
+        """
+        most = max(1 if nodes > 1 or namespaces > 1 else 0, int(self.settings.site_share * nodes))
+        present = self.excluded(site)
+        if len(present) < most:
+            return True, None
+        weaker = next((one for one in present if one.namespaces == 1), None) if namespaces > 1 and most else None
+        return weaker is not None, weaker
+
+    def copied(self) -> "NodeHealth":
+        """Return an independent copy of the exclusions, without results."""
+        return NodeHealth(self.settings, {name: shallow_copy(one) for name, one in self.exclusions.items()})
+
+
+def _groups_of(results: Iterable[PodResult]) -> set[tuple[str, int]]:
+    """Return jobs and namespaces of results, with the number of nodes on which each can be judged."""
+    return {group for one in results for group in ((one.job, JOB_NODES), (one.namespace, NAMESPACE_NODES))}

@@ -1,0 +1,116 @@
+"""Was a GPU that pods held taken for a free one? Pure, over the history of nodes, pods and jobs.
+
+A plan that opens a window on a node has to leave the GPUs alone that pods hold there which no plan has: foreign pods,
+whatever their labels, and pods of jobs that are over. They count when they have been there for `KNOWN_SECONDS`. A pod
+that is being deleted is expected to go; it counts when its grace period ended that long ago.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from chaos.ledgers import own_status
+from tranche.kube.api.names import LABEL_ATTEMPT
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_allocatable, pod_requests
+from tranche_testcluster import Change
+
+KNOWN_SECONDS = 15.0
+"""Longer than a fault between the API server and the planner lasts, and than a take-over."""
+_Attempt = tuple[str, int]
+"""UID of a job, and an attempt."""
+
+
+class _Cluster:
+    """State of the cluster at one revision."""
+
+    def __init__(self) -> None:
+        self.gpus: dict[str, int] = {}
+        """GPUs by node."""
+        self._pods: dict[str, tuple[dict[str, Any], int]] = {}
+        """Bound pods that are not over, and their GPUs, by key."""
+        self._plans: dict[str, tuple[str, set[int]]] = {}
+        """UID and attempts in the plan, by key of the job."""
+        self._since: dict[str, float] = {}
+        """Time from which a pod has been bound and in no plan, by key."""
+
+    def note(self, change: Change, now: float) -> None:
+        after, key = change.after, change.key
+        if change.resource == "minions":
+            self.gpus.pop(key, None)
+            if after is not None:
+                self.gpus[key] = node_allocatable(msgspec.convert(after, NodeObject)).gpus
+        elif change.resource == "pods":
+            self._pods.pop(key, None)
+            if after is not None and after["spec"].get("nodeName") and not _is_over(after):
+                self._pods[key] = (after, pod_requests(msgspec.convert(after, Pod)).gpus)
+        elif change.resource == "tranche.dev/trainingjobs":
+            self._plans.pop(key, None)
+            if after is not None:
+                plan = own_status(after).get("plan", {})
+                self._plans[key] = (after["metadata"]["uid"], {entry["attempt"] for entry in _entries(plan)})
+        planned = {(uid, attempt) for uid, attempts in self._plans.values() for attempt in attempts}
+        unplanned = {key for key, (pod, _) in self._pods.items() if _attempt(pod) not in planned}
+        self._since = {key: self._since.get(key, now) for key in unplanned}
+
+    def held(self, node: str, now: float) -> dict[str, int]:
+        """Return the pods of a node that a planner has to count beside its windows, and their GPUs."""
+        there = {key: entry for key, entry in self._pods.items() if entry[0]["spec"]["nodeName"] == node}
+        return {key: gpus for key, (pod, gpus) in there.items() if gpus and now - self._from(key, pod) > KNOWN_SECONDS}
+
+    def _from(self, key: str, pod: Mapping[str, Any]) -> float:
+        """Time from which a pod counts."""
+        deleted = pod["metadata"].get("deletionTimestamp")
+        if deleted is not None:
+            return datetime.fromisoformat(deleted).timestamp()
+        return self._since.get(key, float("inf"))
+
+
+def check_accounts(history: Sequence[Change]) -> Iterator[str]:
+    """Yield windows that are opened on GPUs which others hold."""
+    cluster, seen, now = _Cluster(), set[_Attempt](), 0.0
+    for change in history:
+        now = max(now, _time(change.after))
+        cluster.note(change, now)
+        if change.resource != "tranche.dev/trainingjobs" or change.after is None:
+            continue
+        uid, plan = change.after["metadata"]["uid"], own_status(change.after).get("plan", {})
+        for window in plan.get("workers", ()):
+            node, attempt = window.get("node"), (uid, window["attempt"])
+            if attempt in seen or window["state"] != "Open" or node not in cluster.gpus:
+                continue
+            seen.add(attempt)
+            held, gpus = cluster.held(node, now), cluster.gpus[node]
+            if sum(held.values()) + _asked(change.after) > gpus:
+                what = f"opens attempt {attempt[1]} on {node}, of whose {gpus} GPUs others hold {held}"
+                yield f"revision {change.revision}: {change.key} {what}"
+
+
+def _entries(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from plan.get("workers", ())
+    yield from plan.get("parameterServers", ())
+    if plan.get("chief"):
+        yield plan["chief"]
+
+
+def _attempt(pod: Mapping[str, Any]) -> _Attempt | None:
+    meta = pod["metadata"]
+    number, owners = meta.get("labels", {}).get(LABEL_ATTEMPT), meta.get("ownerReferences")
+    return (owners[0]["uid"], int(number)) if number and owners else None
+
+
+def _asked(job: Mapping[str, Any]) -> int:
+    """GPUs of one worker by its template."""
+    containers = job["spec"]["workers"].get("template", {}).get("spec", {}).get("containers", ())
+    return sum(int(one.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)) for one in containers)
+
+
+def _is_over(pod: Mapping[str, Any]) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def _time(thing: Mapping[str, Any] | None) -> float:
+    """Time of the last write of an object, in whole seconds; 0 if it is unknown."""
+    fields = thing["metadata"].get("managedFields", ()) if thing else ()
+    return max((datetime.fromisoformat(one["time"]).timestamp() for one in fields if "time" in one), default=0.0)

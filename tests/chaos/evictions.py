@@ -1,0 +1,94 @@
+"""Was every eviction of use to the job that it was made for? Pure, over the history of jobs and pods.
+
+A window that closes names the job that preempts it. That job has to start a pod afterwards, unless it ends or is
+deleted before; and a job that cannot start, because of a missing claim or a policy, may cost no more than its bound.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.ledgers import own_status
+from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_JOB
+from tranche_testcluster import Change
+
+_JOBS, _PODS = "tranche.dev/trainingjobs", "pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Most evictions for a job within a part of the history."""
+
+    job: str
+    most: int
+    first: int
+    last: int
+    """Revisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Eviction:
+    revision: int
+    victim: str
+    attempt: int
+    job: str
+    """The beneficiary, ``namespace/name``."""
+
+
+def check_evictions(history: Sequence[Change]) -> Iterator[str]:
+    """Yield evictions for jobs of which no pod ran at that time or later."""
+    ran: dict[str, int] = {}
+    excused: dict[str, int] = {}
+    for change in history:
+        if change.resource == _PODS and change.after is not None:
+            meta = change.after["metadata"]
+            if LABEL_ATTEMPT in meta.get("labels", {}) and change.after["status"].get("phase") == "Running":
+                ran[f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}"] = change.revision
+        elif change.resource == _JOBS and _needs_no_pod(change.after):
+            excused[change.key] = change.revision
+    for one in evictions(history):
+        if max(ran.get(one.job, 0), excused.get(one.job, 0)) < one.revision:
+            what = f"attempt {one.attempt} of {one.victim} is evicted for {one.job}, which never started"
+            yield f"revision {one.revision}: {what}"
+
+
+def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator[str]:
+    """Yield jobs for which more was evicted than a fault allows."""
+    found = list(evictions(history))
+    for bound in bounds:
+        victims = [f"{e.victim} attempt {e.attempt}" for e in found if _counts(bound, e)]
+        if len(victims) > bound.most:
+            yield f"{len(victims)} evictions, at most {bound.most}, for {bound.job}, which cannot start: {victims}"
+
+
+def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
+    """Yield each eviction for a job once, at the first plan that has it."""
+    seen: set[tuple[str, int]] = set()
+    for change in history:
+        if change.resource != _JOBS or change.after is None:
+            continue
+        uid = change.after["metadata"]["uid"]
+        for attempt, preemptor in _preempted(own_status(change.after)):
+            if (uid, attempt) not in seen and not preemptor.startswith("pod/"):
+                seen.add((uid, attempt))
+                yield _Eviction(change.revision, change.key, attempt, preemptor)
+
+
+def _preempted(status: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    plan = status.get("plan", {})
+    planned = [*plan.get("workers", ()), *plan.get("parameterServers", ()), *filter(None, [plan.get("chief")])]
+    for entry in (*planned, *status.get("progress", {}).get("attempts", ())):
+        if entry.get("preemptedBy"):
+            yield entry["attempt"], entry["preemptedBy"]
+
+
+def _needs_no_pod(job: Mapping[str, Any] | None) -> bool:
+    """Whether the job is gone, over, or suspended by its user."""
+    if job is None:
+        return True
+    over = job.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return over or bool(job["spec"].get("suspend")) or "deletionTimestamp" in job["metadata"]
+
+
+def _counts(bound: Bound, eviction: _Eviction) -> bool:
+    return eviction.job == f"default/{bound.job}" and bound.first <= eviction.revision <= bound.last

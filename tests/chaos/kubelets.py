@@ -1,0 +1,105 @@
+"""Faults of one node: its kubelet starts pods and they fail, refuses them, cannot pull images, or never ends them."""
+
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from chaos.crowds import GPUS, submit_crowd
+from chaos.labs import MERGE, PODS, SITES, Begin, Lab, Undo, nodes_of
+from chaos.visits import Visits
+from support.kubelet_stand_in import Kubelet, Play, crash, ended, hang, no_image, refuse
+from tranche_testcluster import ClusterError
+
+REFUSALS = ("UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "OutOfcpu", "NodeShutdown")
+TRIES = 4
+
+
+def _take_node(lab: Lab, chance: random.Random) -> tuple[str, str] | None:
+    """Return a site and one of its nodes; None if there is no site left."""
+    site = lab.take_site(chance)
+    return None if site is None else (site, chance.choice(nodes_of(site)))
+
+
+def _delete_pods(lab: Lab, node: str) -> None:
+    """Delete the workers of a node once there are some."""
+
+    def there() -> list[dict[str, Any]]:
+        return [
+            one for one in lab.pods() if one["spec"].get("nodeName") == node and one["status"]["phase"] == "Running"
+        ]
+
+    lab.until(lambda: bool(there()), 10.0)
+    for pod in there():
+        lab.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
+
+
+def _kubelet(
+    what: str, choose: Callable[[random.Random], Play], *, stop: bool = False, tries: int | None = None
+) -> Begin:
+    """Return a fault of the kubelet of one node, with a crowd of jobs that want it.
+
+    Args:
+        what: For the log.
+        choose: What the kubelet does.
+        stop: Whether to delete the pods that run there.
+        tries: Most pods that may be sent there beside two for each GPU; None: any number.
+    """
+
+    def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+        taken = _take_node(lab, chance)
+        if taken is None:
+            return f"{what}: no node left", None
+        site, node = taken
+        kubelet = Kubelet(lab.cluster, node, choose(chance))
+        try:
+            kubelet.take()
+            lab.habits.append(kubelet.tend)
+        except ClusterError:
+            lab.cluster.revive(node)
+            lab.give_back(site)
+            raise
+        submit_crowd(lab, f"{what.split()[0]}-crowd", GPUS + 4, 8.0, runPolicy={"backoffLimit": 2})
+        first = lab.revision()
+        if stop:
+            _delete_pods(lab, node)
+
+        def undo() -> None:
+            if tries is not None:
+                lab.visits.append(Visits(node, tries + 2 * SITES[site][1], first, lab.revision()))
+            lab.habits.remove(kubelet.tend)
+            kubelet.release()
+            lab.give_back(site)
+
+        return f"{what} {node}", undo
+
+    return begin
+
+
+def rebooted_node(lab: Lab, chance: random.Random) -> tuple[str, None]:
+    """The node is up again at once, with another boot ID; its containers are gone."""
+    taken = _take_node(lab, chance)
+    if taken is None:
+        return "reboot a node: none left", None
+    site, node = taken
+    lab.ask("PATCH", f"/api/v1/nodes/{node}/status", {"status": {"nodeInfo": {"bootID": str(uuid.uuid4())}}}, MERGE)
+    there = [one for one in lab.pods() if one["spec"].get("nodeName") == node and one["status"]["phase"] == "Running"]
+    for pod in there:
+        body = {
+            "metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]},
+            "status": ended(pod, 255, "Unknown"),
+        }
+        lab.ask("PATCH", f"{PODS}/{pod['metadata']['name']}/status", body, MERGE)
+    lab.give_back(site)
+    return f"reboot {node} ({len(there)} pods)", None
+
+
+FAULTS: dict[str, Begin] = {
+    "bad GPU": _kubelet("failing containers on", lambda chance: crash, tries=TRIES),
+    "refusing kubelet": _kubelet("refused pods on", lambda chance: refuse(chance.choice(REFUSALS)), tries=TRIES),
+    "unreachable registry": _kubelet("missing images on", lambda chance: no_image),
+    "hanging pods": _kubelet("hanging pods on", lambda chance: hang, stop=True),
+    "rebooted node": rebooted_node,
+}
+SECONDS = {"bad GPU": (25.0, 40.0), "refusing kubelet": (20.0, 40.0), "hanging pods": (35.0, 50.0)}
+"""Least and most duration of the faults that need longer than others to have an effect."""

@@ -1,0 +1,195 @@
+"""Faults that a tenant makes with rights in one namespace.
+
+They are jobs that cannot run, forged statuses, idle connections, large objects, and pods with the label of a job.
+"""
+
+import contextlib
+import random
+import socket
+import time
+from typing import Any
+
+from chaos.crowds import occupy
+from chaos.evictions import Bound
+from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo
+from chaos.workloads import eager
+from support.kubelet_stand_in import waiting
+
+LARGEST_OBJECT = 1_572_864
+"""Largest request that etcd takes, in bytes."""
+FIELDS_BYTES = range(800, 4_000, 100)
+"""Bytes of it that the other fields, and the request around the object, take: the first number that is accepted."""
+LARGE_OBJECTS = 9
+"""One more than the writer has had workers."""
+SOCKETS = 700
+"""More than the file descriptors of a scheduler of a round (`labs.DESCRIPTORS`)."""
+LISTEN_SECONDS = 30.0
+"""Time in which a scheduler that starts listens on a slow machine."""
+TERMS = 2**31 - 1
+
+
+def missing_claim(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A job that ranks first and whose pod no node can take: at most the workers of two GPUs may be evicted for it."""
+    name = "misspelt"
+    occupy(lab, "before-claim", 45.0)
+    first = lab.revision()
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
+    lab.apart.add(name)
+    lab.submit(name, eager(name, gpus=2, pod={"volumes": [volume]}), "gone")
+
+    def undo() -> None:
+        lab.bounds.append(Bound(name, 2, first, lab.revision()))
+        lab.delete(name)
+
+    return f"{name} has a claim that does not exist", undo
+
+
+def bad_image(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A job whose image name is wrong: it fails, by its own template."""
+    name = "typo"
+    lab.apart.add(name)
+    body = eager(name, annotations={"start-seconds": "100000"}, runPolicy={"backoffLimit": 0})
+    lab.submit(name, body, "Failed")
+
+    def tend() -> None:
+        with contextlib.suppress(OSError):
+            status, found = lab.cluster.request("GET", f"{PODS}?labelSelector=tranche.dev/job={name}")
+            for pod in found["items"] if status == 200 else ():
+                _wait_for_image(lab, pod)
+
+    lab.habits.append(tend)
+    return f"{name} has an image of no valid name", lambda: None
+
+
+def _wait_for_image(lab: Lab, pod: dict[str, Any]) -> None:
+    states = [one.get("state", {}) for one in pod["status"].get("containerStatuses", ())]
+    if pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
+        return
+    if any(state.get("waiting", {}).get("reason") == "ContainerCreating" for state in states):
+        status = waiting(pod, "InvalidImageName", "couldn't parse image name: invalid reference format")
+        body = {"metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]}, "status": status}
+        lab.cluster.request("PATCH", f"{PODS}/{pod['metadata']['name']}/status", body, MERGE)
+
+
+def forged_plan(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A term above that of every leader, in the status of the tenant's own job."""
+    name = "forger"
+    lab.apart.add(name)
+    lab.submit(name, eager(name, seconds=60.0, high=False), "gone")
+    lab.until(lambda: "plan" in lab.jobs().get(name, {}).get("status", {}), 10.0)
+    plan = lab.jobs().get(name, {}).get("status", {}).get("plan", {"term": 0, "revision": 0})
+    forged = chance.choice([{"term": plan["term"] + 1}, {"term": TERMS}, {"revision": 2**62}])
+    status, _ = lab.ask("PATCH", f"{JOBS}/{name}/status", {"status": {"plan": forged}}, MERGE)
+    return f"{name} writes {forged} into its plan ({status})", lambda: lab.delete(name)
+
+
+def garbled_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A job that changes and at once cannot be read any more: its plan is sent back."""
+    name = "garbled"
+    lab.apart.add(name)
+    lab.submit(name, eager(name, seconds=60.0), "gone")
+    lab.until(lambda: bool(lab.jobs().get(name, {}).get("status", {}).get("plan", {}).get("workers")), 10.0)
+    lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"suspend": True}}, MERGE)
+    time.sleep(0.005)
+    overhead = {"spec": {"preemption": {"restartOverhead": "0000000000000000000000001s"}}}
+    status, _ = lab.ask("PATCH", f"{JOBS}/{name}", overhead, MERGE)
+    return f"{name} gets a duration of 25 digits ({status})", lambda: lab.delete(name)
+
+
+def large_objects(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """Jobs that leave no room for a status in what etcd takes of one object."""
+    made, refused = [], 0
+    for number in range(LARGE_OBJECTS):
+        name = f"large-{number}"
+        for fields in FIELDS_BYTES:
+            size = LARGEST_OBJECT - fields
+            status = lab.cluster.request("POST", JOBS, _large(name, size))[0]
+            if status == 201:
+                lab.apart.add(name)
+                lab.expected[name] = "gone"
+                made.append(size)
+            refused += status != 201
+            if status != 500:  # etcd's answer to what is too large
+                break
+
+    def undo() -> None:
+        for number in range(len(made)):
+            lab.delete(f"large-{number}")
+
+    return f"{len(made)} jobs of {made[:1]} bytes, {refused} were refused", undo
+
+
+def _large(name: str, size: int) -> dict[str, Any]:
+    body = eager(name, high=False)
+    body["spec"]["workers"]["template"]["spec"]["containers"][0]["env"] = [{"name": "BIG", "value": "x" * size}]
+    return body
+
+
+def idle_connections(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """Connections to the port for reports that send nothing."""
+    opened: list[socket.socket] = []
+
+    def connect() -> bool:
+        with contextlib.suppress(OSError):
+            opened.append(socket.create_connection(("127.0.0.1", lab.report_port), timeout=2.0))
+            return True
+        return False
+
+    lab.until(connect, LISTEN_SECONDS)
+    while len(opened) < SOCKETS and connect():
+        pass
+
+    def undo() -> None:
+        for one in opened:
+            one.close()
+
+    return f"{len(opened)} idle connections", undo
+
+
+def labelled_pod(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A pod of no job with our label, on GPUs that are free now."""
+    resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    spec = {
+        "schedulerName": "tranche",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": "x", "resources": resources}],
+    }
+    names = [f"stranger-{number}" for number in range(2)]
+    for name in names:
+        labels = {"tranche.dev/job": "strange", "tranche.dev/role": "worker"}
+        lab.ask("POST", PODS, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+    def undo() -> None:
+        for name in names:
+            lab.ask("DELETE", f"{PODS}/{name}")
+
+    return "pods of a stranger with the label of a job", undo
+
+
+def kept_pods(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A job that fails by its deadline, and whose pods go on by its own choice."""
+    name = "keeper"
+    lab.apart.add(name)
+    policy = {"activeDeadlineSeconds": 3, "cleanPodPolicy": "None", "backoffLimit": 0}
+    lab.submit(name, eager(name, site="edge-b", chunks=2, seconds=600.0, runPolicy=policy), "gone")
+    return f"{name} keeps its pods when its deadline is over", lambda: lab.delete(name)
+
+
+FAULTS: dict[str, Begin] = {
+    "missing claim": missing_claim,
+    "bad image": bad_image,
+    "forged plan": forged_plan,
+    "garbled job": garbled_job,
+    "large objects": large_objects,
+    "idle connections": idle_connections,
+    "labelled pod": labelled_pod,
+    "kept pods": kept_pods,
+}
+SECONDS = {
+    "missing claim": (45.0, 55.0),
+    "large objects": (8.0, 15.0),
+    "idle connections": (15.0, 20.0),
+    "labelled pod": (25.0, 35.0),
+    "kept pods": (30.0, 40.0),
+}
+"""Least and most duration of the faults that need longer than others to have an effect."""

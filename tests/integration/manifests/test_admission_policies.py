@@ -1,0 +1,194 @@
+"""The admission policies, as tenants with different rights meet them on a real API server."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from support.waiting import eventually
+from tranche.demo.local_stack import manifests
+from tranche_testcluster import Cluster, ClusterError
+
+OPERATOR = "system:serviceaccount:tranche-system:tranche-operator"
+SCHEDULER = "system:serviceaccount:tranche-system:tranche-scheduler"
+EDITOR, OWNER = "editor", "owner"
+"""A user with the role edit, and one with a role `*` on `*`, both in namespace default."""
+LIMITS = {
+    "maxWeight": "10",
+    "highestPriorityClass": "tranche-normal",
+    "allowNever": "false",
+    "maxWeight.research": "100",
+    "highestPriorityClass.research": "tranche-high",
+    "allowNever.research": "true",
+}
+JOBS = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs"
+
+
+@pytest.fixture(scope="module")
+def guarded(cluster: Cluster) -> Cluster:
+    """The cluster with the policies, two tenants, and a job of an earlier time with claims above the limits."""
+    everything = ["--verb=*", "--resource=*.*"]
+    cluster.kubectl("create", "namespace", "research")
+    for namespace in ("default", "research"):
+        binding = ["-n", namespace, "create", "rolebinding"]
+        cluster.kubectl(*binding, "editor", "--clusterrole=edit", f"--user={EDITOR}")
+        cluster.kubectl("-n", namespace, "create", "role", "owner", *everything)
+        cluster.kubectl(*binding, "owner", "--role=owner", f"--user={OWNER}")
+    apply(cluster, job("earlier", weight=500))
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tranche-tenancy"}, "data": LIMITS}
+    config["metadata"]["namespace"] = "tranche-system"  # type: ignore[index]
+    apply(cluster, config)
+    cluster.kubectl("apply", "-f", str(manifests() / "admission-policies.yaml"))
+    eventually(lambda: "only tranche-scheduler" in refusal(cluster, status("earlier"), OWNER), "policy tranche-status")
+    eventually(lambda: "weight" in refusal(cluster, job("probe", weight=11)), "policy tranche-claims")
+    eventually(lambda: "leave it out" in refusal(cluster, pod("probe")), "policy tranche-pods")
+    return cluster
+
+
+def job(name: str, namespace: str = "default", **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "worker", "image": "train"}]}}
+    return {
+        "apiVersion": "tranche.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"workers": {"maxReplicas": 1, "template": template}, **spec},
+    }
+
+
+def pod(name: str, labelled: bool = True, **metadata: Any) -> dict[str, Any]:
+    labels = {"tranche.dev/job": "cats", "tranche.dev/role": "ps", "tranche.dev/index": "0", "tranche.dev/attempt": "7"}
+    whole = {"name": name, "namespace": "default", "labels": labels if labelled else {}, **metadata}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": whole, "spec": spec}
+
+
+def status(name: str) -> dict[str, Any]:
+    return {**job(name), "status": {"plan": {"term": 2147483647, "revision": 1, "observedGeneration": 1}}}
+
+
+def apply(cluster: Cluster, obj: dict[str, Any], user: str | None = None, *more: str) -> str:
+    who = [f"--as={user}", "--as-group=system:authenticated"] if user else []
+    status_only = ["--subresource=status"] if "status" in obj else []
+    words = ["apply", "--server-side", "--force-conflicts", "-f", "-", *who, *status_only, *more]
+    return cluster.kubectl(*words, input=json.dumps(obj))
+
+
+def refusal(cluster: Cluster, obj: dict[str, Any], user: str | None = EDITOR) -> str:
+    """Try to apply an object without keeping it; return the error, or "" if it is accepted."""
+    try:
+        apply(cluster, obj, user, "--dry-run=server")
+    except ClusterError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("user", [OWNER, None])
+def test_status_write_by_other_users_is_denied(guarded: Cluster, user: str | None) -> None:
+    assert "only tranche-scheduler and tranche-operator write this status" in refusal(guarded, status("earlier"), user)
+
+
+@pytest.mark.parametrize("user", [SCHEDULER, OPERATOR])
+def test_both_programs_write_a_job_status(guarded: Cluster, user: str) -> None:
+    assert refusal(guarded, status("earlier"), user) == ""
+
+
+def test_only_the_programs_write_the_status_of_a_site(guarded: Cluster) -> None:
+    site = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": "edge"}}
+    apply(guarded, {**site, "spec": {"nodeSelector": {"zone": "edge"}}})
+    told = {**site, "status": {"nodes": 5}}
+    assert "only tranche-scheduler" in refusal(guarded, told, None)
+    assert refusal(guarded, told, SCHEDULER) == ""
+
+
+@pytest.mark.parametrize("user", [EDITOR, OWNER, None])
+@pytest.mark.parametrize(
+    ("claims", "told"),
+    [
+        ({"weight": 11}, "spec.weight: namespace default may use at most 10, and this job has 11"),
+        ({"weight": 10.5}, "spec.weight: namespace default may use at most 10, and this job has 10.5"),
+        (
+            {"priorityClassName": "tranche-high"},
+            "spec.priorityClassName: namespace default may use at most tranche-normal, and this job has tranche-high",
+        ),
+        (
+            {"preemption": {"policy": "Never"}},
+            "spec.preemption.policy: namespace default may not use Never: use Immediate or AtChunkEnd",
+        ),
+    ],
+)
+def test_claim_above_the_limit_is_refused(
+    guarded: Cluster, user: str | None, claims: dict[str, Any], told: str
+) -> None:
+    assert told in refusal(guarded, job("greedy", **claims), user)
+
+
+def test_claims_within_the_limits_are_accepted(guarded: Cluster) -> None:
+    assert refusal(guarded, job("modest")) == ""
+    assert refusal(guarded, job("modest", weight=10, priorityClassName="tranche-normal")) == ""
+
+
+def test_a_namespace_has_limits_of_its_own(guarded: Cluster) -> None:
+    claims = {"weight": 100, "priorityClassName": "tranche-high", "preemption": {"policy": "Never"}}
+    assert refusal(guarded, job("more", "research", **claims)) == ""
+    assert "at most 100" in refusal(guarded, job("most", "research", weight=101))
+
+
+def test_job_above_a_later_limit_can_still_be_suspended(guarded: Cluster) -> None:
+    assert refusal(guarded, job("earlier", weight=500, suspend=True)) == ""
+    assert refusal(guarded, job("earlier", weight=5)) == ""
+    assert "at most 10" in refusal(guarded, job("earlier", weight=501))
+
+
+@pytest.mark.parametrize("user", [EDITOR, OWNER, None])
+def test_tenant_cannot_create_a_pod_of_a_job_in_advance(guarded: Cluster, user: str | None) -> None:
+    uid = yaml.safe_load(guarded.kubectl("get", "trainingjob", "earlier", "-o", "json"))["metadata"]["uid"]
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "earlier", "uid": uid}
+    made = pod("earlier-ps-0-7", ownerReferences=[{**owner, "controller": True}])
+    assert "which only tranche-operator creates: leave it out" in refusal(guarded, made, user)
+    assert refusal(guarded, made, OPERATOR) == ""
+
+
+def test_pods_without_the_label_are_not_affected(guarded: Cluster) -> None:
+    assert refusal(guarded, pod("plain", labelled=False)) == ""
+
+
+def test_identity_of_a_pod_of_a_job_cannot_change(guarded: Cluster) -> None:
+    apply(guarded, pod("cats-ps-0-7"), OPERATOR)
+    labels = pod("cats-ps-0-7")["metadata"]["labels"]
+    for changed in ({**labels, "tranche.dev/attempt": "8"}, {}):
+        patch = json.dumps({"metadata": {"labels": changed or None}})
+        with pytest.raises(ClusterError, match="identify a pod of a TrainingJob and cannot change"):
+            guarded.kubectl("patch", "pod", "cats-ps-0-7", f"--as={OWNER}", "--type=merge", "-p", patch)
+    owner = {
+        "apiVersion": "tranche.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "name": "cats",
+        "uid": "0",
+        "controller": True,
+    }
+    patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
+    with pytest.raises(ClusterError, match="only tranche-operator makes a TrainingJob the owner of a pod"):
+        guarded.kubectl("patch", "pod", "cats-ps-0-7", f"--as={OWNER}", "--type=merge", "-p", patch)
+
+
+def test_tenant_may_annotate_and_release_a_pod_of_a_job(guarded: Cluster) -> None:
+    apply(guarded, pod("cats-ps-0-8", finalizers=["tranche.dev/ledger"]), OPERATOR)
+    guarded.kubectl("annotate", "pod", "cats-ps-0-8", f"--as={EDITOR}", "note=x")
+    patch = '{"metadata": {"finalizers": null}}'
+    guarded.kubectl("patch", "pod", "cats-ps-0-8", f"--as={EDITOR}", "--type=merge", "-p", patch)
+    guarded.kubectl("delete", "pod", "cats-ps-0-8", f"--as={EDITOR}", "--wait=false")
+
+
+def test_policies_have_no_type_errors(guarded: Cluster) -> None:
+    """The API server type-checks the expressions against the schemas of the matched kinds."""
+
+    def checked() -> bool:
+        found = yaml.safe_load(guarded.kubectl("get", "validatingadmissionpolicies", "-o", "json"))["items"]
+        assert {one["metadata"]["name"] for one in found} >= {"tranche-status", "tranche-pods", "tranche-claims"}
+        for one in found:
+            assert one["status"]["observedGeneration"] == one["metadata"]["generation"]
+            assert not one["status"].get("typeChecking", {}).get("expressionWarnings"), one["metadata"]["name"]
+        return True
+
+    eventually(checked)

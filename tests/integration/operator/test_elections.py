@@ -1,0 +1,44 @@
+"""Two replicas of the operator: one reconciles, and the other takes over when it ends."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.operator_lab import Lab, Process, operator_command, window
+from support.waiting import eventually
+from tranche_testcluster import Cluster
+
+TAKE_OVER_SECONDS = 15.0
+
+
+@pytest.fixture
+def replicas(cluster: Cluster, nodes: list[str], tmp_path: Path) -> Iterator[list[Process]]:
+    command = operator_command(cluster, "--lease-namespace=tranche-system")
+    first = Process(command, tmp_path / "first.log")
+    eventually(lambda: "this replica reconciles" in first.said())
+    second = Process(command, tmp_path / "second.log")
+    yield [first, second]
+    for replica in (first, second):
+        if replica.process.poll() is None:
+            replica.kill()
+
+
+def test_second_replica_takes_over_after_a_crash(lab: Lab, replicas: list[Process]) -> None:
+    first, second = replicas
+    eventually(lambda: "waiting for the Lease" in second.said())
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    assert "this replica reconciles" not in second.said()
+    first.kill()
+    lab.plan(window(0, 1), window(1, 2))
+    eventually(lambda: "cats-worker-1-2" in lab.pods(), "the second replica takes over", seconds=TAKE_OVER_SECONDS)
+    assert "this replica reconciles" in second.said()
+
+
+def test_terminated_replica_releases_the_lease(lab: Lab, replicas: list[Process]) -> None:
+    first, second = replicas
+    lab.create()
+    assert first.terminate()[0] == 0
+    eventually(lambda: "this replica reconciles" in second.said(), "the second replica takes the Lease", seconds=5.0)

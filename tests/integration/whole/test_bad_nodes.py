@@ -1,0 +1,72 @@
+"""A node that cannot run pods costs no job its attempts, and soon gets no more of them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.full_stack import Whole
+from support.kubelet_stand_in import Kubelet, Play, crash, refuse
+
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = ("first", "second")
+MOST_PODS = 5
+SECONDS = 60.0
+
+
+class BadNode:
+    """The node edge-a-1, whose kubelet is replaced, and the pods that were bound to it."""
+
+    def __init__(self, whole: Whole, play: Play) -> None:
+        self.kubelet = Kubelet(whole.cluster, "edge-a-1", play)
+        self.bound: set[str] = set()
+        self._whole = whole
+
+    def look(self) -> None:
+        """Play the kubelet, and note which pods there are."""
+        self.kubelet.tend()
+        items = self._whole.cluster.request("GET", f"{PODS}?fieldSelector=spec.nodeName=edge-a-1")[1]["items"]
+        self.bound.update(one["metadata"]["uid"] for one in items)
+
+
+@pytest.fixture
+def busy(whole: Whole) -> Iterator[Whole]:
+    """All other GPUs of edge-a are in use, by a job that may not be preempted."""
+    whole.submit("long", seconds=600.0, node="edge-a-0", preemption={"policy": "Never"})
+    whole.until_phase("long", "Running")
+    yield whole
+    whole.delete("long", *JOBS)
+
+
+@pytest.mark.parametrize(
+    "play", [refuse("TopologyAffinityError"), refuse("UnexpectedAdmissionError"), crash], ids=["numa", "devices", "gpu"]
+)
+def test_bad_node_fails_no_job_and_gets_few_pods(busy: Whole, play: Play) -> None:
+    node = BadNode(busy, play)
+    node.kubelet.take()
+    try:
+        for name in JOBS:
+            busy.submit(name, zone="edge-a", runPolicy={"backoffLimit": 2})
+
+        def is_named() -> bool:
+            node.look()
+            return _named(busy)
+
+        busy.until("the node is named", is_named, SECONDS)
+        for _ in range(50):
+            node.look()
+        assert len(node.bound) <= MOST_PODS
+        assert {busy.status(name)["phase"] for name in JOBS} == {"Waiting"}
+        if play is not crash:
+            assert [_progress(busy, name).get("failures", 0) for name in JOBS] == [0, 0]
+    finally:
+        node.kubelet.release()
+
+
+def _named(whole: Whole) -> bool:
+    """Whether the reason why a job waits names the node."""
+    return any("edge-a-1" in whole.status(name).get("plan", {}).get("explanation", "") for name in JOBS)
+
+
+def _progress(whole: Whole, name: str) -> dict[str, Any]:
+    return dict(whole.status(name).get("progress", {}))

@@ -1,0 +1,104 @@
+"""A tenant whose objects the API server does not take back, or who writes any status, delays no other tenant."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.full_stack import API, Whole
+
+EVIL = f"{API}/namespaces/evil/trainingjobs"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
+LEAST, MOST, STEP = 1_000_000, 1_600_000, 1_000
+"""Bytes of variables between which the largest job that can be created is searched."""
+
+
+def large_job(name: str, size: int) -> dict[str, Any]:
+    """Return a job with variables of this size in total."""
+    pieces = [size // 20 + (1 if number < size % 20 else 0) for number in range(20)]
+    variables = [{"name": f"BIG_{number}", "value": "x" * piece} for number, piece in enumerate(pieces)]
+    requests = {"cpu": "1", "nvidia.com/gpu": "1"}
+    container = {"name": "t", "image": "x", "env": variables}
+    container["resources"] = {"requests": requests, "limits": {"nvidia.com/gpu": "1"}}  # type: ignore[assignment]
+    workers = {"maxReplicas": 1, "template": {"spec": {"containers": [container]}}}
+    spec = {"workers": workers, "estimatedDuration": "1s"}
+    kind = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob"}
+    return {**kind, "metadata": {"name": name, "namespace": "evil"}, "spec": spec}
+
+
+def largest(whole: Whole) -> int:
+    """Return the size of the largest job that the API server creates; its status cannot be added any more."""
+    fits, fails = LEAST, MOST
+    while fails - fits > STEP:
+        size = (fits + fails) // 2
+        status, _ = whole.cluster.request("POST", EVIL, large_job("probe", size))
+        if status == 201:
+            whole.cluster.request("DELETE", f"{EVIL}/probe")
+            fits = size
+        else:
+            fails = size
+    return fits
+
+
+@pytest.fixture
+def evil(whole: Whole) -> Iterator[str]:
+    """The path of the jobs of a namespace of its own."""
+    whole.cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": "evil"}})
+    yield EVIL
+    whole.cluster.request("DELETE", EVIL)
+    whole.until("no jobs of the tenant", lambda: not whole.cluster.request("GET", EVIL)[1]["items"])
+
+
+def term(whole: Whole) -> int:
+    return int(whole.cluster.request("GET", LEASE)[1]["spec"]["leaseTransitions"])
+
+
+def status_of(whole: Whole, name: str) -> dict[str, Any]:
+    return dict(whole.cluster.request("GET", f"{EVIL}/{name}")[1].get("status", {}))
+
+
+def test_objects_without_room_for_a_status_delay_no_tenant(whole: Whole, evil: str) -> None:
+    before, size = term(whole), largest(whole)
+    for number in range(10):
+        status, answer = whole.cluster.request("POST", evil, large_job(f"big-{number}", size))
+        assert status == 201, answer
+    whole.submit("small")
+    whole.until_phase("small", "Succeeded")
+    assert term(whole) == before, "no leader has ended"
+    whole.delete("small")
+
+
+@pytest.mark.parametrize("forged", [(2**31 - 1, 1), (1_000_000, 1), (0, 2**53)])
+def test_forged_plan_ends_no_leader_and_is_reported(whole: Whole, evil: str, forged: tuple[int, int]) -> None:
+    before = term(whole)
+    name = f"forged-{forged[0]}"
+    whole.cluster.request("POST", evil, large_job(name, 100))
+    whole.until("it has a plan", lambda: status_of(whole, name).get("plan"))
+    plan = status_of(whole, name)["plan"] | {"term": forged[0] or before, "revision": forged[1]}
+    patch = {"status": {"plan": plan}}
+    path, kind = f"{evil}/{name}/status", "application/merge-patch+json"
+    status, answer = whole.cluster.request("PATCH", path, patch, kind)
+    assert status == 200, answer
+    conditions = whole.until(
+        "the forgery is reported",
+        lambda: [
+            one
+            for one in status_of(whole, name).get("conditions", ())
+            if (one["type"], one.get("reason")) == ("Planned", "InvalidPlan")
+        ],
+    )
+    assert "delete the job" in conditions[0]["message"]
+    whole.submit("small")
+    whole.until_phase("small", "Succeeded")
+    assert term(whole) == before, "no leader has ended"
+    whole.delete("small")
+    whole.cluster.request("DELETE", f"{evil}/{name}")
+
+
+def test_term_above_the_maximum_is_refused(whole: Whole, evil: str) -> None:
+    whole.cluster.request("POST", evil, large_job("beyond", 100))
+    whole.until("it has a plan", lambda: status_of(whole, "beyond").get("plan"))
+    plan = status_of(whole, "beyond")["plan"] | {"term": 2**31}
+    path, kind = f"{evil}/beyond/status", "application/merge-patch+json"
+    status, answer = whole.cluster.request("PATCH", path, {"status": {"plan": plan}}, kind)
+    assert (status, "status.plan.term" in str(answer)) == (422, True)

@@ -1,0 +1,133 @@
+"""Extender, planner and API are processes of their own: what happens to one does not affect the others."""
+
+import json
+import random
+import resource
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.full_stack import Whole
+from support.object_history import History
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche_testcluster import Cluster
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
+PROCESSES = ("extender", "planner", "api")
+STRANGER = {
+    "metadata": {"name": "stranger", "namespace": "default", "uid": "1"},
+    "spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
+}
+
+
+def children(whole: Whole) -> dict[str, int]:
+    """Process IDs of the processes of the scheduler, by name."""
+    parent = whole.stack.processes["scheduler"].pid
+    found: dict[str, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_text().split("\0")
+            status = (folder / "status").read_text()
+        except OSError:
+            continue
+        if f"\nPPid:\t{parent}\n" in status and "tranche" in words:
+            found[words[words.index("tranche") + 1]] = int(folder.name)
+    return found
+
+
+def offered(whole: Whole) -> list[str]:
+    """Nodes that the extender leaves for a pod of another workload; none without an answer."""
+    body = json.dumps({"Pod": STRANGER, "NodeNames": ["edge-a-0", "edge-b-0"]}).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{whole.stack.url}/filter", body), timeout=2) as reply:
+            return list(json.load(reply)["NodeNames"])
+    except OSError:
+        return []
+
+
+def report_status(whole: Whole) -> int:
+    """Status of a report without a token; 0 without an answer."""
+    url = f"{whole.stack.report_url}/v1/jobs/default/none/progress"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=2) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def lease(whole: Whole) -> dict[str, Any]:
+    return dict(whole.cluster.request("GET", LEASE)[1]["spec"])
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) -> None:
+    whole.until("three processes", lambda: set(children(whole)) == set(PROCESSES))
+    whole.submit(f"long-{name}", seconds=4.0, zone="edge-b")
+    whole.submit(f"short-{name}", seconds=1.0, zone="edge-b")
+    before = children(whole)
+    subprocess.run(["sleep", str(random.uniform(0, 2))], check=True)  # any moment of the path
+    subprocess.run(["kill", "-9", str(before[name])], check=True)
+    if name != "extender":
+        assert offered(whole)
+    if name != "api":
+        whole.until("the API answers", lambda: report_status(whole) == 401, 2.0)
+    for job in (f"long-{name}", f"short-{name}"):
+        progress = whole.until_phase(job, "Succeeded")["progress"]
+        assert progress.get("failures", 0) == 0
+    whole.until("it runs again", lambda: name in children(whole))
+    after = children(whole)
+    assert {one for one in PROCESSES if after[one] == before[one]} == set(PROCESSES) - {name}
+    whole.until("all answer", lambda: offered(whole) and report_status(whole) == 401)
+    whole.delete(f"long-{name}", f"short-{name}")
+
+
+def test_extender_keeps_reservations_while_planner_is_stopped(whole: Whole) -> None:
+    planner = children(whole)["planner"]
+    subprocess.run(["kill", "-STOP", str(planner)], check=True)
+    try:
+        assert offered(whole) == ["edge-a-0", "edge-b-0"]
+    finally:
+        subprocess.run(["kill", "-CONT", str(planner)], check=True)
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[Whole]:
+    """A scheduler that may open 300 files in each process."""
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=1)
+        cluster.add_site("edge-b", nodes=1, gpus=8)
+        made = Stack(cluster)
+        plain = made.scheduler_command
+        made.scheduler_command = lambda *words: ["sh", "-c", 'ulimit -n 300; exec "$@"', "sh", *plain(*words)]  # type: ignore[method-assign]
+        with made as stack:
+            yield Whole(cluster, stack)
+
+
+def test_idle_connections_leave_filter_lease_and_reports_alone(limited: Whole) -> None:
+    port = limited.stack.report_port
+    with ExitStack() as opened, History(str(limited.cluster.kubeconfig), LEASE.rpartition("/")[0]) as history:
+        renewed = lease(limited)["renewTime"]
+        for number in range(400):
+            connection = opened.enter_context(socket.socket())
+            connection.bind((f"127.0.1.{1 + number % 50}", 0))
+            connection.connect(("127.0.0.1", port))
+        assert offered(limited)
+        assert report_status(limited) == 401
+        limited.submit("beside", seconds=1.0)
+        limited.until_phase("beside", "Succeeded")
+        limited.until("the Lease is renewed", lambda: lease(limited)["renewTime"] > renewed)
+        with urllib.request.urlopen(f"{limited.stack.url}/readyz", timeout=2) as reply:
+            assert reply.status == 200
+        assert {one["spec"]["leaseTransitions"] for one in history.events[LEASE.rpartition("/")[0]]} == {1}
+    limited.delete("beside")
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 500, "the test itself opened all"

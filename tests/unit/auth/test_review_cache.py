@@ -1,0 +1,91 @@
+"""Reviews of invalid tokens: limited by peer, and without effect on valid ones."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tranche.auth import review_cache
+from tranche.auth.pod_token import REFUSALS_BURST, TokenReviewer
+from tranche.auth.review_cache import Bounds, Reviews, TooManyRefusalsError
+from tranche.auth.user_access import REVIEWS_BURST, AccessReviewer
+from tranche.kube.api.names import REPORT_AUDIENCE
+
+EXTRA = {f"authentication.kubernetes.io/pod-{what}": ["cats"] for what in ("name", "uid")}
+
+
+class Api:
+    """API server that knows the tokens that begin with "good", and grants nothing."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def request(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
+        self.asked += 1
+        if not path.endswith("tokenreviews"):
+            return {"status": {"allowed": False}}
+        user = {"username": "system:serviceaccount:ns:default", "extra": EXTRA}
+        known = body["spec"]["token"].startswith("good")
+        return {"status": {"authenticated": known, "audiences": [REPORT_AUDIENCE], "user": user}}
+
+
+def test_invalid_tokens_do_not_displace_valid_ones() -> None:
+    bounds = Bounds(60.0, 60.0, remembered=10, at_once=1, longest_line=10, remembered_refusals=5)
+    reviews: Reviews[bool] = Reviews(bounds, lambda: 0.0)
+    asked: list[str] = []
+
+    async def ask(token: str) -> bool | None:
+        asked.append(token)
+        return True if token == "good" else None
+
+    async def scene() -> None:
+        await reviews.find(b"good", lambda: ask("good"))
+        for number in range(100):
+            await reviews.find(f"bad{number}".encode(), lambda: ask("bad"))
+        await reviews.find(b"good", lambda: ask("good"))
+
+    asyncio.run(scene())
+    assert asked.count("good") == 1
+
+
+def test_invalid_tokens_of_one_peer_are_limited() -> None:
+    api, now = Api(), [0.0]
+    reviewer = TokenReviewer(api, lambda: now[0])
+
+    async def scene() -> None:
+        for number in range(REFUSALS_BURST):
+            assert await reviewer.review(f"bad{number}", "10.0.0.1") is None
+        with pytest.raises(TooManyRefusalsError):
+            await reviewer.review("bad", "10.0.0.1")
+        assert await reviewer.review("good", "10.0.0.2") is not None
+        assert api.asked == REFUSALS_BURST + 1
+        now[0] += 1.0
+        assert await reviewer.review("bad again", "10.0.0.1") is None
+
+    asyncio.run(scene())
+
+
+def test_valid_tokens_of_one_peer_are_not_limited() -> None:
+    reviewer = TokenReviewer(Api(), lambda: 0.0)
+
+    async def scene() -> None:
+        for number in range(3 * REFUSALS_BURST):
+            assert await reviewer.review(f"good{number}", "10.0.0.1") is not None
+
+    asyncio.run(scene())
+
+
+def test_user_without_rights_costs_a_limited_number_of_reviews() -> None:
+    api, now = Api(), [0.0]
+    reviewer = AccessReviewer(api, lambda: now[0])
+    names = [f"team-{number}" for number in range(3 * REVIEWS_BURST)]
+
+    async def scene() -> None:
+        for _ in range(5):
+            assert not (await reviewer.scope(review_cache.User("outsider"), names)).namespaces
+        assert api.asked == 1 + REVIEWS_BURST
+        now[0] += 10.0
+        await reviewer.scope(review_cache.User("outsider"), names)
+        assert api.asked == 1 + 2 * REVIEWS_BURST
+
+    asyncio.run(scene())

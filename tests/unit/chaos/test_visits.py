@@ -1,0 +1,22 @@
+"""The check of a chaos round counts the pods that are sent to a node, in histories made by hand."""
+
+from chaos.visits import Visits, check_visits
+from support.history_builder import History
+
+
+def test_pod_counts_once_when_it_is_bound() -> None:
+    history = History()
+    for attempt in (1, 2):
+        history.pod(attempt, "0", node=None, phase="Pending")
+        history.pod(attempt, "0")
+        history.pod(attempt, "0", phase="Failed")
+    last = history.changes[-1].revision
+    assert list(check_visits(history.changes, [Visits("n", 2, 0, last), Visits("other", 0, 0, last)])) == []
+    (found,) = check_visits(history.changes, [Visits("n", 1, 0, last)])
+    assert found == "2 pods, at most 1, are bound to n, which cannot run them"
+
+
+def test_pod_outside_of_the_revisions_does_not_count() -> None:
+    history = History()
+    history.pod(1, "0")
+    assert list(check_visits(history.changes, [Visits("n", 0, 0, 1), Visits("n", 0, 9, 10)])) == []

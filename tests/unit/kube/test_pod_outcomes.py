@@ -1,0 +1,155 @@
+"""Outcomes of pods as kubelets, runtimes and controllers report them, and reasons why containers do not start."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tranche.kube.api.core_types import NodeObject
+from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.convert.container_start import StartProblem, start_delay
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.pod_outcome import end_reason, outcome
+from tranche.kube.convert.pods_and_nodes import Pod
+
+STARTED = "2026-01-01T00:00:10Z"
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def pod(*statuses: dict[str, Any], phase: str = "Failed", meta: dict[str, Any] | None = None, **status: Any) -> Pod:
+    """Return a pod of ours on a node, as the watch cache decodes it."""
+    whole = {
+        "metadata": {"name": "a", "namespace": "ns", "labels": {LABEL_JOB: "j"}, **(meta or {})},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main"}]},
+        "status": {"phase": phase, "containerStatuses": list(statuses), **status},
+    }
+    return decode_pod(json.dumps(whole).encode())
+
+
+def main(**state: Any) -> dict[str, Any]:
+    return {"name": "main", "state": state}
+
+
+def ended(code: int = 1, **fields: Any) -> dict[str, Any]:
+    return main(terminated={"exitCode": code, "startedAt": STARTED, "reason": "Error", **fields})
+
+
+def disrupted(status: str) -> dict[str, Any]:
+    return {"conditions": [{"type": "DisruptionTarget", "status": status}]}
+
+
+def machine(ready: str, since: str) -> NodeObject:
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": since}
+    return msgspec.convert({"metadata": {"name": "n1"}, "status": {"conditions": [condition]}}, NodeObject)
+
+
+@pytest.mark.parametrize(
+    ("made", "how"),
+    [
+        (pod(phase="Succeeded"), "Succeeded"),
+        (pod(phase="Succeeded", meta=DELETED), "Succeeded"),
+        (pod(ended()), "Failed"),
+        (pod(ended(128, reason="StartError", startedAt="1970-01-01T00:00:00Z")), "Failed"),
+        (pod(ended(), **disrupted("True")), "Preempted"),
+        (pod(ended(), **disrupted("False")), "Failed"),
+        (pod(ended(), meta=DELETED), "Preempted"),
+        (pod(ended(), reason="DeadlineExceeded"), "Failed"),
+    ],
+)
+def test_disrupted_or_deleted_pod_is_preempted(made: Pod, how: str) -> None:
+    assert outcome(made) == how
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "OutOfnvidia.com/gpu",
+        "UnexpectedAdmissionError",
+        "TopologyAffinityError",
+        "NodeAffinity",
+        "Evicted",
+        "NodeShutdown",
+        "InvalidNodeInfo",
+        "",
+    ],
+)
+@pytest.mark.parametrize("statuses", [(), (main(waiting={"reason": "ContainerCreating"}),)])
+def test_pod_without_started_container_is_refused(reason: str, statuses: tuple[dict[str, Any], ...]) -> None:
+    made = pod(*statuses, reason=reason, message="Pod was rejected: why")
+    assert outcome(made) == "Refused"
+    assert end_reason(made) == f"{reason}: Pod was rejected: why".removeprefix(": ")
+
+
+@pytest.mark.parametrize(
+    ("made", "how"),
+    [
+        (pod(ended(137, reason="ContainerStatusUnknown", startedAt=None)), "Lost"),
+        (pod(ended(255, reason="Unknown")), "Lost"),
+        (pod(ended(), reason="NodeLost"), "Lost"),
+        (pod(ended(), reason="UnexpectedAdmissionError"), "Lost"),
+        (pod(ended(), reason="Anything", message="Pod was rejected: x"), "Lost"),
+        (pod(ended(143), reason="Terminated", message="Pod was terminated in response to node shutdown"), "Preempted"),
+        (pod(ended(137), reason="Evicted", message="The node was low on resource: memory."), "Preempted"),
+        (pod(ended(137), reason="Evicted", message="Usage of EmptyDir volume exceeds the limit"), "Failed"),
+        (pod(ended(137, reason="OOMKilled")), "Failed"),
+    ],
+)
+def test_end_by_the_node_is_no_failure_of_the_job(made: Pod, how: str) -> None:
+    assert outcome(made) == how
+
+
+@pytest.mark.parametrize(
+    ("node", "how"),
+    [
+        (None, "Failed"),
+        (machine("True", "2026-01-01T00:00:00Z"), "Failed"),
+        (machine("True", "2026-01-01T01:00:00Z"), "Lost"),
+        (machine("Unknown", "2026-01-01T00:00:00Z"), "Lost"),
+    ],
+)
+def test_exit_255_is_the_nodes_if_it_restarted(node: NodeObject | None, how: str) -> None:
+    assert outcome(pod(ended(255)), node) == how
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("InvalidImageName", StartProblem.CONFIGURATION),
+        ("ErrImageNeverPull", StartProblem.CONFIGURATION),
+        ("CreateContainerConfigError", StartProblem.CONFIGURATION),
+        ("CreateContainerError", StartProblem.CONFIGURATION),
+        ("ErrImagePull", StartProblem.IMAGE_PULL),
+        ("ImagePullBackOff", StartProblem.IMAGE_PULL),
+        ("ContainerCreating", StartProblem.CREATION),
+        ("PodInitializing", StartProblem.CREATION),
+    ],
+)
+def test_reason_of_waiting_container_has_a_kind(reason: str, kind: StartProblem) -> None:
+    delay = start_delay(pod(main(waiting={"reason": reason, "message": "why"}), phase="Pending"))
+    assert delay is not None
+    assert (delay.kind, delay.text) == (kind, f"{reason}: why")
+
+
+def test_bound_pod_without_statuses_waits_for_creation() -> None:
+    delay = start_delay(pod(phase="Pending"))
+    assert delay is not None
+    assert delay.kind is StartProblem.CREATION
+
+
+def test_init_container_that_runs_may_take_any_time() -> None:
+    running = [{"name": "fetch", "state": {"running": {"startedAt": STARTED}}}]
+    made = pod(main(waiting={"reason": "PodInitializing"}), phase="Pending", initContainerStatuses=running)
+    assert start_delay(made) is None
+
+
+def test_image_of_an_init_container_counts() -> None:
+    waiting = [{"name": "fetch", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}]
+    made = pod(main(waiting={"reason": "PodInitializing"}), phase="Pending", initContainerStatuses=waiting)
+    delay = start_delay(made)
+    assert delay is not None
+    assert delay.kind is StartProblem.IMAGE_PULL
+
+
+def test_running_pod_has_no_start_delay() -> None:
+    assert start_delay(pod(main(running={"startedAt": STARTED}), phase="Running")) is None

@@ -1,0 +1,158 @@
+"""Requests for chunks between workers, planner and written plans; the store of jobs is filled by hand."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from support.live_controller import reported, resource, taken_over, written
+from tranche.live import Controller, chunk_requests
+from tranche.model import ChunkGrant, ChunkRequest
+from tranche.planner import Event, Instruction
+
+KEY = "default/cats"
+
+
+async def one_worker() -> Controller:
+    """A job of two chunks of 10 mini-batches, of which one worker, attempt 1, trains the first."""
+    made = resource("cats", data={"chunks": 2, "batchesPerChunk": 10})
+    workers = made.spec.workers.model_copy(update={"max_replicas": 1})
+    spec = made.spec.model_copy(update={"workers": workers})
+    return await taken_over(made.model_copy(update={"spec": spec}), policy="chunk")
+
+
+def request(fence: int = 1, attempt: int = 1) -> ChunkRequest:
+    return ChunkRequest(KEY, attempt, fence, {0: 10.0})
+
+
+def write(controller: Controller) -> None:
+    """The plan reaches the API server, and the watch brings it back."""
+    old = controller.watches.jobs.store[KEY]
+    status = old.status.model_copy(update={"plan": type(old.status).model_validate(written(controller, "cats")).plan})
+    reported(controller, "jobs", KEY, old.model_copy(update={"status": status}))
+
+
+async def begin(controller: Controller, asked: ChunkRequest) -> "asyncio.Task[ChunkGrant | None]":
+    task = asyncio.create_task(controller.renewals.ask(asked))
+    await asyncio.sleep(0)
+    return task
+
+
+async def settled(task: "asyncio.Task[ChunkGrant | None]") -> bool:
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task.done()
+
+
+def test_chunk_request_is_answered_after_the_plan_is_written() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        write(controller)
+        task = await begin(controller, request())
+        assert controller._wake.is_set(), "the planner is woken at once"
+        controller.step()
+        assert controller.planner.cluster.jobs[KEY].runs[1].window.chunks == (1,)
+        assert not await settled(task)
+        write(controller)
+        assert await settled(task)
+        assert task.result() == ChunkGrant((1,), 2)
+        again = await begin(controller, request())
+        controller.step()
+        assert await settled(again), "what is written needs no more waiting"
+        assert again.result() == task.result()
+
+    asyncio.run(scenario())
+
+
+def test_job_change_before_planner_step_does_not_answer_request() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        task = await begin(controller, request())
+        controller.renewals.settle(KEY)
+        assert not await settled(task)
+        task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_exit_answer_does_not_wait_for_a_written_plan() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        state = controller.planner.cluster.jobs[KEY]
+        state.done.add(1)
+        state.windows_changed()
+        task = await begin(controller, request())
+        controller.step()
+        assert await settled(task)
+        assert task.result() == ChunkGrant()
+
+    asyncio.run(scenario())
+
+
+def test_chunk_request_of_unplanned_attempt_is_answered_as_over() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        assert await controller.renewals.ask(request(attempt=7)) is None
+        task = await begin(controller, request())
+        reported(controller, "jobs", KEY, None)
+        assert await settled(task)
+        assert task.result() is None
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_that_is_not_written_in_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_requests, "ANSWER_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        controller = await one_worker()
+        task = await begin(controller, request())
+        controller.step()
+        with pytest.raises(TimeoutError):
+            await task
+        assert controller.renewals._waiting == {}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_chunk_requests_are_decided_in_batches(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_requests, "AT_ONCE", at_once)
+
+    async def scenario() -> None:
+        controller = await taken_over(resource("cats", data={"chunks": 2, "batchesPerChunk": 10}))
+        decisions: list[int] = []
+        decide = controller.planner.handle_all
+
+        def counted(events: Iterable[Event], now: float) -> list[Instruction]:
+            given = list(events)
+            decisions.append(len(given))
+            return decide(given, now)
+
+        monkeypatch.setattr(controller.planner, "handle_all", counted)
+        states = controller.planner.cluster.jobs
+        asked = [(key, attempt) for key, state in states.items() for attempt in state.runs]
+        waiting = [await begin(controller, ChunkRequest(key, attempt, attempt, {})) for key, attempt in asked]
+        assert len(asked) == 2
+        for left in range(2 - at_once, -1, -at_once):
+            controller._wake.clear()
+            controller.step()
+            assert controller._wake.is_set() == bool(left), "the next turn comes at once"
+        assert decisions == [at_once] * (2 // at_once)
+        for task in waiting:
+            task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_repeated_request_replaces_the_earlier_one() -> None:
+    async def scenario() -> None:
+        controller = await one_worker()
+        first = await begin(controller, request())
+        second = await begin(controller, request())
+        with pytest.raises(TimeoutError):
+            await first
+        assert len(controller.renewals.drain()) == 1
+        second.cancel()
+
+    asyncio.run(scenario())

@@ -1,0 +1,328 @@
+"""The controller on watch stores that are filled by hand; what it writes is read from its writer's queue."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.live_controller import NOW, condition_alone, reported, resource, taken_over, written
+from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.client.client import ApiError
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.live import Controller
+from tranche.model import Report
+from tranche.planner import ParameterServerLost, WorkerStarted
+from tranche.planner.job_actions import close_window
+
+
+def test_unreadable_job_gets_condition_and_keeps_its_ledger() -> None:
+    progress = {"done": "0", "chunks": "1/2"}
+    plan = {"term": 1, "revision": 4, "observedGeneration": 1}
+    bad = resource("bad", "soon", plan=plan, progress=progress)
+    controller = asyncio.run(taken_over(bad, resource("good")))
+    status = condition_alone(controller, "bad")
+    assert status["conditions"][0]["reason"] == "InvalidSpec"
+    assert "soon" in status["conditions"][0]["message"]
+    assert list(status) == ["conditions"], "applied under a field manager of its own, which removes no plan"
+    assert len(written(controller, "good")["plan"]["workers"]) == 2
+
+
+def edited(job: TrainingJob, generation: int, **spec: Any) -> TrainingJob:
+    changed = TrainingJob.model_validate({**job.model_dump(by_alias=True), "spec": {**dumped(job), **spec}})
+    return changed.model_copy(update={"metadata": job.metadata.model_copy(update={"generation": generation})})
+
+
+def dumped(job: TrainingJob) -> dict[str, Any]:
+    return job.spec.model_dump(by_alias=True, exclude_none=True)
+
+
+def test_unreadable_edit_is_told_with_the_planners_own_plan() -> None:
+    job = resource("a")
+    controller = asyncio.run(taken_over(job))
+    first = written(controller, "a")["plan"]
+    stale = edited(job, 2, estimatedDuration="0000000000000000000000001s")
+    reported(controller, "jobs", "default/a", stale)
+    status = written(controller, "a")
+    assert status["conditions"][0]["reason"] == "InvalidSpec"
+    assert status["plan"]["revision"] > first["revision"], "an older plan would be rejected by the fence"
+    assert len(status["plan"]["workers"]) == 2
+    reported(controller, "jobs", "default/a", edited(job, 3))
+    assert written(controller, "a")["conditions"][0]["reason"] == "Planned"
+
+
+def test_rejected_status_releases_capacity_for_other_jobs() -> None:
+    controller = asyncio.run(taken_over(resource("big", "1m"), resource("small"), policy="chunk"))
+    runs = {name: controller.planner.cluster.jobs[f"default/{name}"].runs for name in ("big", "small")}
+    assert (len(runs["big"]), len(runs["small"])) == (2, 0)
+    written(controller, "big")  # sent, but not stored
+    error = ApiError(500, "InternalError", "etcdserver: request is too large")
+    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/big/status"
+    controller._status_rejected(path, error)
+    assert (len(runs["big"]), len(runs["small"])) == (0, 2)
+    assert condition_alone(controller, "big")["conditions"][0]["reason"] == "StatusRejected"
+    assert "too large" in controller.planner.plan_of("default/big", NOW).explanation
+
+
+def test_rejected_status_keeps_the_windows_of_earlier_plans() -> None:
+    controller = asyncio.run(taken_over(resource("big")))
+    written(controller, "big")
+    written(controller, "big")  # the first was stored: the pods may exist
+    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/big/status"
+    controller._status_rejected(path, ApiError(403, "Forbidden", "denied the request"))
+    assert [run.closing for run in controller.planner.cluster.jobs["default/big"].runs.values()] == [True, True]
+
+
+def test_error_of_the_planner_is_not_told_to_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = asyncio.run(taken_over())
+
+    def broken(events: Any, now: float) -> None:
+        raise ValueError("list.remove(x): x not in list")
+
+    monkeypatch.setattr(controller.planner, "handle_all", broken)
+    with pytest.raises(ValueError, match=r"list\.remove"):
+        reported(controller, "jobs", "default/a", resource("a"))
+    assert not controller.writer._notes
+
+
+def test_a_site_that_cannot_be_read_does_not_stop_the_others() -> None:
+    def site(name: str, bandwidth: str) -> SiteObject:
+        links = [{"to": "elsewhere", "bandwidth": bandwidth}]
+        spec = {"nodeSelector": {"zone": name}, "links": links}
+        return SiteObject.model_validate({"metadata": {"name": name}, "spec": spec})
+
+    controller = asyncio.run(taken_over(resource("good"), sites=(site("bad", "fast"), site("good", "1G"))))
+    assert set(controller.planner.cluster.sites) == {"good"}
+    assert written(controller, "good")["plan"]["workers"][0]["site"] == "good"
+
+
+def test_node_with_absurd_gpu_count_is_ignored() -> None:
+    def node(name: str, gpus: str) -> NodeObject:
+        allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": gpus}
+        conditions = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": allocatable, "conditions": conditions}
+        return msgspec.convert({"metadata": {"name": name, "labels": {"zone": "good"}}, "status": status}, NodeObject)
+
+    controller = asyncio.run(taken_over())
+    reported(controller, "nodes", "n0", node("n0", "1E"))
+    reported(controller, "nodes", "n2", node("n2", "16384"))
+    spec = {"nodeSelector": {"zone": "good"}}
+    site = SiteObject.model_validate({"metadata": {"name": "good"}, "spec": spec})
+    reported(controller, "sites", "good", site)  # every node is looked at again
+    assert {name: state.node.site for name, state in controller.planner.cluster.nodes.items()} == {
+        "n1": "good",
+        "n2": "good",
+    }
+
+
+def test_window_closed_before_its_plan_was_written_ends_at_once() -> None:
+    controller = asyncio.run(taken_over(resource("long")))
+    state = controller.planner.cluster.jobs["default/long"]
+    first, second = state.runs.values()
+    written(controller, "long")  # both are in the written plan now
+    close_window(controller.planner.context, state, first)
+    controller.step()
+    assert first.window.attempt in state.runs  # its pod may be on its way: it is waited for
+
+    controller._unpublished.add(("default/long", second.window.attempt))
+    close_window(controller.planner.context, state, second)
+    controller._next_timeouts = 0.0
+    controller.step()
+    assert second.window.attempt not in state.runs
+    assert ("default/long", second.window.attempt) not in controller._unpublished
+
+
+def test_beneficiary_does_not_wait_for_unwritten_closed_windows() -> None:
+    controller = asyncio.run(taken_over(policy="chunk"))
+    reported(controller, "jobs", "default/long", resource("long"))
+    reported(controller, "jobs", "default/short", resource("short", "1m"))
+    controller.step()
+    runs = {name: controller.planner.cluster.jobs[f"default/{name}"].runs for name in ("long", "short")}
+    assert not runs["long"]
+    assert [run.handover for run in runs["short"].values()] == [True, True]
+    assert controller._unpublished == {("default/short", attempt) for attempt in runs["short"]}
+
+
+def test_controller_checks_unseen_closing_pods_after_half_second() -> None:
+    controller = asyncio.run(taken_over(policy="chunk"))
+    reported(controller, "jobs", "default/long", resource("long"))
+    written(controller, "long")  # from now on its pods may be on their way
+    controller.stopwatch = lambda: 100.0
+    reported(controller, "jobs", "default/short", resource("short", "1m"))
+    runs = controller.planner.cluster.jobs["default/long"].runs
+    assert [run.closing for run in runs.values()] == [True, True]
+    assert controller._next_timeouts == 100.5
+    controller.stopwatch = lambda: 100.49
+    controller.step()
+    assert runs
+    controller.stopwatch = lambda: 100.51
+    controller.step()
+    asked = controller._absences._asked
+    names = {f"long-worker-{run.window.index}-{run.window.attempt}" for run in runs.values()}
+    assert asked == {("default", name, "long") for name in names}
+    controller._absences._absent.update(asked)  # what it answers: there are none
+    controller._look_for_timeouts()
+    controller.step()
+    assert not runs
+
+
+def test_windows_are_unpublished_until_their_plan_is_written() -> None:
+    controller = asyncio.run(taken_over(resource("long")))
+    opened = {("default/long", attempt) for attempt in controller.planner.cluster.jobs["default/long"].runs}
+    assert controller._unpublished == opened
+    written(controller, "long")
+    assert controller._unpublished == set()
+
+
+def quota(hard: int, used: int, name: str = "gpus") -> QuotaObject:
+    limits = {"hard": {"requests.nvidia.com/gpu": str(hard)}, "used": {"requests.nvidia.com/gpu": str(used)}}
+    metadata = {"name": name, "namespace": "default"}
+    return msgspec.convert({"metadata": metadata, "spec": {"hard": limits["hard"]}, "status": limits}, QuotaObject)
+
+
+def worker_pod(attempt: int, phase: str = "Pending", owner: str = "long") -> Pod:
+    labels = {"job": "long", "role": "worker", "index": "0", "attempt": str(attempt)}
+    metadata = {"name": f"long-worker-0-{attempt}", "namespace": "default", "uid": f"u{attempt}"}
+    metadata["labels"] = {f"tranche.dev/{key}": value for key, value in labels.items()}  # type: ignore[assignment]
+    reference = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": owner, "controller": True}
+    metadata["ownerReferences"] = [reference]  # type: ignore[assignment]
+    spec = {"priority": -9, "containers": [{"name": "t", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
+
+
+def foreign(controller: Controller) -> int:
+    return controller.planner.cluster.quotas.by_namespace["default"]["gpus"].limits[0].foreign
+
+
+def test_a_quota_that_is_there_already_holds_for_the_first_plan() -> None:
+    controller = asyncio.run(taken_over(resource("long"), quotas=(quota(1, 0),)))
+    assert len(written(controller, "long")["plan"]["workers"]) == 1
+
+
+def test_quota_counts_foreign_pods_and_own_pods_only_once() -> None:
+    controller = asyncio.run(taken_over(resource("long"), quotas=(quota(1, 0),)))
+    assert foreign(controller) == 0
+    reported(controller, "quotas", "default/gpus", quota(1, 1))
+    assert foreign(controller) == 1  # ours, but its pod has not been seen
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1))
+    assert foreign(controller) == 0
+    reported(controller, "quotas", "default/gpus", quota(3, 3))
+    assert foreign(controller) == 2
+    assert len(controller.planner.cluster.jobs["default/long"].runs) == 1
+    reported(controller, "quotas", "default/gpus", quota(3, 2))
+    assert len(controller.planner.cluster.jobs["default/long"].runs) == 2
+
+
+def test_ended_pod_holds_quota_until_quota_status_drops_it() -> None:
+    controller = asyncio.run(taken_over(resource("long"), quotas=(quota(1, 0),)))
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1))
+    reported(controller, "quotas", "default/gpus", quota(1, 1))
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Succeeded"))
+    state = controller.planner.cluster.jobs["default/long"]
+    assert (len(state.done), len(state.runs)) == (1, 0)
+    reported(controller, "quotas", "default/gpus", quota(1, 0))
+    assert len(state.runs) == 1
+
+
+def test_end_of_deleted_namesakes_pod_is_ignored() -> None:
+    controller = asyncio.run(taken_over(resource("long")))
+    state = controller.planner.cluster.jobs["default/long"]
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Running", owner="deleted"))
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Succeeded", owner="deleted"))
+    reported(controller, "pods", "default/long-worker-0-1", None)
+    assert (state.done, len(state.runs)) == (set(), 2)
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1, "Succeeded"))
+    assert (len(state.done), len(state.runs)) == (1, 1)
+
+
+def test_removed_quota_no_longer_limits_jobs() -> None:
+    controller = asyncio.run(taken_over(resource("long"), quotas=(quota(0, 0),)))
+    assert controller.planner.cluster.jobs["default/long"].runs == {}
+    reported(controller, "quotas", "default/gpus", None)
+    assert len(controller.planner.cluster.jobs["default/long"].runs) == 2
+
+
+def test_a_quota_that_cannot_be_read_does_not_stop_planning() -> None:
+    bad = msgspec.convert(
+        {"metadata": {"name": "bad", "namespace": "default"}, "spec": {"hard": {"pods": "many"}}}, QuotaObject
+    )
+    controller = asyncio.run(taken_over(resource("long"), quotas=(bad,)))
+    assert len(controller.planner.cluster.jobs["default/long"].runs) == 2
+
+
+def test_restarted_planner_restores_sizes_and_learnt_factors() -> None:
+    progress = {"done": "0-1", "attainedSeconds": 5000.0}
+    before = resource("before", phase="Succeeded", progress=progress)
+    unsized = resource("unsized", None, progress={"done": "", "learnt": 2.0})
+    fresh = resource("fresh", None)
+    planner = asyncio.run(taken_over(before, unsized, fresh, policy="chunk")).planner
+    states = planner.cluster.jobs
+    assert states["default/fresh"].nominal_batch_seconds == pytest.approx(5000.0 / 2)
+    told = planner.cluster.told_batch_seconds(states["default/unsized"], "")
+    assert states["default/unsized"].nominal_batch_seconds == pytest.approx(2.0 * told)
+
+
+def test_reports_are_counted_per_step_and_written_with_the_plan() -> None:
+    controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
+    state = controller.planner.cluster.jobs["default/long"]
+    attempt = next(iter(state.runs))
+    chunk = state.runs[attempt].window.chunks[0]
+    assert controller.reports.leading
+    for applied in (10, 30, 20):  # the last one counts: each contains the whole progress
+        assert controller.reports.take(Report("default/long", attempt, {chunk: applied}, {chunk: applied / 2}))
+    assert not controller.reports.take(Report("default/long", 99))
+    assert controller.reports.take(Report("default/other", attempt)), "a job that is over: nothing to count"
+    controller.step()
+    progress = written(controller, "long")["progress"]
+    assert progress["running"] == [{"chunk": chunk, "batches": 10.0}]
+    assert progress["batches"] == 20.0
+    assert controller.reports.drain() == []
+
+
+def test_a_flood_of_reports_is_counted_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tranche.live.report_inbox.AT_ONCE", 1)
+    controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
+    state = controller.planner.cluster.jobs["default/long"]
+    for attempt, run in state.runs.items():
+        assert controller.reports.take(Report("default/long", attempt, {}, {run.window.chunks[0]: 30}))
+    controller._wake.clear()
+    controller.step()
+    assert len(state.partial) == 1
+    assert controller._wake.is_set(), "the next turn comes at once"
+    controller._wake.clear()
+    controller.step()
+    assert len(state.partial) == 2
+    assert not controller._wake.is_set()
+
+
+def test_progress_without_reports_is_marked_as_estimated() -> None:
+    controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
+    for attempt, run in list(controller.planner.cluster.jobs["default/long"].runs.items()):
+        run.opened = NOW - 400.0
+        controller.handle(WorkerStarted("default/long", attempt, NOW - 360.0))
+    controller._publish("default/long")
+    progress = written(controller, "long")["progress"]
+    assert (progress["batches"], progress["estimated"]) == (pytest.approx(20.0), True)
+    told = controller.reports.trained("default/long")
+    assert told is not None
+    assert (told.estimated, told.of) == (True, 200)
+    assert controller.reports.trained("default/other") is None
+
+
+def test_restarted_scheduler_restores_the_written_checkpoint() -> None:
+    server = {"index": 0, "attempt": 3, "site": "cluster", "node": "n1"}
+    plan = {"term": 1, "revision": 4, "observedGeneration": 0, "attempts": 3, "parameterServers": [server]}
+    progress = {
+        "done": "0",
+        "checkpoint": {"attempt": 3, "done": "", "running": [{"chunk": 0, "batches": 60}]},
+    }
+    template = {"spec": {"containers": [{"name": "ps"}]}}
+    data = {"chunks": 2, "batchesPerChunk": 100}
+    spec: dict[str, Any] = {"data": data, "parameterServers": {"replicas": 1, "template": template}}
+    controller = asyncio.run(taken_over(resource("long", plan=plan, progress=progress, **spec)))
+    state = controller.planner.cluster.jobs["default/long"]
+    assert state.done == {0}
+    controller.handle(ParameterServerLost("default/long", 0, 3))
+    assert (state.done, state.partial) == (set(), {0: 60})
+    assert state.lost_batches == 40

@@ -1,0 +1,105 @@
+"""Staging pods as the live planner receives them, and jobs with them as it reads and writes these."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.live_controller import NOW, reported, resource, taken_over, written
+from tranche.kube.api.resources import Plan
+from tranche.kube.convert.pods_and_nodes import Pod
+from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
+from tranche.live.foreign_usage import NodeBook
+from tranche.live.pod_events import events_of
+from tranche.model import JobPlan, PlannedStaging, Resources
+from tranche.planner import StagingEnded
+
+CONTAINER = {"name": "copy", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+
+
+def data(**changes: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{**CONTAINER, **changes}]}}
+    return {"chunks": 2, "chunkSize": "1Gi", "site": "elsewhere", "staging": {"template": template}}
+
+
+def pod(phase: str, terminated: dict[str, Any] | None = None, **metadata: Any) -> Pod:
+    labels = {
+        "tranche.dev/job": "j",
+        "tranche.dev/role": "staging",
+        "tranche.dev/index": "0",
+        "tranche.dev/attempt": "1",
+    }
+    reference = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "j", "controller": True}
+    whole = {"name": "j-staging-cluster-1", "namespace": "default", "uid": "u", "labels": labels}
+    state = {"containerStatuses": [{"name": "copy", "state": {"terminated": terminated}}]} if terminated else {}
+    return msgspec.convert(
+        {
+            "metadata": {**whole, "ownerReferences": [reference], **metadata},
+            "spec": {"nodeName": "n1", "containers": [CONTAINER]},
+            "status": {"phase": phase, **state},
+        },
+        Pod,
+    )
+
+
+ENDED = {"exitCode": 0, "startedAt": "2027-01-15T08:00:00Z", "finishedAt": "2027-01-15T08:01:30Z"}
+
+
+def test_staging_pod_end_becomes_event_with_outcome_and_run_time() -> None:
+    running, succeeded = pod("Running"), pod("Succeeded", ENDED)
+    assert list(events_of(running, succeeded, NOW)) == [StagingEnded("default/j", 1, "Succeeded", 90.0)]
+    assert list(events_of(None, succeeded, NOW)) == [StagingEnded("default/j", 1, "Succeeded", 90.0)]
+    assert list(events_of(running, pod("Failed", {**ENDED, "exitCode": 1}), NOW)) == [
+        StagingEnded("default/j", 1, "Failed", 90.0)
+    ]
+    assert list(events_of(running, None, NOW)) == [StagingEnded("default/j", 1, "Lost", 0.0)]
+    assert list(events_of(succeeded, None, NOW)) == list(events_of(None, running, NOW)) == []
+
+
+def test_windows_open_only_after_watch_shows_staging_success() -> None:
+    controller = asyncio.run(taken_over(resource("j", data=data()), policy="chunk"))
+    plan = written(controller, "j")["plan"]
+    assert plan["workers"] == []
+    assert plan["staging"] == [
+        {"site": "cluster", "attempt": 1, "chunks": "0-1", "wanted": "", "failures": 0, "givenUp": False}
+    ]
+    reported(controller, "pods", "default/j-staging-cluster-1", pod("Running"))
+    assert written(controller, "j")["plan"]["workers"] == []
+    reported(controller, "pods", "default/j-staging-cluster-1", pod("Succeeded", ENDED))
+    plan = written(controller, "j")["plan"]
+    assert [one["site"] for one in plan["workers"]] == ["cluster", "cluster"]
+    assert "staging" not in plan
+    assert plan["homes"] == {"cluster": "0-1"}
+
+
+def test_the_end_of_a_namesakes_pod_says_nothing() -> None:
+    controller = asyncio.run(taken_over(resource("j", data=data()), policy="chunk"))
+    reference = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "earlier", "controller": True}
+    reported(controller, "pods", "default/j-staging-cluster-1", pod("Succeeded", ENDED, ownerReferences=[reference]))
+    assert written(controller, "j")["plan"]["workers"] == []
+
+
+def test_what_a_staging_pod_asks_counts_as_taken_on_its_node() -> None:
+    book = NodeBook("nvidia.com/gpu", lambda pod: False)
+    assert book.note_pod("default/j-staging-cluster-1", pod("Running")) == {"n1"}
+    assert book.foreign("n1") == Resources(2000, 2**30, 0, 1)
+    assert book.note_pod("default/j-staging-cluster-1", pod("Succeeded", ENDED)) == {"n1"}
+    assert book.foreign("n1") == Resources()
+
+
+def test_status_holds_all_that_the_next_planner_needs() -> None:
+    staging = (
+        PlannedStaging("a", 3, (0, 1), (4,), 2),
+        PlannedStaging("b", 0, (), (7,), 1),
+        PlannedStaging("c", given_up=True),
+    )
+    status = plan_status(JobPlan(1, "", staging=staging), "uid", 1, 1)
+    assert read_plan(Plan.model_validate(status)).staging == staging
+
+
+def test_the_gpu_that_is_set_is_refused_under_any_name() -> None:
+    asks = {"resources": {"limits": {"example.org/accelerator": "1"}}}
+    with pytest.raises(ValueError, match=r"spec.data.staging: .* remove the request for example.org/accelerator"):
+        to_job(resource("j", data=data(**asks)), "example.org/accelerator")
+    assert to_job(resource("j", data=data(**asks))).staged

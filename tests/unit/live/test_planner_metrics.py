@@ -1,0 +1,239 @@
+"""Metrics of its jobs that a leading scheduler serves to Prometheus, from the objects of the watches."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from support.live_controller import NOW, reported, resource, taken_over, written
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.live import Controller
+from tranche.live.planner_metrics import EMPTY_NAMESPACE_SECONDS, REASONS, Measurements
+from tranche.metrics.job_counts import JobCounts
+from tranche.metrics.scheduler import Metrics
+from tranche.planner import PodStartFailed, WorkerEnded, WorkerStarted
+from tranche.planner.job_actions import close_window
+from tranche.state.entities import TrackedWindow
+from tranche.state.node_health import Exclusion
+
+
+def after(seconds: float) -> str:
+    return datetime.fromtimestamp(NOW + seconds, UTC).isoformat()
+
+
+def plan(completion: float) -> dict[str, Any]:
+    return {"term": 1, "revision": 1, "observedGeneration": 1, "estimatedCompletion": after(completion)}
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def change(controller: Controller, before: TrainingJob, **status: Any) -> TrainingJob:
+    """Report the job with another status to the controller, as a watch does; return it."""
+    new = before.model_copy(update={"status": resource(before.metadata.name, **status).status})
+    reported(controller, "jobs", before.key, new)
+    return new
+
+
+def started() -> tuple[Controller, TrainingJob]:
+    job = resource("cats")
+    return asyncio.run(taken_over(job)), job
+
+
+def test_job_metrics_measure_queueing_and_completion_time() -> None:
+    controller, job = started()
+    job = change(controller, job, phase="Running", startTime=after(5), plan=plan(90))
+    assert value(controller.metrics, "tranche_job_queueing_seconds_sum", namespace="default") == 5
+    assert value(controller.metrics, "tranche_job_completion_seconds_count", namespace="default") == 0
+    change(controller, job, phase="Succeeded", startTime=after(5), completionTime=after(100), plan=plan(90))
+    assert value(controller.metrics, "tranche_job_queueing_seconds_count", namespace="default") == 1
+    assert value(controller.metrics, "tranche_job_completion_seconds_sum", namespace="default") == 100
+
+
+def test_estimate_error_is_measured_against_the_first_plan() -> None:
+    controller, job = started()
+    job = change(controller, job, phase="Running", plan=plan(90))
+    job = change(controller, job, phase="Running", plan=plan(200))
+    change(controller, job, phase="Succeeded", completionTime=after(100), plan=plan(200))
+    metrics = controller.metrics
+    assert value(metrics, "tranche_job_planned_completion_seconds_sum", namespace="default") == 90
+    assert value(metrics, "tranche_job_estimate_error_seconds_sum", direction="late") == 10
+    assert value(metrics, "tranche_job_estimate_error_seconds_count", direction="early") == 0
+
+
+def test_a_success_is_counted_once_and_a_failure_never() -> None:
+    controller, job = started()
+    job = change(controller, job, phase="Succeeded", completionTime=after(100))
+    change(controller, job, phase="Succeeded", completionTime=after(100))
+    other = resource("dogs")
+    reported(controller, "jobs", other.key, other)
+    change(controller, other, phase="Failed", completionTime=after(100))
+    assert value(controller.metrics, "tranche_job_completion_seconds_count", namespace="default") == 1
+
+
+def test_batches_that_are_lost_are_counted_as_the_ledgers_rise() -> None:
+    controller, job = started()
+    job = change(controller, job, progress={"lostBatches": 7.5})
+    change(controller, job, progress={"lostBatches": 9.0})
+    assert value(controller.metrics, "tranche_lost_batches_total") == 9
+
+
+SITES = (
+    SiteObject.model_validate({"metadata": {"name": "edge"}, "spec": {"nodeSelector": {"zone": "good"}}}),
+    SiteObject.model_validate(
+        {"metadata": {"name": "cloud"}, "spec": {"nodeSelector": {"zone": "far"}, "tier": "Cloud"}}
+    ),
+)
+
+
+def test_gpu_time_is_counted_by_site_when_a_worker_has_ended() -> None:
+    before = {"sites": [{"site": "edge", "gpuSeconds": 5000, "copiedBytes": 70}]}  # of an earlier leader
+    controller = asyncio.run(taken_over(resource("cats", progress=before), sites=SITES))
+    metrics, name = controller.metrics, "tranche_site_gpu_seconds_total"
+    assert value(metrics, name, site="edge", tier="Edge") == 0
+    assert value(metrics, name, site="cloud", tier="Cloud") == 0
+    attempt = min(controller.planner.cluster.jobs["default/cats"].runs)
+    controller.handle(WorkerStarted("default/cats", attempt, NOW + 10))
+    controller.handle(WorkerEnded("default/cats", attempt, "Succeeded", NOW + 100))
+    assert value(metrics, name, site="edge", tier="Edge") == 100
+    assert value(metrics, "tranche_site_copied_bytes_total", site="edge", tier="Edge") == 0
+    progress = written(controller, "cats")["progress"]
+    assert [(one["site"], one["gpuSeconds"], one["copiedBytes"]) for one in progress["sites"]] == [("edge", 5100, 70)]
+
+
+def test_a_ledger_that_was_there_before_us_is_not_counted_again() -> None:
+    job = resource("cats", progress={"lostBatches": 7.5})
+    controller = asyncio.run(taken_over(job))
+    change(controller, job, progress={"lostBatches": 8.5})
+    assert value(controller.metrics, "tranche_lost_batches_total") == 1
+
+
+def test_waiting_jobs_are_counted_by_reason_of_last_written_plan() -> None:
+    controller, job = started()
+    crowd = resource("crowd", data={"chunks": 2})
+    reported(controller, "jobs", crowd.key, crowd)
+    assert waiting(controller) == {"Unknown": 2}, "nothing is written yet"
+    written(controller, "cats")
+    written(controller, "crowd")
+    assert waiting(controller) == {"Opened": 1, "Room": 1}
+    change(controller, job, phase="Running")
+    assert waiting(controller) == {"Room": 1}
+
+
+def waiting(controller: Controller) -> dict[str, float]:
+    """By reason, of the jobs that are in the store."""
+    controller.metrics.set_jobs(JobCounts(controller.watches.jobs.store.values()))
+    counts = {reason: value(controller.metrics, "tranche_jobs_waiting", reason=reason) for reason in REASONS}
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def test_lost_running_worker_counts_as_preempted_with_run_time() -> None:
+    controller, job = started()
+    attempts = [window["attempt"] for window in written(controller, "cats")["plan"]["workers"]]
+    controller.handle(WorkerStarted(job.key, attempts[0], NOW))
+    controller.handle(WorkerEnded(job.key, attempts[0], "Lost", NOW + 30))
+    controller.handle(WorkerEnded(job.key, attempts[1], "Lost", NOW + 30))
+    assert value(controller.metrics, "tranche_preemptions_total", reason="lost") == 1, "the other never ran"
+    assert value(controller.metrics, "tranche_preempted_worker_seconds_sum") == 30
+    assert value(controller.metrics, "tranche_window_start_seconds_count", handover="no") == 1
+
+
+def test_worker_stopped_by_the_plan_counts_as_planned() -> None:
+    controller, job = started()
+    attempt = min(controller.planner.cluster.jobs[job.key].runs)
+    controller.handle(WorkerStarted(job.key, attempt, NOW))
+    close_window(controller.planner.context, controller.planner.cluster.jobs[job.key], run_of(controller, attempt))
+    controller.handle(WorkerEnded(job.key, attempt, "Preempted", NOW + 30))
+    assert value(controller.metrics, "tranche_preemptions_total", reason="planned") == 1
+    assert value(controller.metrics, "tranche_preemptions_total", reason="preempted") == 0
+
+
+def run_of(controller: Controller, attempt: int) -> TrackedWindow:
+    return controller.planner.cluster.jobs["default/cats"].runs[attempt]
+
+
+def test_planned_starts_are_cumulative_and_oldest_wait_has_age() -> None:
+    now = datetime.fromtimestamp(NOW, UTC)
+    metrics = Metrics(lambda: now + timedelta(seconds=50))
+    starts: list[dict[str, Any]] = [
+        {"plan": {**plan(99), "estimatedStart": after(start)}} for start in (60, 400, 10**6)
+    ]
+    metrics.set_jobs(JobCounts(resource(f"j{i}", **status) for i, status in enumerate(starts)))
+    found = [value(metrics, "tranche_jobs_planned_start", within=within) for within in ("60", "900", "86400", "+Inf")]
+    assert found == [1, 2, 2, 3]
+    assert value(metrics, "tranche_jobs_oldest_waiting_seconds") == 50
+
+
+def test_uploads_are_counted_per_link_with_its_busy_time() -> None:
+    metrics = Metrics()
+    metrics.count_uploads("edge-a", "cloud", 3, 3e6)
+    assert value(metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 3
+    assert value(metrics, "tranche_upload_bytes_total", source="edge-a", target="cloud") == 3e6
+    links = [{"to": "cloud", "bandwidth": "8M"}]
+    site = {"metadata": {"name": "edge-a"}, "spec": {"nodeSelector": {"zone": "a"}, "links": links}}
+    controller = asyncio.run(taken_over(sites=(SiteObject.model_validate(site),)))
+    assert value(controller.metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 0
+    controller.planner.cluster.uploads.busy["edge-a", "cloud"] = NOW + 12
+    assert value(controller.metrics, "tranche_link_busy_seconds", source="edge-a", target="cloud") == 12
+
+
+def test_refused_and_stopped_pods_are_counted_by_reason() -> None:
+    controller, _ = started()
+    controller.handle(WorkerEnded("default/cats", 1, "Refused", NOW, reason="OutOfcpu"))
+    controller.handle(PodStartFailed("default/cats", 2, "ErrImagePull", kind="ImagePull"))
+    name = "tranche_pods_not_started_total"
+    assert value(controller.metrics, name, reason="refused") == 1
+    assert value(controller.metrics, name, reason="ImagePull") == 1
+    assert value(controller.metrics, name, reason="Creation") == 0
+
+
+def test_excluded_nodes_are_counted_by_site() -> None:
+    controller, _ = started()
+    cluster = controller.planner.cluster
+    (site,) = {node.node.site for node in cluster.nodes.values()}
+    health, name = cluster.health, next(iter(cluster.nodes))
+    health.exclusions[name] = Exclusion(name, site, NOW, NOW + 300, 2, 1, "exit code 1")
+    assert value(controller.metrics, "tranche_site_excluded_nodes", site=site) == 1
+
+
+def test_series_of_a_namespace_end_an_hour_after_its_last_job() -> None:
+    controller, job = started()
+    now = [NOW]
+    measured = Measurements(controller.metrics, controller.planner, lambda: now[0])
+    other = job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": "vision"})})
+    name = "tranche_job_completion_seconds_count"
+    measured.changed(job.key, None, job)
+    measured.changed(job.key, job, None)
+    assert value(controller.metrics, name, namespace="default") == 0
+    now[0] += EMPTY_NAMESPACE_SECONDS
+    measured.changed(other.key, None, other)
+    measured.changed(other.key, other, None)
+    assert value(controller.metrics, name, namespace="default") is None
+    assert value(controller.metrics, name, namespace="vision") == 0
+
+
+def test_series_of_a_namespace_continue_with_its_next_job() -> None:
+    controller, job = started()
+    now = [NOW]
+    measured = Measurements(controller.metrics, controller.planner, lambda: now[0])
+    for version in (job, None, job):
+        measured.changed(job.key, None if version else job, version)
+    now[0] += EMPTY_NAMESPACE_SECONDS
+    other = job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": "vision"})})
+    measured.changed(other.key, None, other)
+    measured.changed(other.key, other, None)
+    assert value(controller.metrics, "tranche_job_completion_seconds_count", namespace="default") == 0
+
+
+def test_site_that_replaces_an_equal_one_gets_a_status() -> None:
+    def site(uid: str) -> SiteObject:
+        spec = {"nodeSelector": {"zone": "good"}}
+        return SiteObject.model_validate({"metadata": {"name": "good", "uid": uid}, "spec": spec})
+
+    controller = asyncio.run(taken_over(sites=(site("first"),)))
+    controller._sites.refresh(NOW + 2.0)
+    path = "/apis/tranche.dev/v1alpha1/sites/good/status"
+    assert controller.writer._builds.pop(path)()["metadata"]["uid"] == "first"  # type: ignore[index]
+    reported(controller, "sites", "good", site("second"))
+    controller._sites.refresh(NOW + 4.0)
+    assert controller.writer._builds[path]()["metadata"]["uid"] == "second"  # type: ignore[index]

@@ -1,0 +1,281 @@
+"""Pods on nodes as the planner counts them: by owner and attempt, whatever their labels say."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.live_controller import NOW, reported, resource, taken_over, written
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.live import Controller
+from tranche.live.pod_timeouts import Timeouts, UnreachableNodes
+from tranche.model import Resources
+from tranche.planner import PodOverdue, WorkerEnded
+
+GPU = "nvidia.com/gpu"
+RUNS: dict[str, Any] = {"running": {"startedAt": datetime.fromtimestamp(NOW, UTC).isoformat()}}
+CODE_0: dict[str, Any] = {"terminated": {"exitCode": 0}}
+
+
+def pod(
+    name: str = "j-worker-0-1",
+    *,
+    uid: str | None = "j",
+    attempt: int = 1,
+    index: int = 0,
+    role: str = "worker",
+    gpus: int = 1,
+    cpu: str = "1",
+    status: dict[str, Any] | None = None,
+    sidecar: bool = False,
+    **metadata: Any,
+) -> Pod:
+    """Return a pod on node n1 with the labels of a job j, owned by the TrainingJob of that UID."""
+    values = {"job": "j", "role": role, "index": str(index), "attempt": str(attempt)}
+    labels = {f"tranche.dev/{key}": value for key, value in values.items()}
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": uid, "controller": True}
+    whole = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": labels, **metadata}
+    whole |= {"ownerReferences": [owner]} if uid else {}
+    containers = [{"name": "t", "resources": {"requests": {GPU: str(gpus), "cpu": cpu}}}]
+    if sidecar:
+        containers.append({"name": "proxy", "resources": {"requests": {"cpu": "1"}}})
+    raw = {"metadata": whole, "spec": {"nodeName": "n1", "containers": containers}, "status": status or running()}
+    return decode_pod(msgspec.json.encode(raw))
+
+
+def running(trainer: dict[str, Any] = RUNS) -> dict[str, Any]:
+    statuses = [{"name": "t", "state": trainer}, {"name": "proxy", "state": RUNS}]
+    return {"phase": "Running", "containerStatuses": statuses}
+
+
+def started(*jobs: TrainingJob) -> Controller:
+    return asyncio.run(taken_over(*jobs, policy="chunk"))
+
+
+def seen(controller: Controller, one: Pod) -> None:
+    reported(controller, "pods", one.key, one)
+
+
+def foreign(controller: Controller) -> int:
+    return controller.planner.cluster.nodes["n1"].node.foreign.gpus
+
+
+def free(controller: Controller) -> int:
+    return controller.planner.cluster.nodes["n1"].free_gpus
+
+
+class TestForeignPods:
+    def test_labels_alone_hide_no_pod(self) -> None:
+        controller = started()
+        seen(controller, pod(uid=None, gpus=2))
+        assert foreign(controller) == 2
+        reported(controller, "jobs", "default/w", resource("w"))
+        assert written(controller, "w")["plan"]["workers"] == []
+
+    def test_planned_pods_are_not_foreign(self) -> None:
+        controller = started(resource("j"))
+        seen(controller, pod())
+        seen(controller, pod("j-worker-1-2", index=1, attempt=2))
+        assert (foreign(controller), free(controller)) == (0, 0)
+
+    @pytest.mark.parametrize(
+        "claim",
+        [
+            {"name": "copy"},
+            {"name": "copy", "uid": None},
+            {"uid": "another"},
+            {"name": "j-worker-0-9", "attempt": 9},
+            {"name": "j-worker-1-1", "index": 1},
+        ],
+        ids=["name", "debug copy", "deleted job", "attempt", "index"],
+    )
+    def test_pod_that_belongs_to_no_window_is_foreign(self, claim: dict[str, Any]) -> None:
+        controller = started(resource("j"))
+        seen(controller, pod(**claim))
+        assert foreign(controller) == 1
+
+    def test_pods_that_a_failed_job_leaves_are_foreign(self) -> None:
+        controller = started(resource("j"))
+        seen(controller, pod())
+        seen(controller, pod("j-worker-1-2", index=1, attempt=2))
+        reported(controller, "jobs", "default/w", resource("w"))
+        reported(controller, "jobs", "default/j", resource("j", phase="Failed"))
+        assert foreign(controller) == 2
+        assert controller.planner.cluster.jobs["default/w"].attempts == 0, "no window was opened in between"
+
+    def test_room_is_free_when_the_pods_are_gone(self) -> None:
+        controller = started(resource("j"))
+        seen(controller, pod())
+        reported(controller, "jobs", "default/j", None)
+        assert foreign(controller) == 1
+        reported(controller, "pods", "default/j-worker-0-1", None)
+        assert (foreign(controller), free(controller)) == (0, 2)
+
+    def test_sidecar_that_runs_on_holds_the_room(self) -> None:
+        controller = started(resource("j"))
+        seen(controller, pod(sidecar=True))
+        seen(controller, pod(status=running(CODE_0), sidecar=True))
+        assert written(controller, "j")["progress"]["done"] == "0"
+        assert foreign(controller) == 1
+        assert len(controller.planner.cluster.jobs["default/j"].runs) == 1
+        seen(controller, pod(status={"phase": "Succeeded"}, sidecar=True))
+        assert foreign(controller) == 0
+
+    def test_exit_code_of_the_trainer_counts_although_a_sidecar_runs(self) -> None:
+        controller = started(resource("j"))
+        seen(controller, pod(status=running({"terminated": {"exitCode": 3}}), sidecar=True))
+        progress = written(controller, "j")["progress"]
+        assert (progress["failures"], progress["attempts"][0]["exitCode"]) == (1, 3)
+
+
+class TestTakeOver:
+    def take_over(self, first: Controller, *pods: Pod, broken: bool = False) -> Controller:
+        """Let another leader restore what the first one wrote."""
+        body = resource("j").model_dump(mode="json", by_alias=True)
+        body["status"] = written(first, "j")
+        if broken:
+            body["spec"]["model"] = {"stepTime": "1x"}
+        second = asyncio.run(taken_over(policy="chunk", term=3))
+        second.watches.pods.store.update({one.key: one for one in pods})
+        second.watches.jobs.store["default/j"] = TrainingJob.model_validate(body)
+        second.restore()
+        return second
+
+    def test_pods_of_restored_windows_are_not_foreign(self) -> None:
+        second = self.take_over(started(resource("j")), pod(), pod("j-worker-1-2", index=1, attempt=2))
+        assert (foreign(second), free(second)) == (0, 0)
+
+    def test_other_pods_of_a_restored_job_are_foreign(self) -> None:
+        second = self.take_over(started(resource("j")), pod("j-worker-0-7", attempt=7))
+        assert foreign(second) == 1
+
+    def test_pods_of_a_job_that_cannot_be_read_are_foreign(self) -> None:
+        second = self.take_over(started(resource("j")), pod(), broken=True)
+        assert "default/j" not in second.planner.cluster.jobs
+        assert foreign(second) == 1
+
+
+class TestAdmittedPods:
+    def test_window_reserves_what_its_pod_requests(self) -> None:
+        controller = started(resource("j"))
+        seen(controller, pod(cpu="3"))
+        state = controller.planner.cluster.jobs["default/j"]
+        assert state.runs[1].requests.cpu == 3000
+        assert controller.planner.cluster.nodes["n1"].reserved.cpu == 6000 - 3000 + 1000
+
+    def test_job_is_planned_as_the_dry_run_says(self) -> None:
+        requests = {"cpu": "4", "memory": "1Gi", GPU: "1"}
+        toleration = {"key": "gpu", "operator": "Exists"}
+        shape = {"role": "worker", "requests": requests, "tolerations": [toleration], "nodeSelector": {"zone": "good"}}
+        admitted = {"generation": 1, "pods": [shape]}
+        job = started(resource("j", admitted=admitted)).planner.cluster.jobs["default/j"].job
+        assert job.worker.requests == Resources(4000, 2**30, 1, 1)
+        assert job.declared_requests == Resources(1000, 0, 1, 1)
+        assert job.worker.constraints.selector == (("zone", "good"),)
+        assert [one.key for one in job.worker.constraints.tolerations] == ["gpu"]
+
+    def test_dry_run_of_an_earlier_generation_is_ignored(self) -> None:
+        admitted = {"generation": 7, "pods": [{"role": "worker", "requests": {"cpu": "4"}}]}
+        job = started(resource("j", admitted=admitted)).planner.cluster.jobs["default/j"].job
+        assert job.worker.requests.cpu == 1000
+
+
+class TestStoppingPods:
+    def closing(self) -> Controller:
+        controller = started(resource("j", data={"chunks": 1}))
+        assert written(controller, "j")["plan"]["workers"]
+        seen(controller, pod())
+        body = resource("j", data={"chunks": 1}).model_dump(mode="json", by_alias=True)
+        body["metadata"]["generation"] = 2
+        body["spec"]["suspend"] = True
+        reported(controller, "jobs", "default/j", TrainingJob.model_validate(body))
+        return controller
+
+    def timeouts(self, controller: Controller, one: Pod, node: NodeObject | None = None) -> Timeouts:
+        nodes = {"n1": node} if node is not None else {}
+        return Timeouts(5.0, 30.0, {one.key: one}, UnreachableNodes(nodes, {}))
+
+    def test_pod_is_overdue_after_grace_and_slack(self) -> None:
+        states = list(self.closing().planner.cluster.jobs.values())
+        timeouts = self.timeouts(self.closing(), pod())
+        assert timeouts.due(states, NOW, 0.0) == []
+        assert timeouts.due(states, NOW + 39, 39.0) == []
+        assert timeouts.due(states, NOW + 40, 40.0) == [PodOverdue("default/j", 1)]
+
+    def test_long_grace_period_does_not_hide_the_pod(self) -> None:
+        states = list(self.closing().planner.cluster.jobs.values())
+        timeouts = self.timeouts(self.closing(), pod(deletionGracePeriodSeconds=10**7))
+        timeouts.due(states, NOW, 0.0)
+        assert timeouts.due(states, NOW + 610, 610.0) == [PodOverdue("default/j", 1)]
+
+    def test_time_without_node_does_not_count(self) -> None:
+        controller = self.closing()
+        states = list(controller.planner.cluster.jobs.values())
+        waiting = msgspec.structs.replace(pod(), spec=msgspec.structs.replace(pod().spec, node_name=""))
+        store = {waiting.key: waiting}
+        timeouts = Timeouts(5.0, 30.0, store, UnreachableNodes({}, {}))
+        timeouts.due(states, NOW, 0.0)
+        store[waiting.key] = pod()
+        assert timeouts.due(states, NOW + 39, 39.0) == []
+
+    def test_next_leader_counts_from_the_end_of_the_grace_period(self) -> None:
+        controller = self.closing()
+        ends = datetime.fromtimestamp(NOW - 11, UTC).isoformat()
+        for run in controller.planner.cluster.jobs["default/j"].runs.values():
+            run.adopted = True
+        timeouts = self.timeouts(controller, pod(deletionTimestamp=ends, deletionGracePeriodSeconds=30))
+        states = list(controller.planner.cluster.jobs.values())
+        assert timeouts.due(states, NOW, 0.0) == [PodOverdue("default/j", 1)]
+
+    def test_controller_counts_the_room_of_an_overdue_pod(self) -> None:
+        controller = self.closing()
+        assert free(controller) == 2
+        controller.handle(PodOverdue("default/j", 1))
+        assert free(controller) == 1
+
+
+def silent(since: float, **spec: Any) -> NodeObject:
+    at = datetime.fromtimestamp(since, UTC).isoformat()
+    conditions = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": at}]
+    return msgspec.convert(
+        {"metadata": {"name": "n1"}, "spec": spec, "status": {"conditions": conditions}}, NodeObject, strict=False
+    )
+
+
+class TestSilentNodes:
+    """The default disconnectTolerance is one hour; undeclared sites tolerate 300 s."""
+
+    def events(self, node: NodeObject, now: float, *, is_gang: bool = False, closing: bool = False) -> list[Any]:
+        controller = (
+            TestStoppingPods().closing() if closing else started(resource("j", data=None if is_gang else {"chunks": 2}))
+        )
+        timeouts = TestStoppingPods().timeouts(controller, pod(), node)
+        return timeouts.due(list(controller.planner.cluster.jobs.values()), now, 0.0)
+
+    def test_gang_waits_a_minute(self) -> None:
+        assert self.events(silent(NOW), NOW + 59, is_gang=True) == []
+        assert self.events(silent(NOW), NOW + 60, is_gang=True) == [WorkerEnded("default/j", 1, "Lost", NOW + 60)]
+
+    def test_chunked_job_waits_as_long_as_its_site_tolerates(self) -> None:
+        assert self.events(silent(NOW), NOW + 299) == []
+        assert self.events(silent(NOW), NOW + 300) == [WorkerEnded("default/j", 1, "Lost", NOW + 300)]
+
+    def test_closing_window_waits_for_its_grace_period_too(self) -> None:
+        assert self.events(silent(NOW), NOW + 89, closing=True) == []
+        assert self.events(silent(NOW), NOW + 90, closing=True) == [WorkerEnded("default/j", 1, "Lost", NOW + 90)]
+
+    def test_node_out_of_service_is_lost_at_once(self) -> None:
+        taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+        assert self.events(silent(NOW, taints=[taint]), NOW + 1) == [WorkerEnded("default/j", 1, "Lost", NOW + 1)]
+
+
+class TestGoneJobs:
+    def test_unpublished_windows_of_a_gone_job_are_forgotten(self) -> None:
+        controller = started(resource("j"))
+        assert controller._unpublished
+        reported(controller, "jobs", "default/j", None)
+        assert controller._unpublished == set()

@@ -1,0 +1,529 @@
+"""Watch changes as planner events."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.builders import job, node, planner, worker
+from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.live import ControllerSettings, job_events, pod_events
+from tranche.live.foreign_usage import NodeBook
+from tranche.live.pod_timeouts import Timeouts, UnreachableNodes
+from tranche.model import Resources, Site
+from tranche.planner import (
+    ChiefEnded,
+    EvictionRefused,
+    JobChanged,
+    JobRemoved,
+    JobSubmitted,
+    ParameterServerLost,
+    PodStartFailed,
+    WorkerBound,
+    WorkerEnded,
+    WorkerRejected,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
+from tranche.planner.job_actions import close_window
+
+NOW = 1_800_000_000.0
+GPU = "nvidia.com/gpu"
+
+
+def stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def pod(name: str = "a-worker-0-3", role: str = "worker", ours: bool = True, **parts: Any) -> Pod:
+    labels = {"tranche.dev/job": "a", "tranche.dev/role": role, "tranche.dev/index": "0", "tranche.dev/attempt": "3"}
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "uid-a", "controller": True}
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": "u"}
+    metadata |= {"labels": labels, "ownerReferences": [owner]} if ours else {}
+    requests = {"cpu": "2", "memory": "1Gi", GPU: "1"}
+    spec = {"containers": [{"name": "t", "resources": {"requests": requests}}], **parts.pop("spec", {})}
+    return msgspec.convert(
+        {"metadata": {**metadata, **parts.pop("metadata", {})}, "spec": spec, "status": parts}, Pod, strict=False
+    )
+
+
+def running(at: float = NOW) -> dict[str, Any]:
+    return {"phase": "Running", "containerStatuses": [{"name": "t", "state": {"running": {"startedAt": stamp(at)}}}]}
+
+
+MESSAGE = "0/1 nodes are available: 1 Insufficient rdma/hca."
+UNSCHEDULABLE: dict[str, Any] = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": MESSAGE}],
+}
+BOUND = pod(spec={"nodeName": "n1"}, phase="Pending")
+RUNNING = pod(spec={"nodeName": "n1"}, **running())
+DONE = pod(spec={"nodeName": "n1"}, phase="Succeeded")
+
+
+def test_a_pod_is_bound_started_and_ended_once_each() -> None:
+    assert list(pod_events.events_of(pod(phase="Pending"), BOUND, NOW)) == [WorkerBound("default/a", 3, "n1")]
+    assert list(pod_events.events_of(BOUND, RUNNING, NOW)) == [WorkerStarted("default/a", 3, NOW)]
+    (ended,) = pod_events.events_of(RUNNING, DONE, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.attempt, ended.outcome) == (3, "Succeeded")
+    assert list(pod_events.events_of(DONE, DONE, NOW)) == []
+    assert list(pod_events.events_of(DONE, None, NOW)) == []
+
+
+def test_a_start_found_after_a_restart_counts_from_when_it_was() -> None:
+    old = pod(spec={"nodeName": "n1"}, **running(NOW - 60))
+    assert WorkerStarted("default/a", 3, NOW - 60) in list(pod_events.events_of(None, old, NOW))
+
+
+def test_a_pod_that_vanishes_unseen_is_lost() -> None:
+    (ended,) = pod_events.events_of(RUNNING, None, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert ended.outcome == "Lost"
+
+
+def test_termination_message_of_preempted_worker_is_its_progress() -> None:
+    state = {"terminated": {"exitCode": 143, "message": '{"4": 17}'}}
+    conditions = [{"type": "DisruptionTarget", "status": "True"}]
+    over = pod(
+        spec={"nodeName": "n1"},
+        phase="Failed",
+        conditions=conditions,
+        containerStatuses=[{"name": "t", "state": state}],
+    )
+    (ended,) = pod_events.events_of(RUNNING, over, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.outcome, ended.progress, ended.exit_code) == ("Preempted", {4: 17}, 143)
+
+
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+def guest(name: str, node: str = "n1", priority: int = 10, bound: str = "") -> Pod:
+    """A foreign pod that kube-scheduler has nominated for a node."""
+    spec = {"priority": priority, "nodeName": bound}
+    return pod(name, ours=False, spec=spec, phase="Pending", nominatedNodeName=node)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([guest("a")], "pod/default/a"),
+        ([guest("a"), guest("b", priority=20)], "pod/default/b"),
+        ([guest("a"), guest("b", priority=20, bound="n1")], "pod/default/a"),
+        ([guest("a", node="n2")], ""),
+        ([guest("a", priority=0)], ""),
+        ([], ""),
+    ],
+)
+def test_worker_evicted_by_kube_scheduler_names_nominated_pod(others: list[Pod], expected: str) -> None:
+    over = pod(spec={"nodeName": "n1", "priority": 5}, phase="Failed", conditions=[EVICTED])
+    (ended,) = pod_events.events_of(RUNNING, over, NOW, lambda: others)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.outcome, ended.preempted_by) == ("Preempted", expected)
+
+
+def test_a_worker_evicted_for_one_of_our_pods_names_its_job() -> None:
+    ours = pod("b-worker-0-1", spec={"priority": 10}, phase="Pending", nominatedNodeName="n1")
+    (ended,) = pod_events.events_of(
+        RUNNING, pod(spec={"nodeName": "n1"}, phase="Failed", conditions=[EVICTED]), NOW, lambda: [ours]
+    )
+    assert isinstance(ended, WorkerEnded)
+    assert ended.preempted_by == "default/a"
+
+
+@pytest.mark.parametrize("role", ["ps", "chief"])
+def test_an_evicted_helper_names_the_nominated_pod(role: str) -> None:
+    running = pod(role=role, spec={"nodeName": "n1"}, phase="Running")
+    over = pod(role=role, spec={"nodeName": "n1"}, phase="Failed", conditions=[EVICTED])
+    (ended,) = pod_events.events_of(running, over, NOW, lambda: [guest("a")])
+    assert isinstance(ended, ChiefEnded | ParameterServerLost)
+    assert ended.preempted_by == "pod/default/a"
+
+
+def test_a_worker_that_the_operator_stopped_names_no_pod() -> None:
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    over = pod(spec={"nodeName": "n1"}, phase="Failed", conditions=[evicted])
+    (ended,) = pod_events.events_of(RUNNING, over, NOW, lambda: [guest("a")])
+    assert isinstance(ended, WorkerEnded)
+    assert ended.preempted_by == ""
+
+
+def test_a_parameter_server_that_ends_is_lost() -> None:
+    crashed = {"name": "t", "state": {"terminated": {"exitCode": 1, "startedAt": stamp(NOW)}}}
+    gone = pod(role="ps", phase="Failed", containerStatuses=[crashed])
+    running = pod(role="ps", phase="Running")
+    failed = ParameterServerLost("default/a", 0, 3, "Failed", 1)
+    assert list(pod_events.events_of(running, gone, NOW)) == [failed]
+    assert list(pod_events.events_of(running, None, NOW)) == [ParameterServerLost("default/a", 0, 3, "Lost")]
+
+
+def test_end_of_chief_pod_becomes_event_with_outcome() -> None:
+    running, done = pod(role="chief", phase="Running"), pod(role="chief", phase="Succeeded")
+    assert list(pod_events.events_of(running, done, NOW)) == [ChiefEnded("default/a", 3, "Succeeded")]
+    assert list(pod_events.events_of(running, None, NOW)) == [ChiefEnded("default/a", 3, "Lost")]
+    assert list(pod_events.events_of(done, None, NOW)) == []
+
+
+def test_labels_that_somebody_broke_are_ignored() -> None:
+    assert list(pod_events.events_of(None, pod(metadata={"labels": {"tranche.dev/job": "a"}}), NOW)) == []
+
+
+def observed(name: str, zone: str) -> NodeObject:
+    labels = {"topology.kubernetes.io/zone": zone}
+    status = {
+        "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110", GPU: "4"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": status}, NodeObject)
+
+
+def site(name: str) -> SiteObject:
+    spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}}
+    return SiteObject.model_validate({"metadata": {"name": name}, "spec": spec})
+
+
+def test_foreign_pod_uses_capacity_until_it_has_ended() -> None:
+    book = NodeBook(GPU, lambda pod: False)
+    foreign = pod("web", ours=False, spec={"nodeName": "n1"}, phase="Running")
+    assert book.note_pod("x/web", foreign) == {"n1"}
+    found = book.node(observed("n1", "edge-a"), {})
+    assert found is not None
+    assert found.foreign == Resources(2000, 2**30, 1, 1)
+    assert book.note_pod("x/web", foreign) == set()
+    assert book.note_pod("x/web", pod("web", ours=False, spec={"nodeName": "n1"}, phase="Succeeded")) == {"n1"}
+    found = book.node(observed("n1", "edge-a"), {})
+    assert found is not None
+    assert found.foreign == Resources()
+
+
+def test_held_pods_are_not_foreign() -> None:
+    assert NodeBook(GPU, lambda pod: True).note_pod("default/a", RUNNING) == set()
+
+
+def test_node_belongs_to_selecting_site_or_default_site() -> None:
+    book = NodeBook(GPU, lambda pod: False)
+    alone = book.node(observed("n1", "edge-a"), {})
+    assert alone is not None
+    assert alone.site == "cluster"
+    sites = {"edge-a": site("edge-a")}
+    inside = book.node(observed("n1", "edge-a"), sites)
+    assert inside is not None
+    assert inside.site == "edge-a"
+    assert book.node(observed("n2", "elsewhere"), sites) is None
+
+
+def training_job(generation: int = 1, uid: str = "u", phase: str | None = None, **status: Any) -> TrainingJob:
+    template = {"spec": {"containers": [{"name": "t", "resources": {"requests": {GPU: "1"}}}]}}
+    return TrainingJob.model_validate(
+        {
+            "metadata": {
+                "name": "a",
+                "namespace": "default",
+                "uid": uid,
+                "generation": generation,
+                "creationTimestamp": stamp(NOW),
+            },
+            "spec": {"data": {"chunks": 4}, "workers": {"maxReplicas": 9, "template": template}},
+            "status": {"phase": phase, **status},
+        }
+    )
+
+
+def events(old: TrainingJob | None, new: TrainingJob | None) -> list[type]:
+    return [type(event) for event in job_events.events_of(old, new, GPU, {})]
+
+
+def test_jobs_come_change_and_go() -> None:
+    assert events(None, training_job()) == [JobSubmitted]
+    assert events(training_job(), training_job()) == []
+    assert events(training_job(), training_job(2)) == [JobChanged]
+    assert events(training_job(), None) == [JobRemoved]
+    assert events(training_job(), training_job(uid="v")) == [JobRemoved, JobSubmitted]
+    assert events(training_job(), training_job(phase="Failed")) == [JobRemoved]
+    assert events(training_job(phase="Failed"), None) == []
+    assert events(None, training_job(phase="Succeeded")) == []
+
+
+@pytest.mark.parametrize(("kind", "permanent"), [("InvalidTemplate", True), ("PodsRejected", False)])
+def test_rejection_condition_is_one_event_repeated_after_restart(kind: str, permanent: bool) -> None:
+    condition = {
+        "type": kind,
+        "status": "True",
+        "reason": "Quota",
+        "message": "no",
+        "lastTransitionTime": stamp(NOW),
+        "observedGeneration": 1,
+    }
+    refused = training_job(conditions=[condition])
+    expected = WorkerRejected("default/a", "Quota", "no", permanent)
+    found = job_events.events_of(training_job(), refused, GPU, {})
+    assert [event for event in found if not isinstance(event, JobChanged)] == [expected]
+    assert list(job_events.events_of(refused, refused, GPU, {})) == []
+    assert expected in list(job_events.events_of(None, refused, GPU, {}))
+
+
+def test_timeouts_report_unbound_pod_and_end_podless_window() -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    stuck = pod("a-worker-0-1", **UNSCHEDULABLE)
+    known = {"default/a-worker-0-1": stuck}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.next_due == 30.0
+    assert timeouts.due(states, NOW + 29, 29.0) == []
+    (event,) = timeouts.due(states, NOW + 30, 30.0)
+    assert isinstance(event, WorkerUnschedulable)
+    assert timeouts.next_due == float("inf")
+    p.handle(event, NOW + 30)
+    known.clear()
+    assert timeouts.due(states, NOW + 31, 31.0) == []
+    assert timeouts.next_due == 36.0
+    (lost,) = timeouts.due(states, NOW + 36, 36.0)
+    assert isinstance(lost, WorkerEnded)
+    assert lost.outcome == "Lost"
+
+
+def test_timeouts_report_unbound_chief_and_end_podless_chief() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a", is_gang=True, chief=worker(0))), NOW)
+    known = {"default/a-chief-0-1": pod("a-chief-0-1", role="chief", **UNSCHEDULABLE)}
+    known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Pending", spec={"nodeName": "n1"})
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.due(states, NOW + 29, 29.0) == []
+    (event,) = timeouts.due(states, NOW + 30, 30.0)
+    assert isinstance(event, WorkerUnschedulable)
+    p.handle(event, NOW + 30)
+    known.clear()
+    assert timeouts.due(states, NOW + 31, 31.0) == []
+    told = timeouts.due(states, NOW + 36, 36.0)
+    assert ChiefEnded("default/a", 1) in told
+
+
+def test_timeouts_report_unbound_server_of_chunked_job() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a", servers=1, server=worker(0))), NOW)
+    known = {"default/a-ps-0-1": pod("a-ps-0-1", role="ps", **UNSCHEDULABLE)}
+    known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Running", spec={"nodeName": "n1"})
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.due(states, NOW + 29, 29.0) == []
+    assert timeouts.due(states, NOW + 30, 30.0) == [WorkerUnschedulable("default/a", 1, MESSAGE)]
+
+
+@pytest.mark.parametrize(("startup", "limit"), [(60.0, 900.0), (600.0, 1200.0)])
+def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: float) -> None:
+    sites = [Site("edge-a"), Site("cloud", unlimited=True, start_seconds=startup)]
+    p = planner("chunk-faithful", [], sites)
+    server = worker(0)
+    p.handle(JobSubmitted(job("a", server=server, servers=1)), NOW)
+    state = p.cluster.jobs["default/a"]
+    (run,) = state.runs.values()
+    assert (run.window.site, run.window.node) == ("cloud", None)
+    name = f"a-worker-0-{run.window.attempt}"
+    known = {f"default/{name}": pod(name, **UNSCHEDULABLE)}
+    helper = f"a-ps-0-{state.servers[0].planned.attempt}"
+    known[f"default/{helper}"] = pod(helper, role="ps", **UNSCHEDULABLE)
+    startups = {"cloud": startup}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), startup=startups.get, node_start_seconds=900.0)
+    assert timeouts.due([state], NOW, 0.0) == []
+    assert timeouts.due([state], NOW + limit - 1, limit - 1) == []
+    events = timeouts.due([state], NOW + limit, limit)
+    assert {type(event) for event in events} == {WorkerUnschedulable}
+    assert len(events) == 2
+
+
+def test_nodes_of_an_unlimited_site_are_no_places() -> None:
+    book = NodeBook(GPU, lambda pod: False)
+    spec = {"nodeSelector": {"topology.kubernetes.io/zone": "cloud"}}
+    sites = {"cloud": SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec})}
+    assert book.node(observed("cloud-0", "cloud"), sites) is not None
+    sites = {"cloud": SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": {**spec, "unlimited": True}})}
+    assert book.node(observed("cloud-0", "cloud"), sites) is None
+
+
+def test_timeouts_ignore_pod_of_deleted_namesake() -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    old = pod("a-worker-0-1", metadata={"ownerReferences": []}, **UNSCHEDULABLE)
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": old}, UnreachableNodes({}, {}))
+    states = list(p.cluster.jobs.values())
+    timeouts.due(states, NOW, 0.0)
+    assert timeouts.due(states, NOW + 31, 31.0) == []
+    (run,) = states[0].runs.values()
+    close_window(p.context, states[0], run)
+    timeouts.due(states, NOW + 32, 32.0)
+    (lost,) = timeouts.due(states, NOW + 37, 37.0)
+    assert isinstance(lost, WorkerEnded)
+
+
+def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    leaving = pod(
+        "v",
+        spec={"nodeName": "n1"},
+        phase="Running",
+        metadata={"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 60},
+    )
+    known = {"default/a-worker-0-1": pod("a-worker-0-1", **UNSCHEDULABLE), "default/v": leaving}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    states = list(p.cluster.jobs.values())
+    timeouts.due(states, NOW, 0.0)
+    assert timeouts.due(states, NOW + 89, 89.0) == []
+    assert len(timeouts.due(states, NOW + 90, 90.0)) == 1
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_wall_clock_step_does_not_change_timeouts(step: float) -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    timeouts = Timeouts(
+        5.0, 30.0, {"default/a-worker-0-1": pod("a-worker-0-1", **UNSCHEDULABLE)}, UnreachableNodes({}, {})
+    )
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.due(states, NOW + step, 29.0) == []
+    assert len(timeouts.due(states, NOW + step, 30.0)) == 1
+
+
+def test_refused_eviction_event_lists_pods_not_terminating() -> None:
+    windows = [
+        {"index": index, "attempt": 3 + index, "site": "edge-a", "chunks": [index], "state": state}
+        for index, state in enumerate(["Closing", "Closing", "Open", "Closing"])
+    ]
+    plan = {"term": 1, "revision": 1, "observedGeneration": 1, "workers": windows}
+    condition = {
+        "type": "EvictionsRefused",
+        "status": "True",
+        "reason": "DisruptionBudget",
+        "message": "a-worker-0-3: budget",
+        "lastTransitionTime": stamp(NOW),
+        "observedGeneration": 1,
+    }
+    labels = {"tranche.dev/job": "a"}
+    going = {"name": "a-worker-1-4", "namespace": "default", "labels": labels, "deletionTimestamp": stamp(NOW)}
+    found = {
+        "default/a-worker-0-3": pod(phase="Running"),
+        "default/a-worker-1-4": pod(metadata=going, spec={"nodeName": "n1"}, phase="Running"),
+        "default/a-worker-2-5": pod(phase="Running"),
+        "default/a-worker-3-6": DONE,
+    }
+    refused = training_job(plan=plan, conditions=[condition])
+    expected = EvictionRefused("default/a", (3,), "a-worker-0-3: budget")
+    assert list(job_events.events_of(training_job(plan=plan), refused, GPU, found)) == [expected]
+    assert list(job_events.events_of(refused, refused, GPU, found)) == []
+    assert expected in list(job_events.events_of(None, refused, GPU, found))
+    other = training_job(plan=plan, conditions=[{**condition, "message": "another pod"}])
+    assert len(list(job_events.events_of(refused, other, GPU, found))) == 1
+
+
+def silent(since: float) -> NodeObject:
+    node = observed("n1", "edge-a")
+    ready = msgspec.structs.replace(
+        node.status.conditions[0], status="Unknown", last_transition_time=datetime.fromtimestamp(since, UTC)
+    )
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=(ready,)))
+
+
+@pytest.mark.parametrize(("tolerance", "seconds"), [("10m", 600.0), ("0s", 0.0), (None, 300.0)])
+def test_pods_on_silent_node_are_lost_after_site_tolerance(tolerance: str | None, seconds: float) -> None:
+    declared = site("edge-a")
+    spec = declared.spec.model_copy(update={"disconnect_tolerance": tolerance})
+    sites = {"edge-a": declared.model_copy(update={"spec": spec})} if tolerance else {}
+    nodes = {"n1": silent(NOW)}
+    p = planner("srsf", [node("n1")])
+    p.handle(JobSubmitted(job("a", servers=1, server=worker(0))), NOW)
+    worker_pod, server_pod = pod("a-worker-0-2", **running()), pod("a-ps-0-1", role="ps", **running())
+    placed = {
+        name: msgspec.structs.replace(one, spec=BOUND.spec)
+        for name, one in {"default/a-worker-0-2": worker_pod, "default/a-ps-0-1": server_pod}.items()
+    }
+    timeouts = Timeouts(5.0, 30.0, placed, UnreachableNodes(nodes, sites))
+    states = list(p.cluster.jobs.values())
+    assert (next(iter(states[0].runs)), states[0].servers[0].planned.attempt) == (2, 1)
+    if seconds:
+        assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
+    lost = [ParameterServerLost("default/a", 0, 1), WorkerEnded("default/a", 2, "Lost", NOW + seconds)]
+    assert timeouts.due(states, NOW + seconds, seconds) == lost
+    nodes["n1"] = observed("n1", "edge-a")
+    assert timeouts.due(states, NOW + seconds + 1, seconds + 1) == []
+
+
+def starting(**state: Any) -> Pod:
+    status = {"name": "t", "state": {"waiting": state}} if state else None
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(NOW)}
+    statuses: dict[str, Any] = {"containerStatuses": [status]} if status else {}
+    return pod("a-worker-0-1", spec={"nodeName": "n1"}, phase="Pending", conditions=[scheduled], **statuses)
+
+
+LIMITS = ControllerSettings().start_limits
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds", "kind"),
+    [
+        ("InvalidImageName", 60.0, "Configuration"),
+        ("ImagePullBackOff", 600.0, "ImagePull"),
+        ("ContainerCreating", 1800.0, "Creation"),
+        ("", 1800.0, "Creation"),
+    ],
+)
+def test_bound_pod_that_does_not_start_fails_after_a_limit(reason: str, seconds: float, kind: str) -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    known = {"default/a-worker-0-1": starting(reason=reason, message="why") if reason else starting()}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), start_limits=LIMITS)
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
+    expected = PodStartFailed("default/a", 1, reason or "ContainerCreating", "why" if reason else "", kind)
+    assert timeouts.due(states, NOW + seconds, seconds) == [expected]
+
+
+def test_another_reason_for_not_starting_has_its_own_time() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    known = {"default/a-worker-0-1": starting(reason="ContainerCreating")}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), start_limits=LIMITS)
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW + 500, 500.0) == []
+    known["default/a-worker-0-1"] = starting(reason="ErrImagePull")
+    assert timeouts.due(states, NOW + 1000, 1000.0) == []
+    known["default/a-worker-0-1"] = starting(reason="ImagePullBackOff")
+    assert timeouts.due(states, NOW + 1599, 1599.0) == []
+    assert len(timeouts.due(states, NOW + 1600, 1600.0)) == 1
+
+
+def test_time_without_reason_counts_from_binding_after_restart() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    known = {"default/a-worker-0-1": starting(reason="ContainerCreating")}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), start_limits=LIMITS)
+    assert len(timeouts.due(p.cluster.jobs.values(), NOW + 1800, 7.0)) == 1
+
+
+def not_ready(status: str, since: float) -> NodeObject:
+    lost = silent(since)
+    ready = msgspec.structs.replace(lost.status.conditions[0], status=status)
+    return msgspec.structs.replace(lost, status=msgspec.structs.replace(lost.status, conditions=(ready,)))
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+def test_not_ready_by_another_clock_counts_from_when_it_is_seen(skew: float) -> None:
+    unreachable = UnreachableNodes({"n1": not_ready("False", NOW + skew)}, {})
+    assert not unreachable.lost("n1", NOW)
+    assert not unreachable.lost("n1", NOW + 299)
+    assert unreachable.lost("n1", NOW + 300)
+
+
+def test_unknown_in_the_future_counts_from_when_it_is_seen() -> None:
+    unreachable = UnreachableNodes({"n1": not_ready("Unknown", NOW + 3600)}, {})
+    assert not unreachable.lost("n1", NOW)
+    assert unreachable.lost("n1", NOW + 300)

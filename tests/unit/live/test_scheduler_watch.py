@@ -1,0 +1,166 @@
+"""Pods without a node: only kube-scheduler's judgement counts, and its silence pauses preemption."""
+
+import json
+from typing import Any
+
+import pytest
+
+from support.builders import gang, job, node, planner
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.pods_and_nodes import Pod
+from tranche.live.pod_timeouts import SchedulerWatch, Timeouts, UnreachableNodes
+from tranche.model import Site
+from tranche.planner import JobSubmitted, KubeSchedulerChanged, Planner, WorkerUnschedulable
+
+JUDGED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+FAILED = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "timed out"}
+CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def pod(name: str, spec: dict[str, Any] | None = None, *conditions: dict[str, str], uid: str = "uid-a") -> Pod:
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": uid, "controller": True}
+    metadata = {"name": name, "namespace": "default", "uid": name, "labels": {"tranche.dev/job": "a"}}
+    whole = {
+        "metadata": {**metadata, "ownerReferences": [owner]},
+        "spec": {"containers": [], **(spec or {})},
+        "status": {"phase": "Pending", "conditions": list(conditions)},
+    }
+    return decode_pod(json.dumps(whole).encode())
+
+
+class Watch:
+    """Time-outs of one job's pods."""
+
+    def __init__(self, p: Planner, pods: list[Pod]) -> None:
+        self.planner = p
+        self.pods = {pod.key: pod for pod in pods}
+        watch = SchedulerWatch(30.0, 630.0)
+        startups = {"cloud": 60.0}
+        self.timeouts = Timeouts(0.5, 30.0, self.pods, UnreachableNodes({}, {}), startup=startups.get, scheduler=watch)
+
+    def put(self, one: Pod) -> None:
+        self.pods[one.key] = one
+
+    def due(self, at: float) -> list[Any]:
+        return self.timeouts.due(self.planner.cluster.jobs.values(), at, at)
+
+
+def watch_of(*pods: Pod, chunks: int = 1) -> Watch:
+    p = planner("chunk", [node(f"n{i}") for i in range(chunks)])
+    p.handle(JobSubmitted(job("a", chunks=chunks)), 0.0)
+    return Watch(p, list(pods))
+
+
+def test_a_judged_pod_finds_no_place_after_30_seconds() -> None:
+    watch = watch_of(pod("a-worker-0-1", {}, JUDGED))
+    watch.due(0.0)
+    assert watch.due(29.0) == []
+    assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, "no")]
+
+
+def test_the_time_counts_from_the_judgement() -> None:
+    watch = watch_of(pod("a-worker-0-1"))
+    watch.due(0.0)
+    watch.put(pod("a-worker-0-1", {}, JUDGED))
+    watch.due(20.0)
+    assert watch.due(49.0) == []
+    assert watch.due(50.0) == [WorkerUnschedulable("default/a", 1, "no")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions"),
+    [
+        ({"schedulingGates": [{"name": "tranche.dev/gang"}]}, [GATED]),
+        ({}, [GATED]),
+        ({}, []),
+        (CLAIM, []),
+        ({}, [FAILED]),
+    ],
+    ids=["gated", "ungated, not judged", "kube-scheduler away", "volume provisioned", "binding failed"],
+)
+def test_a_pod_that_was_not_judged_keeps_its_place(spec: dict[str, Any], conditions: list[dict[str, str]]) -> None:
+    watch = watch_of(pod("a-worker-0-1", spec, *conditions))
+    events = [event for at in range(0, 600, 10) for event in watch.due(float(at))]
+    assert not any(isinstance(event, WorkerUnschedulable) for event in events)
+
+
+def test_a_pod_at_an_unlimited_site_waits_for_minutes() -> None:
+    p = planner("chunk", [], [Site("cloud", unlimited=True)])
+    p.handle(JobSubmitted(job("a", data_site="cloud")), 0.0)
+    watch = Watch(p, [pod("a-worker-0-1", {}, JUDGED)])
+    watch.due(0.0)
+    assert watch.due(899.0) == []
+    assert len(watch.due(900.0)) == 1
+
+
+def test_an_unjudged_pod_for_30_seconds_means_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1"))
+    assert watch.due(0.0) == []
+    assert watch.due(29.0) == []
+    assert watch.due(30.0) == [KubeSchedulerChanged(responds=False)]
+    assert watch.due(31.0) == []
+
+
+def test_one_decision_ends_the_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1"), pod("a-worker-1-2"), chunks=2)
+    watch.due(0.0)
+    assert watch.due(30.0) == [KubeSchedulerChanged(responds=False)]
+    watch.put(pod("a-worker-0-1", {"nodeName": "n0"}))
+    assert watch.due(31.0) == [KubeSchedulerChanged(responds=True)]
+
+
+def test_decisions_about_other_pods_are_signs_of_life() -> None:
+    watch = watch_of(pod("a-worker-0-1"), pod("a-worker-1-2"), chunks=2)
+    watch.due(0.0)
+    watch.put(pod("a-worker-1-2", {"nodeName": "n1"}))
+    watch.due(20.0)
+    assert watch.due(49.0) == []
+    assert watch.due(50.0) == [KubeSchedulerChanged(responds=False)]
+
+
+def test_gated_pods_do_not_wait_for_kube_scheduler() -> None:
+    p = planner("chunk", [node("n0"), node("n1")])
+    p.handle(JobSubmitted(gang("a")), 0.0)
+    gate = {"schedulingGates": [{"name": "tranche.dev/gang"}]}
+    watch = Watch(p, [pod("a-worker-0-1", gate, GATED), pod("a-worker-1-2", gate, GATED)])
+    assert [event for at in range(0, 300, 10) for event in watch.due(float(at))] == []
+
+
+def test_volumes_that_are_provisioned_are_no_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1", CLAIM))
+    watch.due(0.0)
+    assert watch.due(629.0) == []
+    assert watch.due(630.0) == [KubeSchedulerChanged(responds=False)]
+
+
+def test_no_place_is_found_missing_during_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1", {}, JUDGED), pod("a-worker-1-2"), chunks=2)
+    watch.due(0.0)
+    events = [event for at in range(10, 300, 10) for event in watch.due(float(at))]
+    assert events == [KubeSchedulerChanged(responds=False)]
+    watch.put(pod("a-worker-1-2", {"nodeName": "n1"}))
+    assert watch.due(300.0) == [KubeSchedulerChanged(responds=True)]
+    assert watch.due(329.0) == []
+    assert watch.due(330.0) == [WorkerUnschedulable("default/a", 1, "no")]
+
+
+class Counted(dict[str, Pod]):
+    """Store that counts how often all pods are read."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+
+def test_a_look_at_timers_goes_through_the_pods_once() -> None:
+    p = planner("chunk", [node(f"n{i}", gpus=8) for i in range(4)])
+    p.handle(JobSubmitted(job("a", chunks=32)), 0.0)
+    windows = [(run.window.index, attempt) for attempt, run in p.cluster.jobs["default/a"].runs.items()]
+    watch = Watch(p, [pod(f"a-worker-{index}-{attempt}", {}, JUDGED) for index, attempt in windows])
+    counted = Counted(watch.pods)
+    timeouts = Timeouts(0.5, 30.0, counted, UnreachableNodes({}, {}))
+    timeouts.due(p.cluster.jobs.values(), 0.0, 0.0)
+    assert counted.looks == 1

@@ -1,0 +1,48 @@
+"""Limits of what the jobs of a namespace may claim."""
+
+import pytest
+
+from tranche.model import Job, PodShape, Preemption, Resources
+from tranche.model.tenancy import ClaimLimits, Tenancy
+
+STRICT = ClaimLimits(max_weight=10, highest_class="tranche-normal", allow_never=False)
+
+
+def claiming(namespace: str = "lab", weight: float = 1, priority: int = -9, policy: str = "Immediate") -> Job:
+    shape = PodShape(Resources(cpu=1000, memory=1, gpus=1))
+    return Job(f"{namespace}/cats", "u", 0.0, shape, weight=weight, priority=priority, preemption=Preemption(policy))
+
+
+def test_job_within_the_limits_is_unchanged() -> None:
+    job = claiming(weight=10)
+    assert STRICT.limited(job) is job
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        (claiming(weight=1e6), "namespace lab limits weight to 10"),
+        (claiming(priority=-8), "namespace lab limits priorityClassName to tranche-normal"),
+        (claiming(policy="Never"), "namespace lab limits preemption.policy to Immediate"),
+    ],
+)
+def test_claim_beyond_a_limit_is_clamped_and_told(job: Job, told: str) -> None:
+    limited = STRICT.limited(job)
+    assert (limited.weight, limited.priority, limited.preemption) == (min(job.weight, 10), -9, Preemption.IMMEDIATE)
+    assert limited.limited == told
+
+
+def test_all_exceeded_limits_are_in_one_sentence() -> None:
+    limited = STRICT.limited(claiming(weight=50, priority=-8, policy="Never"))
+    parts = "weight to 10, priorityClassName to tranche-normal, preemption.policy to Immediate"
+    assert limited.limited == f"namespace lab limits {parts}"
+
+
+def test_policy_at_chunk_end_is_not_limited() -> None:
+    assert STRICT.limited(claiming(policy="AtChunkEnd")).preemption is Preemption.AT_CHUNK_END
+
+
+def test_limits_of_a_namespace_replace_the_defaults() -> None:
+    tenancy = Tenancy(STRICT, {"research": ClaimLimits()})
+    assert tenancy.limited(claiming("research", weight=1e6)).weight == 1e6
+    assert tenancy.limited(claiming("lab", weight=1e6)).weight == 10

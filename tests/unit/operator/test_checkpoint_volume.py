@@ -1,0 +1,89 @@
+"""Directory of a job on its checkpoint volume."""
+
+from typing import Any
+
+import pytest
+
+from support.operator_objects import UID, observed, pod, window
+from support.reconcile_summary import created, decide, job_with, of_type, pauses
+from tranche.kube.api.resources import TrainingJob
+from tranche_operator.reconcile.actions import Action, CreatePod, WriteStatus
+
+OWN = f"cats-{UID}"
+CLAIM = {"persistentVolumeClaim": {"claimName": "team"}}
+STARTED = "2026-11-21T11:30:00Z"
+ENDED = {"index": 0, "attempt": 1, "node": "edge-a-0", "reason": "Preempted"}
+
+
+def job(volume: dict[str, Any] = CLAIM, resume: str | None = None, **status: Any) -> TrainingJob:
+    checkpoint = {"volume": volume, **({"resumeFrom": resume} if resume is not None else {})}
+    return job_with(window(0, 2), spec={"checkpoint": checkpoint}, status=status)
+
+
+def directory_of(actions: list[Action]) -> str | None:
+    (write,) = of_type(WriteStatus, actions)
+    return write.status.get("checkpointDirectory")
+
+
+def mounts_of(one: TrainingJob) -> list[dict[str, Any]]:
+    (create,) = of_type(CreatePod, decide(observed(one)))
+    found: list[dict[str, Any]] = create.manifest["spec"]["containers"][0]["volumeMounts"]
+    return found
+
+
+def variables_of(one: TrainingJob) -> dict[str, str]:
+    (create,) = of_type(CreatePod, decide(observed(one)))
+    return {variable["name"]: variable["value"] for variable in create.manifest["spec"]["containers"][0]["env"]}
+
+
+def test_pods_wait_until_the_directory_is_in_the_status() -> None:
+    actions = decide(observed(job()))
+    assert created(actions) == []
+    assert directory_of(actions) == OWN
+    assert pauses(actions) == [0.0]
+    assert created(decide(observed(job(checkpointDirectory=OWN)))) == ["cats-worker-0-2"]
+
+
+def test_volume_is_mounted_at_the_directory_of_the_job() -> None:
+    (mount,) = mounts_of(job(checkpointDirectory=OWN))
+    assert mount == {"name": "tranche-checkpoint", "mountPath": "/var/lib/tranche/checkpoint", "subPath": OWN}
+
+
+@pytest.mark.parametrize("status", [{"startTime": STARTED}, {"progress": {"attempts": [ENDED]}}])
+def test_job_from_before_the_upgrade_keeps_the_root(status: dict[str, Any]) -> None:
+    assert directory_of(decide(observed(job(**status)))) == "/"
+    (mount,) = mounts_of(job(checkpointDirectory="/", **status))
+    assert "subPath" not in mount
+
+
+def test_job_whose_pod_exists_at_the_upgrade_keeps_root() -> None:
+    assert directory_of(decide(observed(job(), pod(0, 2, phase="Pending")))) == "/"
+
+
+def test_directory_in_the_status_does_not_change() -> None:
+    later = job(checkpointDirectory=OWN, startTime=STARTED)
+    assert directory_of(decide(observed(later, pod(0, 2)))) == OWN
+
+
+def test_job_without_volume_does_not_wait() -> None:
+    actions = decide(observed(job_with(window(0, 2))))
+    assert created(actions) == ["cats-worker-0-2"]
+    assert directory_of(actions) == OWN
+
+
+def test_ephemeral_volume_has_no_directories() -> None:
+    (mount,) = mounts_of(job({"ephemeral": {"volumeClaimTemplate": {}}}, checkpointDirectory=OWN))
+    assert "subPath" not in mount
+
+
+def test_resume_directory_is_mounted_read_only() -> None:
+    own, earlier = mounts_of(job(resume="dogs-0a1b", checkpointDirectory=OWN))
+    assert own["subPath"] == OWN
+    path = "/var/lib/tranche/checkpoint-resume"
+    assert earlier == {"name": "tranche-checkpoint", "mountPath": path, "readOnly": True, "subPath": "dogs-0a1b"}
+    assert variables_of(job(resume="dogs-0a1b", checkpointDirectory=OWN))["TRANCHE_RESUME_DIR"] == path
+
+
+def test_resume_directory_may_be_the_root() -> None:
+    _, earlier = mounts_of(job(resume="/", checkpointDirectory=OWN))
+    assert "subPath" not in earlier

@@ -1,0 +1,298 @@
+"""Manifests: the template of the user, and what we add to it."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from support.operator_objects import UID, plan, server, training_job, window
+from tranche.kube.api.resources import SiteSpec, TrainingJob
+from tranche_operator.manifests import pod as pods
+from tranche_operator.settings import ReportCa, Settings
+
+SETTINGS = Settings()
+TEMPLATE: dict[str, Any] = {
+    "metadata": {
+        "labels": {"team": "vision", "app.kubernetes.io/name": "mine"},
+        "annotations": {"note": "x"},
+        "finalizers": ["example.com/own"],
+    },
+    "spec": {
+        "serviceAccountName": "trainer",
+        "terminationGracePeriodSeconds": 90,
+        "tolerations": [{"key": "edge", "operator": "Exists"}],
+        "initContainers": [{"name": "fetch", "image": "fetch:1"}],
+        "containers": [
+            {
+                "name": "train",
+                "image": "trainer:1",
+                "env": [
+                    {"name": "TRANCHE_CHUNKS", "value": "mine"},
+                    {"name": "ARGS", "value": "--chunks=$(TRANCHE_CHUNKS)"},
+                ],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            },
+            {"name": "side", "image": "side:1"},
+        ],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    },
+}
+VOLUME = {"checkpoint": {"volume": {"nfs": {"server": "nas", "path": "/ckpt"}}}}
+
+
+def job_with_template(template: dict[str, Any] = TEMPLATE, **more: Any) -> TrainingJob:
+    state = {"plan": plan(window(1, 3, chunks=[4, 2]), servers=[server(0, 1)])}
+    return training_job(template=template, status=state, **more)
+
+
+def worker(job: TrainingJob) -> dict[str, Any]:
+    assert job.status.plan is not None
+    return pods.worker_pod(job, job.status.plan.workers[0], SETTINGS)
+
+
+def test_identity() -> None:
+    manifest = worker(job_with_template())
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    assert (metadata["name"], metadata["namespace"]) == ("cats-worker-1-3", "lab")
+    assert (spec["hostname"], spec["subdomain"]) == ("cats-worker-1", "cats")
+    assert metadata["labels"] == {
+        "team": "vision",
+        "app.kubernetes.io/name": "tranche",
+        "app.kubernetes.io/managed-by": "tranche",
+        "app.kubernetes.io/component": "worker",
+        "tranche.dev/job": "cats",
+        "tranche.dev/role": "worker",
+        "tranche.dev/index": "1",
+        "tranche.dev/attempt": "3",
+    }
+    assert {**metadata["annotations"], "tranche.dev/template-requests": "?"} == {
+        "note": "x",
+        "tranche.dev/plan": "1.7",
+        "tranche.dev/template-requests": "?",
+        "tranche.dev/training-container": "train",
+    }
+    assert metadata["finalizers"] == ["example.com/own", "tranche.dev/ledger"]
+    (owner,) = metadata["ownerReferences"]
+    assert owner == {
+        "apiVersion": "tranche.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "name": "cats",
+        "uid": UID,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def test_scheduling() -> None:
+    spec = worker(job_with_template(spec={"priorityClassName": "tranche-high"}))["spec"]
+    assert spec["schedulerName"] == "tranche"
+    assert spec["priorityClassName"] == "tranche-high"
+    assert spec["restartPolicy"] == "Never"
+    assert spec["tolerations"] == TEMPLATE["spec"]["tolerations"]
+    assert spec["terminationGracePeriodSeconds"] == 90
+    assert spec["serviceAccountName"] == "trainer"
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [term["matchFields"][0]["values"] for term in terms] == [["edge-a-0"], ["edge-a-1"]]
+
+
+def test_our_variables_win_and_come_first_in_every_container() -> None:
+    spec = worker(job_with_template())["spec"]
+    containers = [*spec["initContainers"], *spec["containers"]]
+    assert len(containers) == 3
+    for container in containers:
+        values = {variable["name"]: variable["value"] for variable in container["env"]}
+        assert values["TRANCHE_CHUNKS"] == "4,2"
+        assert len(values) == len(container["env"]), "each name once"
+    names = [variable["name"] for variable in spec["containers"][0]["env"]]
+    assert names.index("TRANCHE_CHUNKS") < names.index("ARGS")
+
+
+def test_the_checkpoint_volume_is_mounted_in_every_container() -> None:
+    spec = worker(job_with_template(spec=VOLUME))["spec"]
+    assert {"name": "tranche-checkpoint", "nfs": {"server": "nas", "path": "/ckpt"}} in spec["volumes"]
+    for container in [*spec["initContainers"], *spec["containers"]]:
+        mount = {
+            "name": "tranche-checkpoint",
+            "mountPath": "/var/lib/tranche/checkpoint",
+            "subPath": f"cats-{UID}",
+        }
+        assert mount in container["volumeMounts"]
+    assert {"name": "data", "mountPath": "/data"} in spec["containers"][0]["volumeMounts"]
+
+
+def test_own_mount_at_the_checkpoint_directory_is_kept() -> None:
+    template = copy.deepcopy(TEMPLATE)
+    own = {"name": "data", "mountPath": "/var/lib/tranche/checkpoint/"}
+    template["spec"]["containers"][0]["volumeMounts"] = [own]
+    spec = worker(job_with_template(template, spec=VOLUME))["spec"]
+    assert spec["containers"][0]["volumeMounts"] == [own]
+    assert spec["containers"][1]["volumeMounts"][0]["name"] == "tranche-checkpoint"
+
+
+def test_without_a_volume_nothing_is_mounted() -> None:
+    spec = worker(job_with_template())["spec"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["data"]
+    assert "volumeMounts" not in spec["containers"][1]
+
+
+def test_the_template_itself_is_not_changed() -> None:
+    job = job_with_template(spec=VOLUME)
+    before = job.model_dump()
+    worker(job)
+    assert job.model_dump() == before
+
+
+def test_a_parameter_server_is_made_from_its_own_template() -> None:
+    job = job_with_template(servers=1)
+    assert job.status.plan is not None
+    manifest = pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS)
+    assert manifest["metadata"]["name"] == "cats-ps-0-1"
+    assert manifest["metadata"]["labels"]["tranche.dev/role"] == "ps"
+    assert manifest["spec"]["hostname"] == "cats-ps-0"
+
+
+def test_a_planned_server_of_a_job_without_servers_is_an_error() -> None:
+    job = job_with_template()
+    assert job.status.plan is not None
+    with pytest.raises(ValueError, match="lab/cats"):
+        pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS)
+
+
+def test_service_selects_job_pods_before_they_are_ready() -> None:
+    service = pods.service(training_job())
+    assert service["metadata"]["name"] == "cats"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"] == {"tranche.dev/job": "cats"}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "workers", "servers", "gated"),
+    [(4, 4, 1, False), (None, 1, 0, False), (None, 2, 0, True), (None, 1, 1, True)],
+)
+def test_only_gangs_wait_for_each_other(chunks: int | None, workers: int, servers: int, gated: bool) -> None:
+    assert pods.is_gated(training_job(chunks=chunks, workers=workers, servers=servers)) == gated
+
+
+def test_one_worker_waits_for_its_chief() -> None:
+    assert pods.is_gated(training_job(chunks=None, workers=1, chief=True))
+
+
+def test_checked_pods_have_names_that_no_attempt_has() -> None:
+    names = [pod["metadata"]["name"] for pod in pods.checked_pods(job_with_template(servers=1), SETTINGS)]
+    assert names == ["cats-worker-0-check", "cats-ps-0-check"]
+
+
+class TestReporting:
+    settings = Settings(report_url="http://reports.test", token_seconds=1200)
+
+    def made(self, job: TrainingJob, role: str) -> dict[str, Any]:
+        assert job.status.plan is not None
+        if role == "ps":
+            return pods.server_pod(job, job.status.plan.parameter_servers[0], self.settings)
+        return pods.worker_pod(job, job.status.plan.workers[0], self.settings)
+
+    @pytest.mark.parametrize(
+        ("role", "job", "reports", "asks"),
+        [
+            ("ps", job_with_template(servers=1), True, False),
+            ("worker", job_with_template(servers=1), False, True),
+            ("worker", job_with_template(), True, True),
+            ("worker", training_job(chunks=None, status={"plan": plan(window(0, 1))}), True, False),
+            ("worker", training_job(chunks=None, status={"plan": plan(window(1, 1))}), False, False),
+        ],
+        ids=["server", "worker of a server", "worker", "rank 0", "rank 1"],
+    )
+    def test_reporting_or_renewing_pod_gets_address_and_token(
+        self, role: str, job: TrainingJob, reports: bool, asks: bool
+    ) -> None:
+        spec = self.made(job, role)["spec"]
+        environment = {v["name"]: v["value"] for v in spec["containers"][0]["env"]}
+        assert (environment.get("TRANCHE_API") == "http://reports.test") == reports
+        assert (environment.get("TRANCHE_NEXT") == "http://reports.test") == asks
+        assert any(v["name"] == "tranche-token" for v in spec.get("volumes", [])) == (reports or asks)
+
+    def test_token_has_own_audience_and_matches_mounted_path(self) -> None:
+        spec = self.made(job_with_template(), "worker")["spec"]
+        volume = next(v for v in spec["volumes"] if v["name"] == "tranche-token")
+        source = {"audience": "tranche.dev", "expirationSeconds": 1200, "path": "token"}
+        assert volume["projected"]["sources"] == [{"serviceAccountToken": source}]
+        for container in [*spec["initContainers"], *spec["containers"]]:
+            mount = next(m for m in container["volumeMounts"] if m["name"] == "tranche-token")
+            environment = {v["name"]: v["value"] for v in container["env"]}
+            assert environment["TRANCHE_TOKEN"] == f"{mount['mountPath']}/token"
+            assert mount["readOnly"]
+
+    def test_without_a_report_api_there_is_nothing_of_it(self) -> None:
+        spec = worker(job_with_template())["spec"]
+        assert all(v["name"] != "tranche-token" for v in spec["volumes"])
+        assert all(v["name"] != "TRANCHE_API" for v in spec["containers"][0]["env"])
+
+
+def silence(spec: dict[str, Any]) -> dict[str, int]:
+    return {t["key"]: t["tolerationSeconds"] for t in spec["tolerations"] if "tolerationSeconds" in t}
+
+
+def test_a_pod_stays_on_a_silent_node_as_long_as_its_site_says() -> None:
+    job = job_with_template()
+    assert job.status.plan is not None
+    site = SiteSpec(node_selector={"zone": "a"}, disconnect_tolerance="1h30m")
+    both = {"node.kubernetes.io/not-ready": 5400, "node.kubernetes.io/unreachable": 5400}
+    pod = pods.worker_pod(job, job.status.plan.workers[0], SETTINGS, site)
+    assert silence(pod["spec"]) == both
+    assert TEMPLATE["spec"]["tolerations"][0] in pod["spec"]["tolerations"]
+    servers = {"parameterServers": {"replicas": 1, "template": TEMPLATE}}
+    job = job_with_template(spec=servers)
+    assert job.status.plan is not None
+    assert silence(pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS, site)["spec"]) == both
+
+
+def test_without_a_site_kubernetes_says_how_long() -> None:
+    assert silence(worker(job_with_template())["spec"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "ours"),
+    [
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, {"node.kubernetes.io/unreachable": 60}),
+        ({"operator": "Exists"}, {}),
+    ],
+)
+def test_what_the_user_tolerates_of_silent_nodes_stays(own: dict[str, Any], ours: dict[str, int]) -> None:
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["tolerations"] = [own]
+    job = job_with_template(template)
+    assert job.status.plan is not None
+    site = SiteSpec(node_selector={"zone": "a"}, disconnect_tolerance="1m")
+    pod = pods.worker_pod(job, job.status.plan.workers[0], SETTINGS, site)
+    assert silence(pod["spec"]) == ours
+    assert pod["spec"]["tolerations"][0] == own
+
+
+@pytest.mark.parametrize("more", [{}, {"servers": 1}, {"chunks": None, "workers": 2, "chief": True}])
+def test_checked_roles_are_those_of_the_checked_pods(more: dict[str, Any]) -> None:
+    job = training_job(**more)
+    checked = {pod["metadata"]["labels"]["tranche.dev/role"] for pod in pods.checked_pods(job, Settings())}
+    assert pods.checked_roles(job) == checked
+
+
+def test_reporting_pod_receives_the_ca_as_a_file() -> None:
+    settings = Settings(report_url="https://reports.test", report_ca=ReportCa("-----BEGIN"))
+    job = job_with_template()
+    assert job.status.plan is not None
+    pod = pods.worker_pod(job, job.status.plan.workers[0], settings)
+    assert pod["metadata"]["annotations"]["tranche.dev/report-ca"] == "-----BEGIN"
+    sources = pod["spec"]["volumes"][-1]["projected"]["sources"]
+    field = {"fieldPath": "metadata.annotations['tranche.dev/report-ca']"}
+    assert sources[1] == {"downwardAPI": {"items": [{"path": "ca.crt", "fieldRef": field}]}}
+    variables = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+    assert variables["TRANCHE_CA"] == "/var/run/secrets/tranche.dev/ca.crt"
+
+
+def test_without_tls_pods_receive_no_ca() -> None:
+    job = job_with_template()
+    assert job.status.plan is not None
+    pod = pods.worker_pod(job, job.status.plan.workers[0], Settings(report_url="http://reports.test"))
+    assert "tranche.dev/report-ca" not in pod["metadata"]["annotations"]
+    assert len(pod["spec"]["volumes"][-1]["projected"]["sources"]) == 1
+    assert "TRANCHE_CA" not in {one["name"] for one in pod["spec"]["containers"][0]["env"]}

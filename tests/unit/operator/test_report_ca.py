@@ -1,0 +1,78 @@
+"""CA of the report API: where the operator reads it, and which pods it updates."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from tranche.kube.api.core_types import Pod
+from tranche.kube.client.client import ApiError
+from tranche_operator.settings import ReportCa
+from tranche_operator.watch import report_ca
+
+OLD, NEW = "-----OLD", "-----NEW"
+
+
+class Api:
+    """A ConfigMap and the patches that were sent."""
+
+    def __init__(self, *published: str) -> None:
+        self.published = list(published)
+        self.patched: list[tuple[str, Any]] = []
+        self.done = asyncio.Event()
+
+    async def request(self, method: str, path: str, *, body: Any = None, content_type: str = "") -> dict[str, Any]:
+        if method == "PATCH":
+            self.patched.append((path.rpartition("/")[2], body))
+            if "gone" in path:
+                raise ApiError(404, "NotFound", "gone")
+            return {}
+        assert path == "/api/v1/namespaces/system/configmaps/tranche-reports-ca"
+        if len(self.published) == 1:
+            self.done.set()
+            await asyncio.Event().wait()
+        return {"data": {"ca.crt": self.published.pop(0)}}
+
+
+def pod(name: str, pem: str | None) -> Pod:
+    annotations = {"tranche.dev/report-ca": pem} if pem is not None else {}
+    metadata = {"name": name, "namespace": "lab", "uid": f"uid-{name}", "annotations": annotations}
+    return msgspec.convert({"metadata": metadata}, Pod)
+
+
+def followed(*published: str, pods: list[Pod]) -> tuple[Api, ReportCa]:
+    async def listed() -> AsyncIterator[Pod]:
+        for one in pods:
+            yield one
+
+    async def scenario() -> tuple[Api, ReportCa]:
+        api, authority = Api(*published, ""), ReportCa()
+        following = report_ca.follow(api, authority, "system", "tranche-reports-ca", listed)  # type: ignore[arg-type]
+        task = asyncio.create_task(following)
+        await api.done.wait()
+        task.cancel()
+        return api, authority
+
+    waits = report_ca.CHECK_SECONDS, report_ca.FIRST_CHECK_SECONDS
+    report_ca.CHECK_SECONDS = report_ca.FIRST_CHECK_SECONDS = 0.0
+    try:
+        return asyncio.run(scenario())
+    finally:
+        report_ca.CHECK_SECONDS, report_ca.FIRST_CHECK_SECONDS = waits
+
+
+def test_certificates_are_read_once_they_are_published() -> None:
+    assert followed("", NEW, pods=[])[1].pem == NEW
+
+
+def test_pods_with_earlier_certificates_are_updated() -> None:
+    pods = [pod("old", OLD), pod("gone", OLD), pod("new", NEW), pod("silent", None)]
+    api, _ = followed(NEW, pods=pods)
+    assert [name for name, _ in api.patched] == ["old", "gone"]
+    assert api.patched[0][1] == {"metadata": {"uid": "uid-old", "annotations": {"tranche.dev/report-ca": NEW}}}
+
+
+def test_unchanged_certificates_cause_no_request_for_pods() -> None:
+    api, _ = followed(OLD, OLD, OLD, pods=[pod("old", "-----EVEN OLDER")])
+    assert len(api.patched) == 1

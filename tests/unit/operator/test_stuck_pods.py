@@ -1,0 +1,72 @@
+"""Pods that do not stop, and pods that stop training before their other containers end."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from support.operator_objects import ACCEPTED, NOW, observed, pod, window
+from support.reconcile_summary import decide, done_job, job_with, named, of_type, pauses
+from tranche_operator.reconcile import stuck_pod
+from tranche_operator.reconcile.actions import Action, DeletePod, EmitEvent, EvictPod, ReleasePod, WriteStatus
+from tranche_operator.reconcile.observed import PodView
+
+CONDITION = "PodsDoNotStop"
+STUCK = replace(pod(0, 1, terminating=True), node="edge-a-1", ends_by=NOW)
+
+
+def condition(actions: list[Action]) -> dict[str, Any]:
+    (write,) = of_type(WriteStatus, actions)
+    return next((c for c in write.status["conditions"] if c["type"] == CONDITION), {})
+
+
+class TestPodsDoNotStop:
+    closing = job_with(window(0, 1, "Closing"))
+
+    def test_condition_names_pod_and_node_after_the_grace_period(self) -> None:
+        actions = decide(observed(self.closing, STUCK), after=15)
+        assert condition(actions)["status"] == "True"
+        assert "cats-worker-0-1 on node edge-a-1" in condition(actions)["message"]
+        assert [event.reason for event in of_type(EmitEvent, actions)] == [CONDITION]
+
+    def test_no_condition_within_the_grace_period(self) -> None:
+        actions = decide(observed(self.closing, STUCK), after=14)
+        assert condition(actions) == {}
+        assert pauses(actions) == [1.0]
+
+    def test_condition_is_false_when_the_pod_is_gone(self) -> None:
+        earlier = {**ACCEPTED, "type": CONDITION, "status": "True", "reason": "Terminating", "message": "x"}
+        actions = decide(observed(job_with(status={"conditions": [earlier]})))
+        assert condition(actions)["status"] == "False"
+
+    def test_pods_of_an_ended_job_are_reported_too(self) -> None:
+        actions = decide(observed(done_job(phase="Failed"), STUCK), after=20)
+        assert condition(actions)["status"] == "True"
+
+    def test_condition_names_a_bounded_number_of_pods(self) -> None:
+        pods = [replace(pod(i, i, terminating=True), node="n", ends_by=NOW) for i in range(1, 400)]
+        message = condition(decide(observed(self.closing, *pods), after=20))["message"]
+        assert message.endswith("and 389 more")
+
+    def test_only_pods_beyond_their_grace_period_are_counted(self) -> None:
+        late, over = NOW + timedelta(seconds=15), replace(STUCK, over=True)
+        assert stuck_pod.count([STUCK, over, pod(1, 2), pod(2, 3, terminating=True)], late) == 1
+        assert stuck_pod.count([STUCK], NOW) == 0
+
+
+class TestSidecars:
+    trained: PodView = replace(pod(0, 1), trained=True)
+
+    def test_a_counted_pod_with_running_sidecars_is_deleted(self) -> None:
+        actions = decide(observed(job_with(), self.trained))
+        assert named(DeletePod, actions) == ["cats-worker-0-1"]
+        assert named(EvictPod, actions) == named(ReleasePod, actions) == []
+        assert "SidecarsStopped" in [event.reason for event in of_type(EmitEvent, actions)]
+
+    def test_a_pod_that_is_not_counted_yet_is_kept(self) -> None:
+        for state in ("Open", "Closing"):
+            actions = decide(observed(job_with(window(0, 1, state)), self.trained))
+            assert named(DeletePod, actions) == named(EvictPod, actions) == []
+
+    def test_a_terminating_pod_is_not_deleted_again(self) -> None:
+        actions = decide(observed(job_with(), replace(self.trained, terminating=True)))
+        assert named(DeletePod, actions) == []

@@ -1,0 +1,439 @@
+"""Nodes on which pods fail or are refused: they are excluded, tried again, and recover."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from support.builders import gang, job, node, planner, worker
+from tranche.model import Constraints, Job, Preemption, Requirement, Site, Tier
+from tranche.planner import (
+    ChiefEnded,
+    JobSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    Outcome,
+    ParameterServerLost,
+    Planner,
+    PodStartFailed,
+    Tick,
+    WorkerBound,
+    WorkerEnded,
+    WorkerStarted,
+)
+from tranche.planner.learned_state import memory_of, recall
+from tranche.state.node_health import Exclusion, ExclusionPhase, HealthSettings
+
+POLICIES = ["chunk", "srsf", "fifo", "chunk-faithful", "least-loaded", "dorm"]
+HOUR = 3600.0
+
+
+@dataclass
+class Kubelets:
+    """Nodes in virtual time: pods end with an outcome on bad nodes, and train on the others."""
+
+    planner: Planner
+    bad: dict[str, Outcome]
+    after: float = 5.0
+    now: float = 0.0
+    bound: dict[tuple[str, int], float] = field(default_factory=dict)
+    started: Counter[str] = field(default_factory=Counter)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, a second at a time."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 1.0
+            for key, state in list(self.planner.cluster.jobs.items()):
+                for attempt, run in list(state.runs.items()):
+                    self._serve(key, attempt, run.window.node or "", closing=run.closing)
+            self.planner.handle(Tick(), self.now)
+
+    def _serve(self, key: str, attempt: int, name: str, *, closing: bool) -> None:
+        if closing:
+            self.planner.handle(WorkerEnded(key, attempt, "Preempted", self.now), self.now)
+        elif (key, attempt) not in self.bound:
+            self.bound[key, attempt] = self.now
+            self.started[name] += 1
+            self.planner.handle(WorkerBound(key, attempt, name), self.now)
+            if self.bad.get(name) != "Refused":
+                self.planner.handle(WorkerStarted(key, attempt, self.now), self.now)
+        elif name in self.bad and self.now - self.bound[key, attempt] >= self.after:
+            how = self.bad[name]
+            reason = "UnexpectedAdmissionError: no healthy device" if how == "Refused" else ""
+            self.planner.handle(
+                WorkerEnded(key, attempt, how, self.now, exit_code=None if how == "Refused" else 1, reason=reason),
+                self.now,
+            )
+
+    def failed(self) -> list[str]:
+        return [key for key, state in self.planner.cluster.jobs.items() if state.failed]
+
+
+def on(name: str, one: Job) -> Job:
+    """Return the job with node affinity for one node."""
+    term = (Requirement("metadata.name", "In", (name,), True),)
+    return replace(one, worker=worker(constraints=Constraints(affinity=(term,))))
+
+
+def busy_site(policy: str, bad: dict[str, Outcome], waiting: int = 8, **changes: Any) -> Kubelets:
+    """Return four nodes, of which long jobs hold three, and jobs that wait for the fourth, which is bad."""
+    p = planner(policy, [node("bad")])
+    for number in range(3):
+        p.handle(NodeChanged(node(f"n{number}")), 0.0)
+        long = job(f"long{number}", seconds=10 * HOUR, weight=1e6, preemption=Preemption.NEVER)
+        p.handle(JobSubmitted(on(f"n{number}", long)), 0.0)
+    for number in range(waiting):
+        p.handle(JobSubmitted(job(f"job{number}", 1.0, seconds=HOUR, **changes)), 1.0)
+    return Kubelets(p, bad)
+
+
+def exclusion(p: Planner, name: str = "bad") -> Exclusion | None:
+    """Return the exclusion of a node that has not ended."""
+    return next((one for one in p.cluster.health.lasting() if one.node == name), None)
+
+
+def fail(p: Planner, key: str, now: float, how: Outcome = "Failed", reason: str = "") -> str:
+    """End the only worker of a job, and return its node."""
+    (run,) = p.cluster.jobs[key].runs.values()
+    attempt, name = run.window.attempt, run.window.node or ""
+    if how != "Refused":
+        p.handle(WorkerStarted(key, attempt, now), now)
+    p.handle(WorkerEnded(key, attempt, how, now, exit_code=1 if how == "Failed" else None, reason=reason), now)
+    return name
+
+
+def excluded_node(nodes: int = 4, **settings: Any) -> Planner:
+    """Return a planner whose node `bad`, the fastest, is excluded because the pods of two jobs failed there at 1 s."""
+    p = planner("chunk", [node("bad", speed=2.0), *(node(f"n{n}") for n in range(1, nodes))], **settings)
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+        p.handle(WorkerEnded(f"default/{name}", 1, "Failed", 1.0, exit_code=1), 1.0)
+    assert exclusion(p)
+    return p
+
+
+@pytest.mark.parametrize("how", ["Failed", "Refused"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_bad_node_of_four_gets_at_most_5_pods_in_15_min(policy: str, how: Outcome) -> None:
+    nodes = busy_site(policy, {"bad": how})
+    nodes.run(900.0)
+    assert not nodes.failed()
+    assert 2 <= nodes.started["bad"] <= 5, nodes.started
+
+
+def test_one_job_waits_for_other_nodes_after_failures_on_one() -> None:
+    nodes = busy_site("chunk", {"bad": "Failed"}, waiting=1)
+    nodes.run(900.0)
+    assert not nodes.failed()
+    assert nodes.started["bad"] <= 3
+    assert nodes.planner.plan_of("default/job0", nodes.now).explanation
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_refused_pods_of_one_job_are_few_and_no_failures(policy: str) -> None:
+    nodes = busy_site(policy, {"bad": "Refused"}, waiting=1)
+    nodes.run(900.0)
+    assert nodes.planner.cluster.jobs["default/job0"].failures == 0
+    assert nodes.started["bad"] <= 5
+
+
+def test_refused_pods_at_an_unlimited_site_back_off() -> None:
+    p = planner("chunk", [], [Site("cloud", Tier.CLOUD, unlimited=True)])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    refused = 0
+    for second in range(1, 601):
+        for attempt, run in list(p.cluster.jobs["default/a"].runs.items()):
+            refused += 1
+            assert run.window.site == "cloud"
+            p.handle(WorkerEnded("default/a", attempt, "Refused", float(second)), float(second))
+        p.handle(Tick(), float(second))
+    assert 3 <= refused <= 8
+
+
+def test_failed_job_goes_to_another_node_first() -> None:
+    p = planner("chunk", [node("n1", speed=9.0), node("n2")])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    assert fail(p, "default/a", 1.0) == "n1"
+    p.handle(Tick(), 30.0)
+    assert fail(p, "default/a", 31.0) == "n2"
+
+
+def test_job_with_one_possible_node_tries_it_again() -> None:
+    p = planner("chunk", [node("n1"), node("n2")])
+    p.handle(JobSubmitted(on("n1", job("a"))), 0.0)
+    assert fail(p, "default/a", 1.0) == "n1"
+    p.handle(Tick(), 12.0)
+    assert fail(p, "default/a", 13.0) == "n1"
+
+
+def test_jobs_of_all_kinds_leave_out_an_excluded_node() -> None:
+    p = excluded_node()
+    ps = worker(gpus=0)
+    p.handle(JobSubmitted(job("servers", servers=1, server=ps)), 2.0)
+    p.handle(JobSubmitted(gang("gang", members=2, chief=ps)), 2.0)
+    states = [p.cluster.jobs[f"default/{name}"] for name in ("servers", "gang")]
+    used = {run.window.node for state in states for run in state.runs.values()}
+    used |= {server.planned.node for state in states for server in state.servers}
+    assert used
+    assert "bad" not in used
+    assert all(run.window.fallbacks.count("bad") == 0 for state in states for run in state.runs.values())
+
+
+def test_node_recovers_while_a_trial_worker_trains() -> None:
+    p = excluded_node(nodes=2)
+    p.handle(Tick(), 301.0)
+    (state,) = [state for state in p.cluster.jobs.values() if state.runs]
+    (attempt,) = state.runs
+    p.handle(WorkerStarted(state.job.key, attempt, 302.0), 302.0)
+    p.handle(Tick(), 601.0)
+    assert exclusion(p)
+    p.handle(Tick(), 602.0)
+    assert not exclusion(p)
+    assert p.cluster.health.exclusions["bad"].phase is ExclusionPhase.RECOVERED
+
+
+def test_trial_is_of_one_job_on_a_node_with_room_for_two() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("n1")])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+    for name in ("one", "two"):
+        fail(p, f"default/{name}", 1.0)
+    p.handle(Tick(), 301.0)
+    states = [p.cluster.jobs[f"default/{name}"] for name in ("one", "two")]
+    assert sum(len(state.runs) for state in states) == 1
+    (key,) = [state.job.key for state in states if state.runs]
+    attempt = next(iter(p.cluster.jobs[key].runs))
+    p.handle(WorkerStarted(key, attempt, 302.0), 302.0)
+    p.handle(WorkerEnded(key, attempt, "Succeeded", 400.0), 400.0)
+    assert all(state.runs or state.finished for state in states)
+
+
+def test_failed_trials_double_the_exclusion_up_to_a_bound() -> None:
+    p = excluded_node(health=HealthSettings(first_seconds=100.0, longest_seconds=400.0))
+    lengths, now = [], 1.0
+    for number in range(4):
+        known = exclusion(p)
+        assert known
+        lengths.append(known.until - now)
+        p.handle(JobSubmitted(on("bad", job(f"trial{number}"))), known.until - 1.0)
+        now = known.until + 1.0
+        p.handle(Tick(), known.until)
+        (key,) = [key for key, state in p.cluster.jobs.items() if state.runs]
+        fail(p, key, now)
+    assert lengths == [100.0, 200.0, 400.0, 400.0]
+
+
+def test_trial_without_a_result_passes_to_another_job() -> None:
+    p = excluded_node()
+    p.handle(JobSubmitted(on("bad", job("a"))), 2.0)
+    p.handle(JobSubmitted(on("bad", job("b", 1.0))), 2.0)
+    p.handle(Tick(), 301.0)
+    fail(p, "default/a" if p.cluster.jobs["default/a"].runs else "default/b", 302.0, "Preempted")
+    assert exclusion(p)
+    assert sum(bool(state.runs) for state in p.cluster.jobs.values()) == 1
+
+
+def test_crashing_jobs_of_one_namespace_do_not_close_a_site() -> None:
+    p = planner("chunk", [node(f"n{i}") for i in range(8)])
+    now = 0.0
+    for number in range(200):
+        now += 5.0
+        p.handle(JobSubmitted(job(f"crash{number}", now, backoff_limit=0)), now)
+        state = p.cluster.jobs[f"default/crash{number}"]
+        assert state.runs, "some node takes it"
+        fail(p, state.job.key, now + 1.0)
+        assert len(list(p.cluster.health.lasting())) <= 2
+    assert not list(p.cluster.health.lasting()), "the namespace fails on most nodes"
+
+
+def test_job_that_fails_on_every_node_excludes_none() -> None:
+    p = planner("chunk", [node(f"n{i}") for i in range(4)])
+    p.handle(JobSubmitted(job("crash", backoff_limit=20)), 0.0)
+    for second in range(1, 4000):
+        if p.cluster.jobs["default/crash"].runs:
+            fail(p, "default/crash", float(second))
+        p.handle(Tick(), float(second))
+    assert not p.cluster.health.exclusions
+
+
+def test_exclusion_ends_when_its_jobs_fail_on_other_nodes_too() -> None:
+    p = planner("chunk", [node("bad", speed=2.0), node("n1"), node("n2"), node("n3")])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(job(name)), 0.0)
+        fail(p, f"default/{name}", 1.0)
+    assert exclusion(p)
+    p.handle(Tick(), 20.0)
+    fail(p, "default/one", 21.0)
+    assert not exclusion(p)
+
+
+def test_job_that_trains_elsewhere_excludes_a_node_alone() -> None:
+    p = planner("chunk", [node("bad", speed=2.0), node("n1"), node("n2")])
+    p.handle(JobSubmitted(job("a", chunks=9, max_workers=3, backoff_limit=9)), 0.0)
+    state, now = p.cluster.jobs["default/a"], 0.0
+    while not exclusion(p) and now < 2000.0:
+        now += 1.0
+        for attempt, run in list(state.runs.items()):
+            if run.started is None:
+                p.handle(WorkerStarted("default/a", attempt, now), now)
+            elif run.window.node == "bad":
+                p.handle(WorkerEnded("default/a", attempt, "Failed", now, exit_code=1), now)
+            elif now - run.started > 200.0:
+                p.handle(WorkerEnded("default/a", attempt, "Succeeded", now), now)
+        p.handle(Tick(), now)
+    assert exclusion(p)
+    assert state.failures == 2
+
+
+@pytest.mark.parametrize(("namespaces", "excluded"), [(("a", "a"), False), (("a", "b"), True)])
+def test_only_node_of_a_site_is_excluded_for_several_namespaces(namespaces: tuple[str, ...], excluded: bool) -> None:
+    p = planner("chunk", [node("bad", gpus=2)])
+    for number, namespace in enumerate(namespaces):
+        p.handle(JobSubmitted(job(f"j{number}", key=f"{namespace}/j{number}")), 0.0)
+    for number, namespace in enumerate(namespaces):
+        fail(p, f"{namespace}/j{number}", 1.0)
+    assert bool(exclusion(p)) is excluded
+
+
+def test_several_namespaces_take_precedence_over_one() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("worse", gpus=2), node("n1"), node("n2")])
+    for name, keys in (("bad", ("a/1", "a/2")), ("worse", ("b/1", "c/1"))):
+        for key in keys:
+            p.handle(JobSubmitted(on(name, job(key[-1], key=key))), 0.0)
+        for key in keys:
+            fail(p, key, 1.0)
+    assert exclusion(p, "worse")
+    assert not exclusion(p, "bad")
+
+
+def test_good_pods_in_between_keep_a_node() -> None:
+    p = planner("chunk", [node("n1"), node("n2")])
+    for number in range(12):
+        now = 10.0 * number
+        p.handle(JobSubmitted(on("n1", job(f"j{number}", now, backoff_limit=0))), now)
+        fail(p, f"default/j{number}", now + 1.0, "Failed" if number % 4 == 0 else "Succeeded")
+    assert not p.cluster.health.exclusions
+
+
+@pytest.mark.parametrize("first", [node("bad", unschedulable=True), None])
+def test_repaired_node_is_used_at_once(first: object) -> None:
+    p = excluded_node()
+    p.handle(NodeChanged(first) if first else NodeRemoved("bad"), 2.0)  # type: ignore[arg-type]
+    p.handle(NodeChanged(node("bad")), 3.0)
+    assert not p.cluster.health.exclusions
+    p.handle(JobSubmitted(on("bad", job("a"))), 4.0)
+    assert p.cluster.jobs["default/a"].runs
+
+
+def test_exclusion_survives_a_change_of_leader() -> None:
+    p = excluded_node()
+    after = planner("chunk", [node("bad"), node("n1"), node("n2"), node("n3")])
+    recall(after.context, memory_of(p.cluster))
+    after.handle(JobSubmitted(on("bad", job("a"))), 2.0)
+    assert not after.cluster.jobs["default/a"].runs
+    after.handle(Tick(), 301.0)
+    assert after.cluster.jobs["default/a"].runs
+
+
+def test_explanation_names_the_excluded_node_and_the_kubelet() -> None:
+    p = planner("chunk", [node("bad", gpus=2), *(node(f"n{i}") for i in range(3))])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+    for name in ("one", "two"):
+        fail(p, f"default/{name}", 1.0, "Refused", "UnexpectedAdmissionError: no healthy devices")
+    p.forecast(20.0)
+    text = p.plan_of("default/one", 20.0).explanation
+    assert "; bad excluded until " in text
+    assert "UnexpectedAdmissionError: no healthy devices" in text
+
+
+def test_worker_of_an_excluded_node_goes_on() -> None:
+    p = planner("chunk", [node("bad", gpus=3), *(node(f"n{i}") for i in range(3))])
+    p.handle(JobSubmitted(on("bad", job("good", seconds=1e4))), 0.0)
+    p.handle(WorkerStarted("default/good", 1, 0.0), 0.0)
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+    for name in ("one", "two"):
+        fail(p, f"default/{name}", 1.0)
+    assert exclusion(p)
+    (run,) = p.cluster.jobs["default/good"].runs.values()
+    assert not run.closing
+
+
+def test_lost_pods_of_a_node_that_reboots_exclude_it() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("n1")])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+    for name in ("one", "two"):
+        fail(p, f"default/{name}", 1.0, "Lost", "ContainerStatusUnknown")
+    assert exclusion(p)
+    assert p.cluster.jobs["default/one"].failures == 0
+
+
+def test_health_of_nodes_can_be_switched_off() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("n1")], health=HealthSettings(jobs=0))
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+    for name in ("one", "two"):
+        fail(p, f"default/{name}", 1.0)
+    assert not p.cluster.health.exclusions
+
+
+def test_refused_parameter_server_goes_to_another_node() -> None:
+    p = planner("chunk", [node("n1"), node("n2")])
+    p.handle(JobSubmitted(job("a", servers=1, server=worker(gpus=0))), 0.0)
+    (server,) = p.cluster.jobs["default/a"].servers
+    first = server.planned.node
+    p.handle(ParameterServerLost("default/a", 0, server.planned.attempt, "Refused", reason="OutOfcpu"), 1.0)
+    (again,) = p.cluster.jobs["default/a"].servers
+    assert again.planned.node != first
+
+
+def test_refused_chief_pauses_the_gang_without_a_failure() -> None:
+    p = planner("chunk", [node("n1", gpus=2)])
+    p.handle(JobSubmitted(gang("a", chief=worker(gpus=0))), 0.0)
+    state = p.cluster.jobs["default/a"]
+    assert state.chief
+    p.handle(ChiefEnded("default/a", state.chief.planned.attempt, "Refused", reason="NodeShutdown"), 1.0)
+    assert state.failures == 0
+    assert state.held_until > 1.0
+    assert "NodeShutdown" in state.hold_reason
+
+
+def test_start_failure_counts_and_frees_the_gpu() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a", backoff_limit=0)), 0.0)
+    p.handle(PodStartFailed("default/a", 1, "ErrImagePull", "not found"), 600.0)
+    state = p.cluster.jobs["default/a"]
+    assert (state.failures, state.failed) == (1, True)
+    assert p.cluster.nodes["n1"].free_gpus == 1
+    p.handle(WorkerEnded("default/a", 1, "Preempted", 601.0), 601.0)
+    assert [one.reason for one in state.records] == ["ErrImagePull"]
+
+
+def test_start_failure_of_a_gang_stops_all_of_it() -> None:
+    p = planner("chunk", [node("n1", gpus=2), node("n2", gpus=2)])
+    p.handle(JobSubmitted(gang("a")), 0.0)
+    p.handle(PodStartFailed("default/a", 1, "InvalidImageName", "couldn't parse"), 60.0)
+    state = p.cluster.jobs["default/a"]
+    assert all(run.closing for run in state.runs.values())
+    assert state.failures == 1
+    assert "InvalidImageName: couldn't parse" in state.hold_reason
+
+
+def test_start_failure_of_a_worker_that_has_started_is_void() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    p.handle(WorkerStarted("default/a", 1, 5.0), 5.0)
+    p.handle(PodStartFailed("default/a", 1, "ErrImagePull"), 6.0)
+    assert p.cluster.jobs["default/a"].failures == 0
+
+
+@pytest.mark.parametrize(("told", "counted"), [(-3600.0, 10.0), (40.0, 40.0), (7200.0, 50.0)])
+def test_start_time_is_between_opening_and_now(told: float, counted: float) -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a", 10.0)), 10.0)
+    p.handle(WorkerStarted("default/a", 1, told), 50.0)
+    assert p.cluster.jobs["default/a"].runs[1].started == counted

@@ -1,0 +1,266 @@
+"""Jobs whose pods cannot be admitted or placed: they preempt at most once, and `why` says what is wrong."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from support.builders import gang, job, node, of_type, planner
+from tranche.model import Admission, Job, JobPlan
+from tranche.planner import (
+    CloseWindow,
+    Instruction,
+    JobChanged,
+    JobSubmitted,
+    KubeSchedulerChanged,
+    NodeChanged,
+    OpenWindow,
+    Planner,
+    Tick,
+    WorkerBound,
+    WorkerEnded,
+    WorkerRejected,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
+from tranche.state.placement_record import PreemptionScope
+
+HOUR = 3600.0
+MISSING = 'persistentvolumeclaim "nowhere" not found'
+
+
+class Lab:
+    """Cluster of full one-GPU nodes, in which pods of jobs called ``bad`` are never placed."""
+
+    def __init__(self, nodes: int = 8, policy: str = "chunk", **settings: Any) -> None:
+        self.planner = planner(policy, [node(f"n{i:02}") for i in range(nodes)], **settings)
+        self.waiting: dict[tuple[str, int], str | None] = {}
+        self.evictions: Counter[str] = Counter()
+        for i in range(nodes):
+            honest = job(f"honest{i}", seconds=10 * HOUR, restart_seconds=120.0, restart_declared=True)
+            self.submit(honest, 0.0)
+
+    def submit(self, one: Job, now: float) -> None:
+        self.play(self.planner.handle(JobSubmitted(one), now), now)
+
+    def play(self, out: list[Instruction], now: float) -> None:
+        """Carry out instructions: what closes ends, and what opens starts unless it is a bad job's."""
+        todo = list(out)
+        while todo:
+            match todo.pop(0):
+                case CloseWindow(job=key, window=window):
+                    self.evictions[window.preempted_by] += 1
+                    self.waiting.pop((key, window.attempt), None)
+                    todo += self.planner.handle(WorkerEnded(key, window.attempt, "Preempted", now), now)
+                case OpenWindow(job=key, window=window) if "bad" in key:
+                    self.waiting[key, window.attempt] = window.node
+                case OpenWindow(job=key, window=window):
+                    todo += self.planner.handle(WorkerBound(key, window.attempt, window.node or ""), now)
+                    todo += self.planner.handle(WorkerStarted(key, window.attempt, now), now)
+                case _:
+                    pass
+
+    def pass_time(self, begin: float, seconds: float, *, refuse: bool = False) -> None:
+        """Let pods of bad jobs find no place after 30 s, or be refused."""
+        now = begin
+        while now < begin + seconds:
+            now += 30.0
+            for key, attempt in list(self.waiting):
+                if (key, attempt) not in self.waiting:
+                    continue
+                event = WorkerUnschedulable(key, attempt, MISSING)
+                refused = WorkerRejected(key, "Forbidden", "exceeded quota: limits.cpu")
+                self.play(self.planner.handle(refused if refuse else event, now), now)
+            self.play(self.planner.handle(Tick(), now), now)
+
+    @property
+    def lost_hours(self) -> float:
+        """GPU-hours of the honest jobs that have to be trained again."""
+        jobs = self.planner.cluster.jobs.values()
+        return sum(one.lost_batches * one.job.step_seconds for one in jobs if "honest" in one.job.key) / HOUR
+
+    def preemptions(self) -> int:
+        return sum(one.preemptions for key, one in self.planner.cluster.jobs.items() if "honest" in key)
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+def test_a_job_that_is_never_placed_evicts_once_an_hour(policy: str) -> None:
+    lab = Lab(policy=policy)
+    lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
+    lab.pass_time(300.0, HOUR)
+    assert lab.preemptions() <= 1
+    assert lab.lost_hours <= 0.1
+
+
+def test_a_refused_job_evicts_once_an_hour() -> None:
+    lab = Lab()
+    lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
+    lab.pass_time(300.0, HOUR, refuse=True)
+    assert lab.preemptions() <= 1
+    assert lab.lost_hours <= 0.1
+
+
+def test_a_gang_that_is_never_placed_evicts_once_an_hour() -> None:
+    lab = Lab()
+    lab.submit(gang("bad", 300.0, members=4, seconds=60.0), 300.0)
+    lab.pass_time(300.0, HOUR)
+    assert lab.preemptions() <= 4
+
+
+def test_the_pause_of_preemption_doubles() -> None:
+    lab = Lab()
+    lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
+    lab.pass_time(300.0, 24 * HOUR)
+    assert lab.preemptions() <= 5
+
+
+def test_wide_jobs_with_unplanned_constraints_try_one_window() -> None:
+    lab = Lab(requires_admission=True)
+    lab.submit(job("bad", 300.0, chunks=40, seconds=60.0, admission=Admission.UNPROVEN), 300.0)
+    assert lab.preemptions() == 1
+    lab.pass_time(300.0, HOUR)
+    assert lab.preemptions() == 1
+
+
+def test_a_placed_pod_ends_the_trial() -> None:
+    lab = Lab(requires_admission=True)
+    lab.submit(job("bad", 300.0, chunks=4, seconds=60.0, admission=Admission.UNPROVEN), 300.0)
+    ((key, attempt), where) = next(iter(lab.waiting.items()))
+    lab.play(lab.planner.handle(WorkerBound(key, attempt, where or ""), 301.0), 301.0)
+    assert lab.preemptions() == 4
+
+
+@pytest.mark.parametrize("admission", [Admission.UNCHECKED, Admission.REFUSED])
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_nothing_is_evicted_before_admission(policy: str, admission: Admission) -> None:
+    lab = Lab(policy=policy, requires_admission=True)
+    lab.submit(job("bad", 300.0, seconds=60.0, admission=admission), 300.0)
+    lab.pass_time(300.0, HOUR)
+    assert lab.preemptions() == 0
+
+
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_a_job_preempts_as_soon_as_it_is_admitted(policy: str) -> None:
+    lab = Lab(policy=policy, requires_admission=True)
+    unchecked = job("better", 300.0, seconds=60.0, admission=Admission.UNCHECKED)
+    lab.submit(unchecked, 300.0)
+    assert lab.preemptions() == 0
+    lab.play(lab.planner.handle(JobChanged(job("better", 300.0, seconds=60.0)), 300.1), 300.1)
+    assert lab.preemptions() == 1
+
+
+def test_an_unadmitted_job_does_not_hide_others_of_its_class() -> None:
+    lab = Lab(requires_admission=True)
+    lab.submit(job("bad", 300.0, seconds=30.0, admission=Admission.REFUSED), 300.0)
+    lab.submit(job("better", 301.0, seconds=60.0), 301.0)
+    assert lab.preemptions() == 1
+
+
+def test_an_unadmitted_job_takes_free_capacity() -> None:
+    p = planner("chunk", [node("n1")], requires_admission=True)
+    out = p.handle(JobSubmitted(job("a", admission=Admission.REFUSED, refusal="no")), 0.0)
+    assert len(of_type(OpenWindow, out)) == 1
+
+
+def test_why_quotes_the_refusal() -> None:
+    lab = Lab(requires_admission=True)
+    refused = job("bad", 300.0, seconds=30.0, admission=Admission.REFUSED, refusal="denied by policy p")
+    lab.submit(refused, 300.0)
+    lab.planner.forecast(300.0)
+    assert "denied by policy p" in lab.planner.plan_of("default/bad", 300.0).explanation
+
+
+def test_why_quotes_kube_scheduler() -> None:
+    lab = Lab()
+    lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
+    lab.pass_time(300.0, 120.0)
+    lab.planner.forecast(420.0)
+    assert MISSING in lab.planner.plan_of("default/bad", 420.0).explanation
+
+
+def test_several_nodes_in_a_row_hold_the_job() -> None:
+    p = planner("chunk", [node(f"n{i}") for i in range(8)], nodes_before_hold=3)
+    p.handle(JobSubmitted(job("bad", seconds=60.0)), 0.0)
+    now, tried = 0.0, []
+    for _ in range(40):
+        now += 30.0
+        state = p.cluster.jobs["default/bad"]
+        for attempt, run in list(state.runs.items()):
+            tried.append((now, run.window.node))
+            p.handle(WorkerUnschedulable("default/bad", attempt, MISSING), now)
+            p.handle(WorkerEnded("default/bad", attempt, "Lost", now), now)
+        p.handle(Tick(), now)
+    assert len(tried) == 3
+    assert p.cluster.jobs["default/bad"].held_until > HOUR
+    assert "3 nodes in a row" in p.plan_of("default/bad", now).explanation
+
+
+def _failed_once() -> Planner:
+    lab = Lab()
+    lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
+    lab.pass_time(300.0, 60.0)
+    assert _scope(lab.planner) is PreemptionScope.NONE
+    return lab.planner
+
+
+def _scope(p: Planner) -> PreemptionScope:
+    return p.cluster.preemption_scope(p.cluster.jobs["default/bad"])
+
+
+def test_a_new_node_lets_the_job_try_again() -> None:
+    p = _failed_once()
+    p.handle(NodeChanged(node("new", gpus=0)), 400.0)
+    assert _scope(p) is PreemptionScope.NONE
+    p.handle(Tick(), 640.0)  # node_exclusion_seconds after the failure
+    assert p.cluster.jobs["default/bad"].placement.paused_until == 0
+
+
+def test_a_node_that_comes_and_goes_changes_nothing() -> None:
+    p = _failed_once()
+    for ready in (False, True):
+        p.handle(NodeChanged(node("n00", ready=ready)), 400.0)
+    p.handle(Tick(), 1000.0)
+    assert _scope(p) is PreemptionScope.NONE
+
+
+def test_a_new_specification_ends_the_pause() -> None:
+    p = _failed_once()
+    p.handle(JobChanged(job("bad", 300.0, seconds=60.0, generation=2, weight=2.0)), 400.0)
+    assert p.cluster.jobs["default/bad"].placement.failures == 0
+
+
+def test_the_record_survives_a_change_of_the_leader() -> None:
+    p = _failed_once()
+    plan: JobPlan = p.plan_of("default/bad", 400.0)
+    successor = planner("chunk", [node("n00")])
+    successor.handle(JobSubmitted(job("honest", seconds=10 * HOUR)), 0.0)
+    successor.restore([JobSubmitted(job("bad", 300.0, seconds=60.0), plan)], 400.0)
+    assert _scope(successor) is PreemptionScope.NONE
+    assert successor.cluster.jobs["default/bad"].placement.message == f"worker 0 found no place: {MISSING}"
+
+
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_nothing_is_evicted_while_kube_scheduler_is_silent(policy: str) -> None:
+    lab = Lab(policy=policy)
+    lab.play(lab.planner.handle(KubeSchedulerChanged(responds=False), 300.0), 300.0)
+    lab.submit(job("better", 301.0, seconds=60.0), 301.0)
+    lab.play(lab.planner.handle(Tick(), 400.0), 400.0)
+    assert lab.preemptions() == 0
+    lab.play(lab.planner.handle(KubeSchedulerChanged(responds=True), 401.0), 401.0)
+    assert lab.preemptions() == 1
+
+
+def test_why_says_that_kube_scheduler_is_silent() -> None:
+    lab = Lab()
+    lab.planner.handle(KubeSchedulerChanged(responds=False), 300.0)
+    lab.submit(job("better", 301.0, seconds=60.0), 301.0)
+    lab.planner.forecast(301.0)
+    assert "kube-scheduler" in lab.planner.plan_of("default/better", 301.0).explanation
+
+
+def test_pods_of_one_attempt_count_once() -> None:
+    p = planner("chunk", [node(f"n{i}") for i in range(4)])
+    p.handle(JobSubmitted(job("bad", chunks=4)), 0.0)
+    for attempt in list(p.cluster.jobs["default/bad"].runs):
+        p.handle(WorkerUnschedulable("default/bad", attempt, MISSING), 30.0)
+    assert p.cluster.jobs["default/bad"].placement.failures == 1

@@ -1,0 +1,195 @@
+"""Reports over real HTTP, to a server whose answers the test sets."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tranche_worker import Assignment, Progress, Reporter
+from tranche_worker import reporter as reporters
+
+
+class Api:
+    """Takes reports, and answers with these statuses in turn; the last one from then on."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+        self.reports: list[tuple[str, str, dict[str, Any]]] = []
+        self.enough = threading.Event()
+        self.wanted = 1
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.reports.append((self.path, self.headers["Authorization"], body))
+                status = outer.statuses.pop(0) if len(outer.statuses) > 1 else outer.statuses[0]
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                if len(outer.reports) >= outer.wanted:
+                    outer.enough.set()
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """Quiet."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.thread = threading.Thread(target=self.http.serve_forever)
+        self.thread.start()
+
+    def wait_for(self, count: int) -> None:
+        self.wanted = count
+        assert len(self.reports) >= count or self.enough.wait(20)
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+
+
+@pytest.fixture
+def api(request: pytest.FixtureRequest) -> Iterator[Api]:
+    made = Api(*getattr(request, "param", (204,)))
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporters, "FIRST_PAUSE_SECONDS", 0.01)
+
+
+def assigned(tmp_path: Path, url: str, grace_seconds: float = 1.0) -> Assignment:
+    """Assignment whose grace period leaves time for one last report unless a test says otherwise."""
+    (tmp_path / "token").write_text("secret\n")
+    token = tmp_path / "token"
+    return Assignment("ns/cats", 7, (0,), 2, 1, 10, {}, tmp_path, 0, grace_seconds, api=url, token=token)
+
+
+def halfway() -> Progress:
+    return Progress({0: 5}, {0: 3}, 0.5)
+
+
+def test_reporter_sends_first_report_at_once_and_last_at_exit(tmp_path: Path, api: Api) -> None:
+    told = iter([Progress({0: 1}), Progress({0: 2})])
+    with Reporter(assigned(tmp_path, api.url), lambda: next(told), period_seconds=3600):
+        api.wait_for(1)
+        (tmp_path / "token").write_text("renewed")
+    paths, tokens, bodies = zip(*api.reports, strict=True)
+    assert set(paths) == {"/v1/jobs/ns/cats/progress"}
+    assert tokens == ("Bearer secret", "Bearer renewed")
+    assert [body["applied"] for body in bodies] == [{"0": 1}, {"0": 2}]
+
+
+def test_a_report_has_what_the_api_reads(tmp_path: Path, api: Api) -> None:
+    with Reporter(assigned(tmp_path, api.url), halfway, period_seconds=3600):
+        api.wait_for(1)
+    assert api.reports[0][2] == {
+        "attempt": 7,
+        "applied": {"0": 5},
+        "durable": {"0": 3},
+        "batchSeconds": 0.5,
+        "fetchSeconds": None,
+        "computeSeconds": None,
+    }
+
+
+@pytest.mark.parametrize("api", [(503, 500, 401, 204)], indirect=True)
+def test_refusals_are_tried_again(tmp_path: Path, api: Api) -> None:
+    with Reporter(assigned(tmp_path, api.url), halfway, period_seconds=3600):
+        api.wait_for(4)
+
+
+@pytest.mark.parametrize("api", [(204, 409)], indirect=True)
+def test_reporter_of_ended_attempt_calls_back_and_stops(tmp_path: Path, api: Api) -> None:
+    refused = threading.Event()
+    with Reporter(assigned(tmp_path, api.url), halfway, refused.set, period_seconds=0.01):
+        assert refused.wait(20)
+    assert len(api.reports) == 2
+
+
+@pytest.mark.parametrize("api", [(204, 503, 503, 503, 204)], indirect=True)
+def test_last_report_is_sent_until_it_is_accepted(tmp_path: Path, api: Api) -> None:
+    with Reporter(assigned(tmp_path, api.url, 30.0), halfway, period_seconds=3600):
+        api.wait_for(1)
+    assert len(api.reports) == 5
+
+
+@pytest.mark.parametrize("api", [(204, 503)], indirect=True)
+def test_last_report_is_given_up_with_the_grace_period(tmp_path: Path, api: Api) -> None:
+    with Reporter(assigned(tmp_path, api.url, 1.2), halfway, period_seconds=3600):
+        api.wait_for(1)
+    assert len(api.reports) > 2
+
+
+@pytest.mark.parametrize("api", [(204, 404)], indirect=True)
+def test_last_report_that_is_refused_for_good_ends(tmp_path: Path, api: Api) -> None:
+    with Reporter(assigned(tmp_path, api.url, 30.0), halfway, period_seconds=3600):
+        api.wait_for(1)
+    assert len(api.reports) == 2
+
+
+def test_without_an_api_training_goes_on(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    asked = threading.Event()
+
+    def progress() -> Progress:
+        asked.set()
+        return halfway()
+
+    with Reporter(assigned(tmp_path, url), progress):
+        assert asked.wait(20)
+
+
+def test_a_progress_or_token_that_fails_does_not_end_the_reports(tmp_path: Path, api: Api) -> None:
+    mine = assigned(tmp_path, api.url)
+    calls = iter([KeyError("not yet"), OSError("disk")])
+
+    def progress() -> Progress:
+        for fault in calls:
+            raise fault
+        return halfway()
+
+    with Reporter(mine, progress, period_seconds=3600):
+        api.wait_for(1)
+
+
+def test_a_pod_that_does_not_report_for_its_job_sends_nothing(tmp_path: Path) -> None:
+    def progress() -> Progress:
+        raise AssertionError("unexpected request")
+
+    with Reporter(assigned(tmp_path, ""), progress) as reporter:
+        assert not reporter._thread.is_alive()
+
+
+class Pauses(threading.Event):
+    """Notes how long somebody would wait, a hundred times, and then has them stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.noted.append(timeout or 0.0)
+        if len(self.noted) == 100:
+            self.set()
+        return self.is_set()
+
+
+def test_reports_are_sent_every_15_to_30_seconds_with_jitter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRANCHE_REPORT_SECONDS", raising=False)
+    reporter, pauses = Reporter(assigned(tmp_path, "http://127.0.0.1:9"), halfway), Pauses()
+    monkeypatch.setattr(reporter, "_send", lambda timeout: None)
+    monkeypatch.setattr(reporter, "_stop", pauses)
+    reporter._run()
+    assert min(pauses.noted) >= 15.0
+    assert max(pauses.noted) <= 30.0
+    assert len(set(pauses.noted)) > 50

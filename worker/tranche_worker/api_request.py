@@ -1,0 +1,42 @@
+"""Requests to the scheduler's report API."""
+
+import json
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tranche_worker.assignment import Assignment
+
+
+def post(mine: Assignment, api: str, action: str, body: Mapping[str, Any], timeout: float) -> bytes:
+    """Send a request with the pod's token, and return the response body.
+
+    The token and the CA are read again for each request, because both are renewed while the pod runs.
+
+    Args:
+        mine: Assignment with job, token and CA.
+        api: Address of the API.
+        action: Last part of the path.
+        body: Content of the request.
+        timeout: Seconds without a response.
+
+    Raises:
+        HTTPError: the scheduler rejects the request.
+        OSError: there is no connection, or the certificate is not of the CA.
+    """
+    token = mine.token.read_text().strip() if mine.token is not None else ""
+    request = urllib.request.Request(  # noqa: S310 - the operator's address
+        f"{api}/v1/jobs/{mine.job}/{action}",
+        json.dumps(body).encode(),
+        {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    context = _context(mine.authority) if api.startswith("https:") else None
+    with urllib.request.urlopen(request, timeout=timeout, context=context) as answer:  # noqa: S310
+        received: bytes = answer.read()
+        return received
+
+
+def _context(authority: Path | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(authority) if authority is not None else None)
