@@ -32,8 +32,8 @@ from typing import Any
 import api_stand_in
 import ranges
 from extender_filter import body, measure
-from tranche.demo.local_stack import free_port
 from tranche.planner_api.messages import KEY_VARIABLE
+from tranche_testcluster import free_port
 
 NODES, SITES, RUNNING, PODS = 5000, 50, 1000, 50_000
 NAMES = 5000

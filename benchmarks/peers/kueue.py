@@ -17,8 +17,7 @@ from typing import Any
 from peers.batch_job import JOBS, QUEUE_LABEL, batch_job
 from peers.process import started
 from peers.system import Objects, System, create, documents, install_kinds
-from tranche.demo.local_stack import free_port
-from tranche_testcluster import Cluster, ensure
+from tranche_testcluster import Cluster, ensure, free_port
 from tranche_testcluster.binaries import binary_cache
 from tranche_testcluster.site import GPU
 

@@ -3,7 +3,7 @@
 ``Cluster`` runs etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; ``ensure`` provides their
 binaries; ``tethered`` and ``spawn`` start other processes that die with this one; ``annotations`` lists what a pod can
 request of the simulated nodes; ``Scaling`` describes a site whose nodes come and go with its pods; ``FaultProxy``
-injects faults into a client's requests to the API server; ``Change`` is one write.
+injects faults into a client's requests to the API server; ``Change`` is one write; ``free_port`` reserves a port.
 """
 
 from . import annotations
@@ -15,6 +15,7 @@ from .etcd_history import Change
 from .fault_proxy import FaultProxy, Faults
 from .progress_meter import Meter
 from .scaling import Scaling
+from .workspace import free_port
 
 __all__ = [
     "BuildError",
@@ -27,6 +28,7 @@ __all__ = [
     "Scaling",
     "annotations",
     "ensure",
+    "free_port",
     "spawn",
     "tethered",
 ]

@@ -44,24 +44,10 @@ class Workspace:
         self._port_locks = base / "ports"
 
     def port(self) -> int:
-        """Reserve a free port of 127.0.0.1."""
-        start = secrets.randbelow(_PORTS)
-        for step in range(_PORTS):
-            port = _FIRST_PORT + (start + step) % _PORTS
-            try:
-                lock = _open_locked(self._port_locks / str(port))
-            except BlockingIOError:
-                continue
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError:
-                    lock.close()
-                    continue
-            self._locks.append(lock)
-            return port
-        raise ClusterError(f"no free port from {_FIRST_PORT} to {_FIRST_PORT + _PORTS - 1}")
+        """Reserve a port that is free on all addresses."""
+        port, lock = _reserve_port(self._port_locks)
+        self._locks.append(lock)
+        return port
 
     def close(self) -> None:
         """Remove the folder, unless it is to be kept, and release the ports."""
@@ -70,6 +56,40 @@ class Workspace:
         for lock in self._locks:
             lock.close()
         self._locks.clear()
+
+
+_PROCESS_LOCKS: list[TextIO] = []
+
+
+def free_port() -> int:
+    """Reserve a port, free on all addresses, until this process ends.
+
+    Raises:
+        ClusterError: all ports of the range are in use.
+    """
+    port, lock = _reserve_port(_base() / "ports")
+    _PROCESS_LOCKS.append(lock)
+    return port
+
+
+def _reserve_port(folder: Path) -> tuple[int, TextIO]:
+    """Return a free port and the lock that holds it: servers may be started long after their ports are chosen."""
+    start = secrets.randbelow(_PORTS)
+    for step in range(_PORTS):
+        port = _FIRST_PORT + (start + step) % _PORTS
+        try:
+            lock = _open_locked(folder / str(port))
+        except BlockingIOError:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError:
+                lock.close()
+                continue
+        return port, lock
+    raise ClusterError(f"no free port from {_FIRST_PORT} to {_FIRST_PORT + _PORTS - 1}")
 
 
 def _base() -> Path:

@@ -12,9 +12,9 @@ from chaos.clocks import Clock, clock
 from chaos.evictions import Bound
 from chaos.processes import Process
 from chaos.visits import Visits
-from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests, free_port
+from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests
 from tranche.planner_api.messages import KEY_VARIABLE
-from tranche_testcluster import Cluster, FaultProxy
+from tranche_testcluster import Cluster, FaultProxy, free_port
 from tranche_testcluster.etcd_history import FLAGS
 
 API = "/apis/tranche.dev/v1alpha1"

@@ -107,7 +107,7 @@ class GangMachine(RuleBasedStateMachine):
         assert counted or after == before, "pods that are to stop have been counted"
         if after > before and (state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count)):
             pause = self.planner.settings.backoff_seconds(self.backoff, before)
-            assert state.held_until == self.now + pause
+            assert not pause or state.held_until == self.now + pause
 
     def _waits(self, key: str, pods: list[tuple[str, int]]) -> list[int]:
         """Attempts among them that are not to stop."""

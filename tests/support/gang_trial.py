@@ -27,7 +27,6 @@ from support.extender_objects import worker as pod_of
 from support.frameworks import python_of
 from support.report_server import served
 from support.worker_trial import ROOT
-from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import may_report_progress
 from tranche.kube.convert.pods_and_nodes import Pod
@@ -47,6 +46,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche_operator.manifests import environment
+from tranche_testcluster import free_port
 
 KEY, URGENT = "ns/digits", "ns/urgent"
 GRACE_SECONDS = 30

@@ -21,8 +21,7 @@ import yaml
 
 from support.full_stack import Whole
 from support.waiting import WAIT_SECONDS
-from tranche.demo.local_stack import free_port
-from tranche_testcluster import Cluster, ensure, spawn
+from tranche_testcluster import Cluster, ensure, free_port, spawn
 
 STOP_SECONDS = 10.0
 PORT_FLAGS = (

@@ -13,8 +13,7 @@ from typing import Any, Self
 import yaml
 
 from support.waiting import WAIT_SECONDS
-from tranche.demo.local_stack import free_port
-from tranche_testcluster import spawn
+from tranche_testcluster import free_port, spawn
 
 Labels = tuple[tuple[str, str], ...]
 SCRAPE_SECONDS = 1

@@ -30,7 +30,6 @@ from support.builders import node
 from support.builders import planner as planner_of
 from support.extender_objects import worker as pod_of
 from support.report_server import served
-from tranche.demo.local_stack import free_port
 from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
 from tranche.kube.convert.pods_and_nodes import Pod
@@ -53,6 +52,7 @@ from tranche.planner import (
 )
 from tranche.planner.handlers.progress import trained
 from tranche_operator.manifests import environment
+from tranche_testcluster import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "ns/digits"

@@ -4,11 +4,9 @@ Each process uses the token of its own ServiceAccount, so a verb that is missing
 in production.
 """
 
-import contextlib
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,14 +23,13 @@ import yaml
 
 import tranche
 from tranche.planner_api.messages import KEY_VARIABLE
-from tranche_testcluster import Cluster, ClusterError, spawn
+from tranche_testcluster import Cluster, ClusterError, free_port, spawn
 
 SYSTEM_NAMESPACE = "tranche-system"
 READY_SECONDS = 120.0
 API = "/apis/tranche.dev/v1alpha1"
 RESOURCES = ("trainingjobs", "sites")
 STOP_SECONDS = 5.0
-FIRST_PORT, PORTS, TRIES = 10_300, 9_000, 100
 KUBE_SCHEDULER = "tranche-kube-scheduler"
 """Component name of the second kube-scheduler."""
 
@@ -244,19 +241,3 @@ def _answers(url: str) -> bool:
             return bool(reply.status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-def free_port() -> int:
-    """Return a free port.
-
-    It is outside the ephemeral range of outgoing connections, so it is still free when a process restarts.
-
-    Raises:
-        ClusterError: no free port was found.
-    """
-    for _ in range(TRIES):
-        port = FIRST_PORT + secrets.randbelow(PORTS)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise ClusterError(f"no free port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1}")

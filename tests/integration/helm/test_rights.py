@@ -17,6 +17,7 @@ import yaml
 from support.audit_log import Asked, Audit, Right, granted
 from support.full_stack import API
 from support.installed_release import Installed, Release
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -57,13 +58,22 @@ def whole(helm: Run, audit: Audit) -> Iterator[Installed]:
         cluster.start_scheduler()
         target = ["-n", SYSTEM, f"--kubeconfig={cluster.kubeconfig}", "--wait", "--timeout=60s"]
         helm("install", "tranche", "tranche", "--create-namespace", *target)
-        # That admission plugin learns of new kinds every half minute, or when it starts.
-        cluster.stop("kube-apiserver")
-        cluster.start("kube-apiserver")
+        await_owner_check(cluster)
         for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
             cluster.request("POST", f"{API}/sites", site(name, other))
         with Release(cluster) as release:
             yield Installed(cluster, release)
+
+
+def await_owner_check(cluster: Cluster) -> None:
+    """Wait until the admission plugin knows TrainingJobs: it learns of new kinds every half minute, or at its start."""
+    cluster.stop("kube-apiserver")
+    cluster.start("kube-apiserver")
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "j", "uid": "u", "controller": True}
+    metadata = {"name": "owned", "ownerReferences": [owner | {"blockOwnerDeletion": True}]}
+    service = {"metadata": metadata, "spec": {"clusterIP": "None"}}
+    path = "/api/v1/namespaces/default/services?dryRun=All"
+    eventually(lambda: cluster.request("POST", path, service)[0] == 201, "the API server checks owners of a new kind")
 
 
 def site(name: str, other: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import pytest
 
 from support.full_stack import Whole
 from support.waiting import eventually
-from tranche.demo.local_stack import apply_manifests, free_port
-from tranche_testcluster import Cluster, spawn
+from tranche.demo.local_stack import apply_manifests
+from tranche_testcluster import Cluster, free_port, spawn
 
 READS = """
 apiVersion: rbac.authorization.k8s.io/v1

@@ -15,9 +15,9 @@ pytest.importorskip("playwright", reason="the development dependencies are older
 from support.browser import opened, require_chromium, started
 from support.full_stack import Whole
 from support.konnectivity_tunnel import Tunnel
-from tranche.demo.local_stack import Stack, apply_manifests, free_port
+from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor, visitor_token
-from tranche_testcluster import Cluster, spawn
+from tranche_testcluster import Cluster, free_port, spawn
 from tranche_testcluster.binaries import binary_cache
 
 NAME = "http:tranche-page:10265"

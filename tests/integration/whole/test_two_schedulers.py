@@ -14,7 +14,7 @@ import pytest
 
 from support.full_stack import API, Whole
 from support.object_history import History
-from tranche.demo.local_stack import free_port
+from tranche_testcluster import free_port
 
 logger = logging.getLogger(__name__)
 

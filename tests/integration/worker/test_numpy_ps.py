@@ -20,7 +20,7 @@ from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
 from support.waiting import eventually
 from support.worker_trial import ROOT, Result, Trial, run
-from tranche.demo.local_stack import free_port
+from tranche_testcluster import free_port
 from tranche_worker import EXIT_FENCED, EXIT_TERMINATED
 
 SEED = 1

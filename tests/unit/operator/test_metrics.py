@@ -5,9 +5,9 @@ import urllib.request
 
 import pytest
 
-from tranche.demo.local_stack import free_port
 from tranche_operator.health_server import serve_health
 from tranche_operator.metrics import OperatorMetrics, role_of
+from tranche_testcluster import free_port
 
 
 def test_reconciles_are_timed_and_failures_counted_and_raised() -> None:
