@@ -11,6 +11,8 @@ from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_a
 from tranche.model import Resources
 
 NOTHING = Resources()
+REFUSALS = 16
+"""Number of (priority, GPUs) of foreign pods whose refusals are kept."""
 Entry = PlannedWindow | PlannedParameterServer
 
 
@@ -43,6 +45,16 @@ class NodeUse:
         self.free = (capacity or NOTHING) - used
 
 
+@dataclass(slots=True)
+class Refusals:
+    """Nodes that pods of one priority and number of GPUs may not use, with reasons."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Reasons by node, up to date except for `stale`."""
+    stale: set[str] = field(default_factory=set)
+    """Nodes that have changed since they were last examined."""
+
+
 class Reservations:
     """Index over the stores of pods, nodes and jobs.
 
@@ -60,8 +72,10 @@ class Reservations:
         self._claims: dict[str, Claim] = {}
         self._shapes: dict[str, tuple[tuple[str, int, int], Mapping[str, Resources]]] = {}
         self._unknown = NodeUse()
-        self.awaited: set[str] = set()
+        self._awaited: set[str] = set()
         """Nodes with reservations."""
+        self._refusals: dict[tuple[int, int], Refusals] = {}
+        """By priority and GPUs of a foreign pod, the latest used last."""
 
     # ---- changes in
 
@@ -70,7 +84,7 @@ class Reservations:
         capacity = node_allocatable(new, self._gpu_resource) if new is not None else None
         use = self._use(name)
         use.change(capacity, use.used)
-        self._tidy(name)
+        self._note_change(name)
 
     def note_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """Update the index for a changed pod."""
@@ -85,11 +99,12 @@ class Reservations:
                 use = self._use(before[0])
                 use.change(use.capacity, use.used - before[1])
                 use.pods.discard(key)
-                self._tidy(before[0])
+                self._note_change(before[0])
             if after is not None:
                 use = self._use(after[0])
                 use.change(use.capacity, use.used + after[1])
                 use.pods.add(key)
+                self._note_change(after[0])
         claim = self._claims.get(key)
         if claim is not None:
             self._hold(key, claim)
@@ -146,6 +161,33 @@ class Reservations:
             if claim.priority >= priority and claim.requests.gpus:
                 gpus, holder = gpus + claim.requests.gpus, holder or pod
         return gpus, holder
+
+    def refusals(self, priority: int, gpus: int) -> Mapping[str, str]:
+        """Return why each node that a foreign pod may not use is refused: its free GPUs are reserved for others.
+
+        Only nodes that have changed since the last call with these arguments are examined.
+
+        Args:
+            priority: Priority of the pod.
+            gpus: GPUs that it requests.
+        """
+        wanted = priority, gpus
+        known = self._refusals.pop(wanted, None)
+        if known is None:
+            known = Refusals(stale=set(self._awaited))
+            if len(self._refusals) >= REFUSALS:
+                del self._refusals[next(iter(self._refusals))]
+        self._refusals[wanted] = known
+        for name in known.stale:
+            reserved, holder = self.protection(name, priority)
+            if reserved and gpus > self.node(name).free.gpus - reserved:
+                known.reasons[name] = (
+                    f"the free GPUs of {name} are reserved for {holder}, which has the same or a higher priority"
+                )
+            else:
+                known.reasons.pop(name, None)
+        known.stale.clear()
+        return known.reasons
 
     def leaving(self, name: str) -> str:
         """Return the key of a training pod that is terminating or not planned any more on a node.
@@ -216,7 +258,8 @@ class Reservations:
         pod = self._pods.get(key)
         if pod is None or not (pod.spec.node_name or is_over(pod)):
             self._use(claim.node).claims[key] = claim
-            self.awaited.add(claim.node)
+            self._awaited.add(claim.node)
+            self._note_change(claim.node)
         else:
             self._drop(key, claim)
 
@@ -225,14 +268,16 @@ class Reservations:
         claims = self._use(claim.node).claims
         claims.pop(key, None)
         if not claims:
-            self.awaited.discard(claim.node)
-        self._tidy(claim.node)
+            self._awaited.discard(claim.node)
+        self._note_change(claim.node)
 
     def _use(self, name: str) -> NodeUse:
         return self._nodes.setdefault(name, NodeUse())
 
-    def _tidy(self, name: str) -> None:
-        """Drop a deleted node once no pod or reservation refers to it."""
+    def _note_change(self, name: str) -> None:
+        """Mark the node as changed, and drop a deleted node once no pod or reservation refers to it."""
+        for known in self._refusals.values():
+            known.stale.add(name)
         use = self._nodes[name]
         if use.capacity is None and not use.pods and not use.claims:
             del self._nodes[name]

@@ -126,12 +126,8 @@ def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view:
     priority = pod.spec.priority or 0
     if not requests.gpus or priority > max(PRIORITIES.values()):
         return FilterResult(list(offered))
-    failed: dict[str, str] = {}
-    awaited = view.reservations.awaited
-    for name in [name for name in offered if name in awaited]:
-        gpus, holder = view.reservations.protection(name, priority)
-        if gpus and requests.gpus > view.reservations.node(name).free.gpus - gpus:
-            failed[name] = f"the free GPUs of {name} are reserved for {holder}, which has the same or a higher priority"
+    refused = view.reservations.refusals(priority, requests.gpus)
+    failed = {name: refused[name] for name in offered if name in refused} if refused else {}
     return FilterResult([name for name in offered if name not in failed] if failed else list(offered), failed)
 
 

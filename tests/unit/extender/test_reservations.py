@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from support.extender_objects import Stores, stranger, window, worker
-from tranche.extender.reservations import Reservations
+from tranche.extender.reservations import REFUSALS, Reservations
 from tranche.model import Resources
 
 ONE = Resources(cpu=1000, gpus=1, pods=1)
@@ -90,18 +90,27 @@ def test_new_plan_moves_reservation_and_removed_job_frees_it() -> None:
     assert stores.view.reservations.objection("n2", "ns/other", ONE) == ""
 
 
-def test_awaited_nodes_are_listed_until_their_pods_are_bound() -> None:
-    stores = Stores(["n1", "n2"])
-    awaited = stores.view.reservations.awaited
-    stores.add_job("cats", window(0, 1, "n1"), window(1, 2, "n1"))
-    stores.add_pod(worker("cats", 0, 1, "n1"))
-    assert awaited == {"n1"}
-    stores.add_pod(worker("cats", 1, 2, "n2"))
-    assert awaited == set()
+def test_node_is_refused_until_the_planned_pod_is_bound_or_its_job_is_gone() -> None:
+    stores = Stores(["n1", "n2"], gpus=1)
+    refusals = stores.view.reservations.refusals
+    assert refusals(-9, 1) == {}
+    stores.add_job("cats", window(0, 1, "n1"))
     stores.add_job("dogs", window(0, 1, "n2"))
-    assert awaited == {"n2"}
+    assert refusals(-9, 1).keys() == {"n1", "n2"}
+    assert refusals(1, 1) == {}
+    stores.add_pod(worker("cats", 0, 1, "n1"))
+    assert refusals(-9, 1).keys() == {"n2"}
+    assert refusals(-9, 1)["n2"].startswith("the free GPUs of n2 are reserved for ns/dogs-worker-0-1")
     stores.jobs.put("ns/dogs", None)
-    assert awaited == set()
+    assert refusals(-9, 1) == {}
+
+
+def test_refusals_are_kept_for_a_limited_number_of_kinds() -> None:
+    stores = Stores(["n1"])
+    stores.add_job("cats", window(0, 1, "n1"))
+    for _ in range(2):
+        assert [bool(stores.view.reservations.refusals(-9, gpus)) for gpus in range(40)] == [False] * 8 + [True] * 32
+    assert len(stores.view.reservations._refusals) == REFUSALS
 
 
 def test_a_changed_template_changes_the_reservation() -> None:
@@ -225,6 +234,8 @@ class AnyOrder(RuleBasedStateMachine):
         assert kept._nodes == built._nodes
         assert kept._claims == built._claims
         assert kept._placed == built._placed
+        for kind in ((-10, 1), (-9, 1), (-9, 3)):
+            assert kept.refusals(*kind).keys() == built.refusals(*kind).keys()
 
 
 AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -17,6 +17,8 @@ _encode = msgspec.json.Encoder().encode
 _CAPACITY = 10_000
 """Maximum number of distinct parts in the cache; far more than a cluster has pod templates."""
 _parts: dict[bytes, object] = {}
+_EMPTY: dict[str, str] = {}
+"""Stands for fields that are not kept, as one object: without it each pod would have an empty dict for each of them."""
 
 
 def decode_pod(raw: bytes) -> Pod:
@@ -41,7 +43,7 @@ def decode_pod(raw: bytes) -> Pod:
     return Pod(
         _metadata(pod.metadata),
         _spec(pod.spec),
-        PodStatus(phase=intern(pod.status.phase), nominated_node_name=intern(pod.status.nominated_node_name)),
+        shared(PodStatus(phase=pod.status.phase, nominated_node_name=pod.status.nominated_node_name)),
     )
 
 
@@ -50,8 +52,8 @@ def _metadata(whole: Metadata) -> Metadata:
         name=whole.name,
         namespace=intern(whole.namespace),
         uid=whole.uid,
-        resource_version=whole.resource_version,
-        creation_timestamp=whole.creation_timestamp,
+        labels=_EMPTY,
+        annotations=_EMPTY,
         deletion_timestamp=whole.deletion_timestamp,
         deletion_grace_period_seconds=whole.deletion_grace_period_seconds,
     )
@@ -60,6 +62,7 @@ def _metadata(whole: Metadata) -> Metadata:
 def _spec(whole: PodSpec) -> PodSpec:
     return PodSpec(
         node_name=intern(whole.node_name),
+        node_selector=_EMPTY,
         scheduler_name=intern(whole.scheduler_name),
         containers=shared(tuple(map(_asking, whole.containers or ()))),
         init_containers=shared(tuple(map(_asking, whole.init_containers))),
