@@ -90,7 +90,7 @@ def test_new_plan_moves_reservation_and_removed_job_frees_it() -> None:
     assert stores.view.reservations.objection("n2", "ns/other", ONE) == ""
 
 
-def test_node_is_refused_until_the_planned_pod_is_bound_or_its_job_is_gone() -> None:
+def test_reserved_node_is_refused_until_its_pod_is_bound() -> None:
     stores = Stores(["n1", "n2"], gpus=1)
     refusals = stores.view.reservations.refusals
     assert refusals(-9, 1) == {}
