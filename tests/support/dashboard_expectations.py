@@ -16,7 +16,7 @@ Values = dict[Labels, float]
 Status = dict[str, Any]
 ACTIVE = ("Waiting", "Starting", "Running", "Suspended")
 SENTENCES = {
-    "Room": r"^(waits for .* (at|behind) |next for )",
+    "Room": r"^(waits for .* (at|behind) |next in the queue: )",
     "Data": r"^its data are on the way",
     "Size": r"^no node can hold a worker",
     "Unknown": r"has not placed it yet$",

@@ -7,7 +7,7 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 from tranche.model.chunk_ranges import format_chunks, parse_chunks
 from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow
 from tranche.model.cluster import Link, Node, Resources, Site, Tier
-from tranche.model.explanation_text import until, without_moments
+from tranche.model.explanation_text import expected, until, without_moments
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Admission, Job, PodShape, Preemption
 from tranche.model.node_constraints import Constraints, Requirement, Taint, Toleration
 from tranche.model.plan import (
@@ -63,6 +63,7 @@ __all__ = [
     "UnplacedPods",
     "Window",
     "WindowState",
+    "expected",
     "format_chunks",
     "parse_chunks",
     "until",

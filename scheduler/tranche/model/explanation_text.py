@@ -6,19 +6,30 @@ from datetime import UTC, datetime
 FAR_SECONDS = 1000 * 365 * 86_400.0
 """Largest distance of a time that is shown."""
 _FAR = "far in the future"
-_UNTIL = re.compile(rf" until (?:{_FAR}|(?:\d{{4,}}-\d\d-\d\d )?\d\d:\d\d:\d\dZ)")
+_TIMES = re.compile(rf"(?: until|, expected) (?:{_FAR}|(?:at )?(?:\d{{4,}}-\d\d-\d\d )?\d\d:\d\d:\d\dZ)")
 
 
 def until(at: float | None, now: float) -> str:
     """Return such as " until 14:20:00Z": time of day in UTC, with the date if it is another day; "" for None."""
+    return "" if at is None else f" until {_time(at, now) or _FAR}"
+
+
+def expected(at: float | None, now: float) -> str:
+    """Return such as ", expected at 14:20:00Z"; "" for None."""
     if at is None:
         return ""
+    time = _time(at, now)
+    return f", expected at {time}" if time else f", expected {_FAR}"
+
+
+def _time(at: float, now: float) -> str:
+    """Return a time as text; "" if it is too far to be shown."""
     if at - now > FAR_SECONDS:
-        return f" until {_FAR}"
+        return ""
     moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
-    return moment.strftime(" until %H:%M:%SZ" if moment.date() == today.date() else " until %Y-%m-%d %H:%M:%SZ")
+    return moment.strftime("%H:%M:%SZ" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%SZ")
 
 
 def without_moments(sentence: str) -> str:
     """Return the sentence without its times."""
-    return _UNTIL.sub("", sentence)
+    return _TIMES.sub("", sentence)

@@ -14,7 +14,8 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerEnded
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, PlaceParameterServer
 from tranche.state import progress_ledger, site_accounting
-from tranche.state.entities import JobState, NodeState, Server, TrackedWindow
+from tranche.state.entities import JobState, Server, TrackedWindow
+from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PlacementRecord, PreemptionScope
 

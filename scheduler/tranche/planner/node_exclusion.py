@@ -7,7 +7,8 @@ exclusion ends when its node is uncordoned or replaced, so that a repaired node 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import unbind_chunks
 from tranche.planner.scheduling.placement import count_fitting
-from tranche.state.entities import JobState, NodeState, TrackedWindow
+from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.node import NodeState
 from tranche.state.node_health import LONGEST_DETAIL, Exclusion, ExclusionPhase, PodResult
 
 

@@ -16,7 +16,8 @@ from typing import ClassVar
 from tranche.policies.allocation.draft import Draft
 from tranche.policies.seeded_choice import choose
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Key, NodeState, SlotBinding, TrackedWindow
+from tranche.state.entities import JobState, Key, SlotBinding, TrackedWindow
+from tranche.state.node import NodeState
 
 Rank = tuple[float, float]
 """Order of a job in its tier: the smaller runs first; equal ranks go to the earlier submission, then smaller key."""

@@ -15,16 +15,8 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Admission, Link, PodShape, Resources, Site, Tier, WindowState
-from tranche.state.entities import (
-    UNKNOWN_REQUESTS,
-    FreeNodes,
-    Hosts,
-    JobState,
-    NodeState,
-    QueuedChunk,
-    Server,
-    TrackedWindow,
-)
+from tranche.state.entities import UNKNOWN_REQUESTS, JobState, QueuedChunk, Server, TrackedWindow
+from tranche.state.node import FreeNodes, Hosts, NodeState
 from tranche.state.node_health import ExclusionPhase, NodeHealth
 from tranche.state.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
 from tranche.state.placement_record import PreemptionScope

@@ -36,7 +36,8 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Chart and programs of before."""
     folder = tmp_path_factory.mktemp("previous")
     with tarfile.open(PREVIOUS) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.0 to 3.11.3 have no filters
+        packed.extractall(folder)
     return folder
 
 

@@ -9,7 +9,7 @@ from tranche.kube.api.resources import Plan, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, node_of
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job, unplaced_conditions
 from tranche.model import Admission, JobPlan, PodShape, Resources, UnplacedPods
-from tranche.state.entities import NodeState
+from tranche.state.node import NodeState
 
 NOW = 1_800_000_000.0
 

@@ -15,7 +15,8 @@ from tranche.policies.binding.chunk_faithful import ChunkFaithful
 from tranche.policies.binding.slot_projection import project_node
 from tranche.simulation import SimulationResult, simulate
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, QueuedChunk, SlotBinding
+from tranche.state.entities import JobState, QueuedChunk, SlotBinding
+from tranche.state.node import NodeState
 
 Place = tuple[str, int]
 """Node and slot."""

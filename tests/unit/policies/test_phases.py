@@ -9,7 +9,8 @@ from tranche.planner.invariants import InvariantError, check_phases
 from tranche.planner.job_actions import close_window
 from tranche.policies import get_policy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, SlotBinding, TrackedWindow
+from tranche.state.entities import JobState, SlotBinding, TrackedWindow
+from tranche.state.node import NodeState
 from tranche.state.phases import (
     ACTIVE_PHASES,
     JOB_TRANSITIONS,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tranche.model import Admission, Job, Measure, until
+from tranche.model import Admission, Job, Measure, expected, until
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
 from tranche.policies import Policy
@@ -96,7 +96,7 @@ def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: J
         case WaitReasonKind.UNKNOWN:
             return f"waits for {_gpus(state.job.gpus)}: {policy.name} has not placed it yet"
         case WaitReasonKind.ROOM:
-            return _room(reason, cluster, policy, state, moment, now)
+            return _room(reason, cluster, policy, state, now)
     return _never(reason, cluster, state)
 
 
@@ -144,13 +144,13 @@ def _measured(number: int, measure: Measure) -> str:
             return str(number)
 
 
-def _room(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, moment: str, now: float) -> str:
+def _room(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
     room = " and ".join(_amount(state, resource) for resource in reason.resources)
     place = f" at {reason.site}" if reason.site else ""
     if reason.behind is None:
-        return f"next for {room}{place}{moment}"
+        return f"next in the queue: {room}{place}{expected(reason.until, now)}"
     why = _precedence(reason, cluster, policy, state, now)
-    return f"waits for {room}{place}{moment}, behind {reason.behind}, {why}"
+    return f"waits for {room}{place}{until(reason.until, now)}, behind {reason.behind}, {why}"
 
 
 def _precedence(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:

@@ -18,7 +18,8 @@ from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.planner.scheduling.windows import chunks_of_window
 from tranche.state import progress_ledger, site_accounting
-from tranche.state.entities import JobState, NodeState, TrackedWindow
+from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
 
 

@@ -18,7 +18,8 @@ from tranche.planner.events import (
 )
 from tranche.planner.job_actions import displace, readmit_node, shorten_pauses, unbind_chunks
 from tranche.planner.scheduling.slot_scheduler import bind_window
-from tranche.state.entities import JobState, NodeState, TrackedWindow
+from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.node import NodeState
 
 
 def node_changed(context: PlannerContext, event: NodeChanged) -> None:

@@ -3,7 +3,7 @@
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import PodAdmitted, PodOverdue
 from tranche.planner.job_actions import displace, enlarge_job
-from tranche.state.entities import NodeState
+from tranche.state.node import NodeState
 
 
 def admitted(context: PlannerContext, event: PodAdmitted) -> None:

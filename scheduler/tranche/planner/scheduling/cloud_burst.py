@@ -30,7 +30,8 @@ from tranche.planner.job_queue import JobQueue, preemptible, wants_windows
 from tranche.planner.scheduling import data_replication
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, expected_copies
+from tranche.state.entities import JobState, expected_copies
+from tranche.state.node import NodeState
 from tranche.state.remaining_work import rest_seconds
 
 REVIEW_SECONDS = 30.0

@@ -8,7 +8,8 @@ from tranche.planner.job_actions import start_servers
 from tranche.planner.scheduling.placement import free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Missing, NodeState, Server
+from tranche.state.entities import JobState, Missing, Server
+from tranche.state.node import NodeState
 
 
 def find_places(

@@ -6,7 +6,8 @@ from operator import attrgetter
 
 from tranche.model import Resources
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, SlotBinding
+from tranche.state.entities import JobState, SlotBinding
+from tranche.state.node import NodeState
 
 _GPUS_LEFT = attrgetter("free_gpus")
 _BY_PACE = attrgetter("pace", "free_gpus")

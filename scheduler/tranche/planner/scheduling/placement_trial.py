@@ -12,7 +12,8 @@ from tranche.model import Resources
 from tranche.planner.scheduling.placement import count_fitting
 from tranche.policies import QueuePolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Hosts, JobState, Missing, NodeState, TrackedWindow, helpers_of
+from tranche.state.entities import JobState, Missing, TrackedWindow, helpers_of
+from tranche.state.node import Hosts, NodeState
 from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
 
 

@@ -16,7 +16,8 @@ from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState
+from tranche.state.entities import JobState
+from tranche.state.node import NodeState
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Kind, kind_of
 

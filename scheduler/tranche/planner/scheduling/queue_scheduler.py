@@ -16,7 +16,8 @@ from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, SlotBinding
+from tranche.state.entities import JobState, SlotBinding
+from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PreemptionScope
 

@@ -14,7 +14,8 @@ from tranche.planner.scheduling.windows import open_window
 from tranche.policies import BindingPolicy, Policy
 from tranche.policies.binding.slot_projection import planned_window
 from tranche.state import site_accounting
-from tranche.state.entities import JobState, NodeState, QueuedChunk, SlotBinding, TrackedWindow
+from tranche.state.entities import JobState, QueuedChunk, SlotBinding, TrackedWindow
+from tranche.state.node import NodeState
 from tranche.state.quota_usage import NO_PODS, Kind, kind_of
 
 

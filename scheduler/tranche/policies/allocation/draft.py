@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tranche.model import Resources
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState, TrackedWindow
+from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.node import NodeState
 
 
 @dataclass(frozen=True, slots=True, eq=False)

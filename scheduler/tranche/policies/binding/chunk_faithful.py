@@ -32,7 +32,8 @@ from typing import ClassVar, Literal
 from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.policies.binding.slot_projection import project_node
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import JobState, Key, NodeState, QueuedChunk, SlotBinding
+from tranche.state.entities import JobState, Key, QueuedChunk, SlotBinding
+from tranche.state.node import NodeState
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 
 from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import JobState, Key, NodeState, SlotBinding
+from tranche.state.entities import JobState, Key, SlotBinding
+from tranche.state.node import NodeState
 
 SlotOrder = Literal["arrival", "density"]
 

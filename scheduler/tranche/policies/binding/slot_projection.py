@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tranche.state.entities import NodeState, QueuedChunk
+from tranche.state.entities import QueuedChunk
+from tranche.state.node import NodeState
 
 
 class Interval(NamedTuple):

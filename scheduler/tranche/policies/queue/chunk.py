@@ -17,7 +17,8 @@ from typing import ClassVar
 
 from tranche.policies.base import PolicyTraits, QueuePolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, NodeState
+from tranche.state.entities import JobState
+from tranche.state.node import NodeState
 from tranche.state.remaining_work import next_overrun, overruns, rest_gpu_seconds, rest_rate
 
 AGE_STEP = 1.1

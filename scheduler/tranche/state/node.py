@@ -1,0 +1,176 @@
+"""Mutable state of nodes: slots with their queues, windows, and reserved resources; and indexes of nodes.
+
+`Hosts` has the nodes that a shape of pods fits, until a node changes. `FreeNodes` has those with free GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from tranche.model import Node, PodShape, Resources
+from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
+
+
+class OfNode(Protocol):
+    """An object that belongs to one node."""
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+
+
+Item = TypeVar("Item", bound=OfNode)
+
+
+class Hosts(list[Item]):
+    """Nodes that could take pods of one shape if they ran none of our pods, in order of their names."""
+
+    def __init__(self, nodes: Iterable[Item]) -> None:
+        super().__init__(nodes)
+        self.by_name = {node.node.name: node for node in self}
+        self.by_site: dict[str, list[Item]] = {}
+        for node in self:
+            self.by_site.setdefault(node.node.site, []).append(node)
+
+    def at(self, site: str) -> list[Item]:
+        """Return the nodes of one site, or all nodes for ""."""
+        return self.by_site.get(site, []) if site else self
+
+
+@dataclass(slots=True, eq=False)
+class NodeState:
+    """A node with the queues of its slots, its windows, and the resources that these reserve."""
+
+    node: Node
+    capacity: Resources = Resources()
+    """Allocatable resources less those of foreign pods, in use or not."""
+    queues: list[list[QueuedChunk]] = field(default_factory=list)
+    """Bound chunks by slot, in the order of their keys."""
+    runs: dict[tuple[str, int], tuple[JobState, TrackedWindow]] = field(default_factory=dict)
+    """Open and closing windows by (job key, attempt)."""
+    closing_runs: dict[tuple[str, int], TrackedWindow] = field(default_factory=dict)
+    """Closing windows by (job key, attempt)."""
+    free_gpus: int = 0
+    """Number of GPUs of `capacity` that are not reserved."""
+    free_nodes: dict[str, NodeState] | None = None
+    """Index in which the node enters itself by name while `free_gpus` > 0 (see `FreeNodes`)."""
+    barred: str = ""
+    """Why no pod of ours starts there now, although the node itself would take it; empty if they may."""
+    learnt: float = 1.0
+    """Learnt time of a mini-batch on this node over that on other nodes of its kind."""
+    pace: float = 1.0
+    """Time of a mini-batch on this node over that on the kind of node to which specifications refer."""
+    _reserved: Resources = Resources()
+
+    @property
+    def reserved(self) -> Resources:
+        """Requests of open and overdue windows, parameter servers and chiefs on the node."""
+        return self._reserved
+
+    def reserve(self, requests: Resources) -> None:
+        """Reserve room for a pod; only the bookkeeping of `ClusterState` calls this."""
+        self._reserved = amount = self._reserved + requests
+        if self.capacity.gpus - amount.gpus != self.free_gpus:
+            self.note_room()
+
+    def release(self, requests: Resources) -> None:
+        """Give back what was reserved for a pod; only the bookkeeping of `ClusterState` calls this."""
+        self._reserved = amount = self._reserved - requests
+        if self.capacity.gpus - amount.gpus != self.free_gpus:
+            self.note_room()
+
+    @property
+    def slots(self) -> int:
+        """Number of GPUs that are not taken by foreign pods."""
+        return max(0, self.node.allocatable.gpus - self.node.foreign.gpus)
+
+    def __post_init__(self) -> None:
+        self.set_node(self.node)
+
+    def set_node(self, node: Node) -> None:
+        """Replace the specification of the node."""
+        self.node = node
+        self.capacity = node.allocatable - node.foreign
+        self.learn(self.learnt)
+        self.note_room()
+
+    def learn(self, seconds: float) -> None:
+        """Set the learnt time of a mini-batch on this node over that on other nodes of its kind."""
+        self.learnt, self.pace = seconds, seconds / self.node.speed
+
+    def note_room(self) -> None:
+        """Update the number of free GPUs, and the node's entry in `free_nodes`."""
+        self.free_gpus = self.capacity.gpus - self._reserved.gpus
+        if self.free_nodes is not None:
+            if self.free_gpus > 0:
+                self.free_nodes[self.node.name] = self
+            else:
+                self.free_nodes.pop(self.node.name, None)
+
+    def has_room(self, request: Resources) -> bool:
+        """Return whether the request fits beside the reserved resources."""
+        whole, used = self.capacity, self.reserved
+        return (
+            request.gpus + used.gpus <= whole.gpus
+            and request.cpu + used.cpu <= whole.cpu
+            and request.memory + used.memory <= whole.memory
+            and request.pods + used.pods <= whole.pods
+        )
+
+    def objection(self, shape: PodShape) -> str | None:
+        """Return why no such pod is placed on the node even without our pods; None if it may be."""
+        return "excluded" if self.barred else self.misfit(shape)
+
+    def misfit(self, shape: PodShape) -> str | None:
+        """Return why the node could not take such a pod even without our pods; None if it could."""
+        if not self.node.ready:
+            return "not ready"
+        if self.node.unschedulable:
+            return "cordoned"
+        reason = shape.constraints.objection(self.node.name, self.node.labels, self.node.taints)
+        if reason is None and not shape.requests.fits(self.capacity):
+            return "too small"
+        if reason is None and shape.constraints.extended:
+            short = (name for name, amount in shape.constraints.extended if self.node.extended.get(name, 0) < amount)
+            reason = next((f"offer too little {name}" for name in short), None)
+        return reason
+
+    def entries(self) -> list[QueuedChunk]:
+        """Return all chunks bound to this node, each once, in the order of their keys."""
+        seen = {id(entry): entry for queue in self.queues for entry in queue}
+        return sorted(seen.values(), key=lambda entry: entry.key)
+
+
+class FreeNodes:
+    """Index of the nodes with unreserved GPUs by site, which the nodes keep up to date."""
+
+    def __init__(self, nodes: Iterable[NodeState]) -> None:
+        self._at: dict[str, dict[str, NodeState]] = {}
+        self._nodes: dict[str, list[NodeState]] = {}
+        for node in nodes:
+            self._nodes.setdefault(node.node.site, []).append(node)
+            node.free_nodes = self._at.setdefault(node.node.site, {})
+            node.note_room()
+
+    def any_at(self, site: str) -> bool:
+        """Return whether there is such a node at the site, or at any site for ""."""
+        return bool(self._at.get(site)) if site else any(self._at.values())
+
+    def nodes_at(self, site: str) -> list[NodeState]:
+        """Return all nodes of the site, also those without free GPUs."""
+        return self._nodes.get(site, [])
+
+    def gpus(self) -> dict[str, int]:
+        """Return the number of free GPUs at each site with nodes."""
+        return {site: sum([node.free_gpus for node in free.values()]) for site, free in self._at.items()}
+
+    def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
+        """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""
+        places = (self._at.get(site, {}),) if site else tuple(self._at.values())
+        all_there = hosts.at(site)
+        if 4 * sum(map(len, places)) > len(all_there):
+            return [node for node in all_there if node.free_gpus > 0]
+        names = sorted(name for free in places for name in free if name in hosts.by_name)
+        return [hosts.by_name[name] for name in names]
