@@ -208,13 +208,16 @@ def test_leader_killed_during_preemption_fails_over_in_time(whole: Whole, pair: 
     begin_preemption(whole, "kill")
     killed = pair.leader()
     pair.process(killed).kill()
-    seconds = await_failover(whole, arrivals, term)
-    logger.info("failover after a kill: %.1f s, %d arrivals", seconds, len(arrivals.names))
-    assert seconds <= FAILOVER_SECONDS
-    assert whole.status("kill-large")["progress"]["preemptions"] == 1
-    assert_all_succeed(whole, [*arrivals.names, "kill-small", "kill-large"])
-    assert_nothing_was_done_twice(history)
-    pair.restart(killed)
+    try:
+        seconds = await_failover(whole, arrivals, term)
+        logger.info("failover after a kill: %.1f s, %d arrivals", seconds, len(arrivals.names))
+        assert seconds <= FAILOVER_SECONDS
+        # The first plan of the new leader may be that of another job.
+        whole.until("one preemption counts", lambda: whole.status("kill-large")["progress"]["preemptions"] == 1)
+        assert_all_succeed(whole, [*arrivals.names, "kill-small", "kill-large"])
+        assert_nothing_was_done_twice(history)
+    finally:
+        pair.restart(killed)
 
 
 def test_resumed_former_leader_is_refused_and_exits(whole: Whole, pair: Pair, history: History) -> None:
