@@ -4,6 +4,7 @@ Both are held by file locks, which the kernel releases with the process: so the 
 recognised and removed when the next cluster starts.
 """
 
+import atexit
 import fcntl
 import os
 import secrets
@@ -58,9 +59,6 @@ class Workspace:
         self._locks.clear()
 
 
-_PROCESS_LOCKS: list[TextIO] = []
-
-
 def free_port() -> int:
     """Reserve a port, free on all addresses, until this process ends.
 
@@ -68,7 +66,7 @@ def free_port() -> int:
         ClusterError: all ports of the range are in use.
     """
     port, lock = _reserve_port(_base() / "ports")
-    _PROCESS_LOCKS.append(lock)
+    atexit.register(lock.close)
     return port
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,46 @@ def test_an_error_of_the_reader_stays_its_own(tmp_path: Path) -> None:
                     raise FileNotFoundError
 
     run(tmp_path, scenario)
+
+
+def test_stream_left_early_is_broken_off_without_the_server(tmp_path: Path) -> None:
+    """A server that reads nothing more would delay an orderly end of TLS, beyond the end of a command's event loop."""
+    authority = Authority()
+    authority.issue("server", hosts=["127.0.0.1"]).write(tmp_path / "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+
+    async def turns() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        accepted: list[asyncio.StreamWriter] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.append(writer)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        config = tmp_path / "config"
+        content = kubeconfig(f"https://127.0.0.1:{port}")
+        content["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+        config.write_text(json.dumps(content))
+        async with ApiClient.connect(str(config)) as client:
+            async with client.stream(PATH, {}) as lines:
+                assert await anext(lines) == b"one"
+                transport = lines.ag_frame.f_locals["response"].connection.transport  # type: ignore[attr-defined]
+                connection = transport.get_extra_info("socket")
+            await turns()
+            assert connection.fileno() == -1
+        accepted[0].transport.abort()
+        server.close()
+        await turns()
+
+    asyncio.run(scenario())
 
 
 def test_a_missing_configuration_says_so(tmp_path: Path) -> None:

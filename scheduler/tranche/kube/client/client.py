@@ -125,7 +125,10 @@ class ApiClient:
         with _faults("GET", path):
             response = await self._open("GET", path, params, None, {}, timeout)
         async with response:
-            yield _lines(response, path)
+            try:
+                yield _lines(response, path)
+            finally:
+                _abort(response)
 
     async def _send(
         self,
@@ -206,6 +209,16 @@ async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[b
             for line in lines:
                 if line:
                     yield line
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Break the connection of a response that is not read to its end.
+
+    An orderly close of TLS waits for the server, and the event loop of a short command may end before.
+    """
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None and not transport.is_closing():
+        transport.abort()
 
 
 def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
