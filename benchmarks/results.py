@@ -221,7 +221,7 @@ def tables() -> list[Table]:
     found.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
     beliefs = tuple(f"compare {EF06} --policies srsf,las --seeds 3 --estimate-sigma {s}" for s in (0, 0.5, 1, 2))
     found.append(Table("estimates", beliefs, sigmas_table))
-    found.append(Table("policy-bars", ("benchmarks/policy_bars.py --preset jsac-edge jsac-cloud10",), None))
+    found.append(Table("policy-bars", ("benchmarks/policy_bars.py --preset jsac-edge",), None))
     found.append(Table("cloud-bars", ("benchmarks/policy_bars.py --preset jsac-cloud",), None))
     found.append(Table("sweeps", (f"benchmarks/sweeps.py {SWEPT} --picture",), None))
     for name in ("gang_bars", "estimate_errors", "fair_shares", "planner_speed"):
