@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from tranche.kube.api import names
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.resources import AdmittedPods, Condition, TrainingJob, TrainingJobStatus
 from tranche.kube.api.timestamp import rfc3339
 from tranche.model import parse_chunks
@@ -182,13 +183,13 @@ def _without(status: Mapping[str, Any], fields: Collection[str], passing: bool) 
 
 def condition_of(job: TrainingJob, kind: str) -> Condition | None:
     """Return the condition of this type, or None."""
-    return next((condition for condition in job.status.conditions if condition.type == kind), None)
+    return find_condition(job.status.conditions, kind)
 
 
 def _as_before(status: TrainingJobStatus) -> JobPhase:
     kind = names.CONDITION_COMPLETE if status.phase == "Succeeded" else names.CONDITION_FAILED
     phase: Phase = "Succeeded" if status.phase == "Succeeded" else "Failed"
-    condition = next((condition for condition in status.conditions if condition.type == kind), None)
+    condition = find_condition(status.conditions, kind)
     return JobPhase(phase, condition.reason if condition else phase, condition.message if condition else "")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.names import (
     CONDITION_EVICTIONS_REFUSED,
     CONDITION_INVALID_TEMPLATE,
@@ -145,7 +146,7 @@ def events_of(
 
 def _admission(resource: TrainingJob) -> tuple[object, ...]:
     """The result of the operator's dry run, for comparison."""
-    found = next((c for c in resource.status.conditions if c.type == CONDITION_INVALID_TEMPLATE), None)
+    found = find_condition(resource.status.conditions, CONDITION_INVALID_TEMPLATE)
     verdict = (found.status, found.reason, found.message, found.observed_generation) if found is not None else ()
     return (resource.status.admitted, *verdict)
 

@@ -17,6 +17,7 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import PodCondition
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
 from tranche.kube.api.resources import SiteObject
@@ -79,7 +80,7 @@ class UnreachableNodes:
             return False
         if any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints):
             return True
-        ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
+        ready = find_condition(node.status.conditions, "Ready")
         if ready is None or ready.last_transition_time is None:
             return False
         since = self._seen.setdefault(name, now)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.resources import Condition
 from tranche.kube.api.timestamp import rfc3339
 
@@ -30,7 +31,7 @@ def excluded_condition(
         known: Conditions of the Site as read; the transition time is kept while the status does not change.
         now: Seconds since the epoch.
     """
-    before = next((one for one in known if one.type == CONDITION_NODES_EXCLUDED), None)
+    before = find_condition(known, CONDITION_NODES_EXCLUDED)
     if not nodes and before is None:
         return None
     status = "True" if nodes else "False"

@@ -3,6 +3,7 @@
 Only the outcome ``Failed`` is a failure of the job itself.
 """
 
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started
 from tranche.kube.convert.pods_and_nodes import exit_code, trainer
@@ -21,9 +22,6 @@ _PRESSURE = "The node "
 
 def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
     """Return the outcome of an ended pod.
-
-    The exit code of the training container decides. The phase depends on the other containers too: a proxy that is
-    killed at the end makes it Failed.
 
     ``Preempted``: deleted, evicted, or stopped with its node, whatever its exit code. ``Refused``: no container had
     started. ``Lost``: it ended with its node, which restarted. ``Failed``: a container failed by itself. The exit code
@@ -75,7 +73,7 @@ def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
         return True
     if ended.exit_code != _LOST_CONTAINER or node is None or ended.started_at is None:
         return False
-    ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
+    ready = find_condition(node.status.conditions, "Ready")
     if ready is None or ready.status != "True":
         return True
     return ready.last_transition_time is not None and ready.last_transition_time > ended.started_at

@@ -8,6 +8,7 @@ from itertools import accumulate
 from math import ceil, inf
 from typing import Any
 
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.fields import MAX_SITES, MAX_UNPLACED_MESSAGE, MAX_UNPLACED_NODES
 from tranche.kube.api.names import (
     CONDITION_CLAIMS_LIMITED,
@@ -127,7 +128,7 @@ def _admission(resource: TrainingJob, *, has_others: bool) -> tuple[Admission, s
         has_others: Whether its workers request resources of which the planner does not count the use.
     """
     generation, admitted = resource.metadata.generation, resource.status.admitted
-    condition = next((c for c in resource.status.conditions if c.type == CONDITION_INVALID_TEMPLATE), None)
+    condition = find_condition(resource.status.conditions, CONDITION_INVALID_TEMPLATE)
     if condition is None or condition.observed_generation != generation:
         return Admission.UNCHECKED, ""
     if condition.reason == REASON_NO_DRY_RUN:
@@ -466,7 +467,7 @@ def unplaced_conditions(plan: JobPlan, generation: int, known: Iterable[Conditio
         held = plan.unplaced.held_until > now
         reason, message = "Held" if held else "Retrying", plan.unplaced.message[:MAX_UNPLACED_MESSAGE]
         return [_condition(CONDITION_UNPLACED, "True", reason, message, generation, known, now)]
-    if any(c.type == CONDITION_UNPLACED for c in known):
+    if find_condition(known, CONDITION_UNPLACED) is not None:
         return [_condition(CONDITION_UNPLACED, "False", "Placed", "", generation, known, now)]
     return []
 
@@ -474,7 +475,7 @@ def unplaced_conditions(plan: JobPlan, generation: int, known: Iterable[Conditio
 def _condition(
     kind: str, status: str, reason: str, message: str, generation: int, known: Iterable[Condition], now: float
 ) -> dict[str, Any]:
-    before = next((c for c in known if c.type == kind), None)
+    before = find_condition(known, kind)
     since = before.last_transition_time.timestamp() if before and before.status == status else now
     return {
         "type": kind,
@@ -490,17 +491,8 @@ def claims_limited_condition(job: Job, known: Iterable[Condition], now: float) -
     """Build the condition ClaimsLimited of a job whose claims its namespace limits; no condition for other jobs."""
     if not job.limited:
         return []
-    before = next((c for c in known if c.type == CONDITION_CLAIMS_LIMITED), None)
-    return [
-        {
-            "type": CONDITION_CLAIMS_LIMITED,
-            "status": "True",
-            "reason": "NamespaceLimit",
-            "message": job.limited,
-            "observedGeneration": job.generation,
-            "lastTransitionTime": rfc3339(before.last_transition_time.timestamp() if before else now),
-        }
-    ]
+    limit = job.limited
+    return [_condition(CONDITION_CLAIMS_LIMITED, "True", "NamespaceLimit", limit, job.generation, known, now)]
 
 
 def limited_class(resource: TrainingJob, job: Job) -> dict[str, str]:
