@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from tranche.kube.client.client import ApiError
+from tranche_operator.queue.quiet_time import quiet
 from tranche_operator.reconcile.actions import Action, DeletePod, ReleasePod
 from tranche_operator.reconcile.observed import Observed
 
@@ -16,10 +17,6 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 50
 """Number of waiting actions for each additional parallel execution."""
-BUSY_SECONDS = 0.1
-"""Interval at which a due action checks whether reconciles are running."""
-PATIENCE_SECONDS = 5.0
-"""Longest time that a due action waits for running reconciles."""
 REMEMBERED_SECONDS = 10.0
 """Time during which an executed action is not repeated; a request for it comes from an older observation of the pod."""
 
@@ -91,8 +88,7 @@ class DeferredActionQueue:
                 await self._changed.wait()
             due, _ = next(iter(self._waiting.values()))
             await asyncio.sleep(max(0.0, due - self._clock()))
-            while self._busy() and self._clock() < due + PATIENCE_SECONDS:
-                await asyncio.sleep(BUSY_SECONDS)
+            await quiet(self._busy, self._clock, due)
             await asyncio.gather(*(self._do(*one) for one in self._take(1 + len(self._waiting) // BACKLOG)))
 
     def _take(self, count: int) -> list[tuple[Observed, Action]]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from tranche.kube.api.resources import TrainingJob
+from tranche_operator.queue.quiet_time import quiet
 from tranche_operator.reconcile.actions import EmitEvent
 
 logger = logging.getLogger(__name__)
@@ -19,10 +20,6 @@ MOST = 10_000
 BACKLOG = 50
 """Number of waiting events for each additional parallel write."""
 PARALLEL = 8
-BUSY_SECONDS = 0.1
-"""Interval at which a waiting event checks whether reconciles are running."""
-PATIENCE_SECONDS = 5.0
-"""Longest time that an event waits for running reconciles."""
 
 Write = Callable[[TrainingJob, EmitEvent, datetime], Awaitable[None]]
 
@@ -62,9 +59,7 @@ class EventQueue:
             while not self._waiting:
                 self._changed.clear()
                 await self._changed.wait()
-            since = self._waiting[0][0]
-            while self._busy() and self._clock() < since + PATIENCE_SECONDS:
-                await asyncio.sleep(BUSY_SECONDS)
+            await quiet(self._busy, self._clock, self._waiting[0][0])
             count = min(1 + len(self._waiting) // BACKLOG, PARALLEL, len(self._waiting))
             taken = [self._waiting.popleft() for _ in range(count)]
             await asyncio.gather(*(self._write(job, event, at) for _, job, event, at in taken))
