@@ -20,6 +20,7 @@ from chaos.labs import JOBS, PODS, Lab, Undo, lab
 from chaos.outcomes import Outcome
 from chaos.visits import check_visits
 from tranche.demo.local_stack import SYSTEM_NAMESPACE
+from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import ClusterError, Faults
 
 SETTLE_SECONDS = 240.0
@@ -27,7 +28,7 @@ SETTLE_SECONDS = 240.0
 RELEASE_SECONDS = 75.0
 """The operator's patience with the ledger of a job that is over, and a resync."""
 GONE_SECONDS = 90.0
-LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases"
+LEASES = leases_path(SYSTEM_NAMESPACE)
 TRACEBACK = re.compile(r"^(?!Exception ignored in).*\n(?=Traceback \(most recent call last\))", re.MULTILINE)
 OURS = "labelSelector=tranche.dev/job"
 

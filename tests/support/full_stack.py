@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from support.waiting import WAIT_SECONDS, eventually
-from tranche.demo.local_stack import Stack
+from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack
 from tranche.demo.page_account import create_visitor, visitor_token
+from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import Cluster
 
 API = "/apis/tranche.dev/v1alpha1"
+LEASE = f"{leases_path(SYSTEM_NAMESPACE)}/tranche-scheduler"
+"""Path of the Lease of the planner."""
 
 
 class Whole:

@@ -76,7 +76,7 @@ API = (
     ),
     click.option(
         "--report-http-port",
-        type=click.IntRange(0, 65535),
+        type=PORT,
         help="Additional port of the report API without TLS, for pods that were started before it had TLS.",
     ),
     click.option(

@@ -19,7 +19,7 @@ from tranche.client.errors import ClusterError, ManifestError
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.api.timestamp import whole_second
 from tranche.kube.client.errors import ApiError
-from tranche.kube.client.leader_election import LEASE
+from tranche.kube.client.leader_election import LEASE, leases_path
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.informers import ClusterObjects, Informers
 from tranche.live.job_events import submission
@@ -143,7 +143,7 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
 
 async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerConfig, Memory, str]:
     """The scheduler's planner configuration, what it has learnt, and a note if defaults are assumed."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{system_namespace}/leases/{LEASE}"
+    path = f"{leases_path(system_namespace)}/{LEASE}"
     try:
         lease = await session.api.request("GET", path)
     except ApiError as error:

@@ -236,7 +236,7 @@ class Controller:
             self._being_written.pop(key, None)
         invalid = self._is_invalid(new)
         if key in self.planner.cluster.jobs and (invalid or plan_fence.wrote_late(old, new, self.term)):
-            self._unpublished.difference_update([window for window in self._unpublished if window[0] == key])
+            self._forget_unpublished(key)
             self.handle(JobRemoved(key))
         if not invalid:
             before = old if key in self.planner.cluster.jobs else None
@@ -246,7 +246,10 @@ class Controller:
         self._measurements.changed(key, old, new)
         if new is None:
             self._announcements.forget(key)
-            self._unpublished -= {window for window in self._unpublished if window[0] == key}
+            self._forget_unpublished(key)
+
+    def _forget_unpublished(self, key: str) -> None:
+        self._unpublished -= {window for window in self._unpublished if window[0] == key}
 
     def step(self) -> None:
         """Process queued changes, reports and chunk requests, then refresh time-outs, estimates and sites."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tranche.kube.client.errors import ApiError
-from tranche.kube.client.leader_election import LEASE
+from tranche.kube.client.leader_election import LEASE, leases_path
 from tranche.planner_api.desk import NotLeadingError
 
 ANNOTATION = "tranche.dev/planner-address"
@@ -33,7 +33,7 @@ class LeaderAddress:
 
     def __init__(self, client: LeaseRequests, namespace: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+        self._path = f"{leases_path(namespace)}/{LEASE}"
         self._clock = clock
         self._reading = asyncio.Lock()
         self._read_at = self._due = float("-inf")

@@ -209,8 +209,7 @@ class NodeHealth:
 
     def excluded(self, site: str) -> list[Exclusion]:
         """Return the exclusions at a site that have not ended, in order of their beginning."""
-        present = (one for one in self.exclusions.values() if one.phase is not ExclusionPhase.RECOVERED)
-        return sorted((one for one in present if one.site == site), key=lambda one: (one.since, one.node))
+        return sorted((one for one in self.lasting() if one.site == site), key=lambda one: (one.since, one.node))
 
     def lasting(self) -> Iterator[Exclusion]:
         """Yield all exclusions that have not ended."""

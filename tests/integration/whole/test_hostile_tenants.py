@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import API, LEASE, Whole
 
 EVIL = f"{API}/namespaces/evil/trainingjobs"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
 LEAST, MOST, STEP = 1_000_000, 1_600_000, 1_000
 """Bytes of variables between which the largest job that can be created is searched."""
 

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import LEASE, Whole
 from support.object_history import History
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
 PROCESSES = ("extender", "planner", "api")
 STRANGER = {
     "metadata": {"name": "stranger", "namespace": "default", "uid": "1"},

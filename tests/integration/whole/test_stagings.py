@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import API, LEASE, Whole
 from support.object_history import History
 from tranche.kube.client.leader_election import LeaseSettings
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
 STAGING_SECONDS = 4.0
 CHUNKS = 5
 

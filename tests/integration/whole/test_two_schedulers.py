@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import API, LEASE, Whole
 from support.object_history import History
 from tranche_testcluster import free_port
 
@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/tranche-system/leases/tranche-scheduler"
 FAILOVER_SECONDS = 15.0
 ARRIVAL_SECONDS = 3.0
 """20 a minute."""

@@ -19,7 +19,11 @@ from tranche.kube.client.errors import ApiError
 logger = logging.getLogger(__name__)
 
 LEASE = "tranche-scheduler"
-_LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+
+
+def leases_path(namespace: str) -> str:
+    """Return the API path of the Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
 class DeposedError(Exception):
@@ -70,7 +74,7 @@ class Leadership:
             sleep: Waits for a number of seconds of that clock.
         """
         self._client = client
-        self._collection = _LEASES.format(namespace)
+        self._collection = leases_path(namespace)
         self._namespace = namespace
         self._identity = identity
         self._settings = settings or LeaseSettings()
