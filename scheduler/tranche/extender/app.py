@@ -15,6 +15,7 @@ from tranche.extender.site_summary import list_sites
 from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.metrics.scheduler import PLANNER, Metrics, Watched, count_jobs
+from tranche.runtime.http_server import readiness
 from tranche.runtime.request_body import read_body
 
 LARGEST_BODY = 16 * 2**20
@@ -122,9 +123,7 @@ def _probes(metrics: Metrics, unready: Callable[[], list[str]]) -> APIRouter:
     @router.get("/readyz")
     async def readyz() -> Response:
         """Return 200 if all watches are synced; otherwise 503 with the names of the others."""
-        waiting = unready()
-        text = f"waiting for {', '.join(waiting)}\n" if waiting else "ok\n"
-        return Response(text, 503 if waiting else 200, media_type="text/plain")
+        return readiness(unready())
 
     @router.get("/metrics")
     async def read_metrics() -> Response:

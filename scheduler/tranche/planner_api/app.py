@@ -20,6 +20,7 @@ from tranche.model import ChunkWindow
 from tranche.planner_api import messages
 from tranche.planner_api.desk import NotLeadingError, PlannerDesk
 from tranche.planner_api.peer_token import PeerGate
+from tranche.runtime.http_server import readiness
 from tranche.runtime.request_body import read_body
 
 LARGEST_BODY = 64 * 2**20
@@ -76,9 +77,7 @@ def create_planner_app(
         return _packed(await _computed(steps)) if steps is not None else Response(status_code=404)
 
     async def readyz(request: Request) -> Response:
-        waiting = unready()
-        text = f"waiting for {', '.join(waiting)}\n" if waiting else "ok\n"
-        return PlainTextResponse(text, 503 if waiting else 200)
+        return readiness(unready())
 
     routes = [
         Route(messages.REPORTS, _guarded(take, gate), methods=["POST"]),

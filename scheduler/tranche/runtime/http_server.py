@@ -7,6 +7,7 @@ from asyncio import constants
 from collections.abc import Callable, Iterator
 
 import uvicorn
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from tranche.runtime.connection_guard import BACKLOG, ConnectionLimits, guarded
@@ -27,6 +28,12 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the owner of the event loop."""
         yield
+
+
+def readiness(unready: list[str]) -> Response:
+    """Return the response of /readyz: 200, or 503 with the names of what is not ready."""
+    text = f"waiting for {', '.join(unready)}\n" if unready else "ok\n"
+    return PlainTextResponse(text, 503 if unready else 200)
 
 
 async def serve(
