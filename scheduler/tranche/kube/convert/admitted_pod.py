@@ -11,7 +11,7 @@ import msgspec
 
 from tranche.kube.api.core_types import Pod, ResourceRequirements
 from tranche.kube.api.resources import AdmittedPod, AdmittedToleration, TrainingJob
-from tranche.kube.convert.pods_and_nodes import pod_of_template, template_shape
+from tranche.kube.convert.pods_and_nodes import container_requests, pod_of_template, template_shape
 from tranche.model import PodShape, Resources, Toleration
 from tranche.model.quantity import parse_bytes, parse_millicores
 
@@ -99,17 +99,8 @@ def requests_by_name(pod: Pod) -> dict[str, int]:
     Raises:
         ValueError: a quantity cannot be read.
     """
-    sidecars: dict[str, int] = {}
-    start: dict[str, int] = {}
-    for container in pod.spec.init_containers:
-        needed = _sum(sidecars, _amounts(container.resources))
-        start = _largest(start, needed)
-        if container.restart_policy == "Always":
-            sidecars = needed
-    run = sidecars
-    for container in pod.spec.containers or ():
-        run = _sum(run, _amounts(container.resources))
-    needed = _largest(run, start)
+    nothing: dict[str, int] = {}
+    needed = container_requests(pod, _amounts, nothing, _sum, _largest)
     if pod.spec.resources is not None:
         needed |= _amounts(pod.spec.resources)
     return _sum(needed, _amounts(ResourceRequirements(pod.spec.overhead)))

@@ -1,7 +1,8 @@
 """Requests, capacities and states of pods and nodes, as planner and operator use them."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 
@@ -16,6 +17,7 @@ from tranche.model.quantity import parse_bytes, parse_millicores
 __all__ = [
     "NodeObject",
     "Pod",
+    "container_requests",
     "exit_code",
     "has_ended",
     "is_over",
@@ -31,6 +33,7 @@ __all__ = [
     "trainer",
 ]
 
+T = TypeVar("T")
 _RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
 _Chunks = Annotated[str, msgspec.Meta(pattern=rf"\A{_RANGE}(,{_RANGE})*\Z")]
 _PROGRESS = msgspec.json.Decoder(dict[_Chunks, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
@@ -72,24 +75,42 @@ def pod_requests(pod: Pod, gpu_resource: str = GPU_RESOURCE) -> Resources:
     Raises:
         ValueError: a quantity cannot be read.
     """
-    sidecars = start = Resources()
-    for container in pod.spec.init_containers:
-        own = _amount(container.resources, gpu_resource)
-        if container.restart_policy == "Always":
-            sidecars += own
-            start = _larger(start, sidecars)
-        else:
-            start = _larger(start, sidecars + own)
-    run = sidecars
-    for container in pod.spec.containers or ():
-        run += _amount(container.resources, gpu_resource)
-    needed = _larger(run, start)
+    amount = partial(_amount, gpu_resource=gpu_resource)
+    needed = container_requests(pod, amount, Resources(), Resources.__add__, _larger)
     if pod.spec.resources is not None:
         needed = _pod_level(pod.spec.resources, needed)
     if pod.spec.overhead:
         needed += _amount(ResourceRequirements(pod.spec.overhead), gpu_resource)
     gpus = needed.cpu // 1000 if gpu_resource == "cpu" else needed.gpus
     return Resources(needed.cpu, needed.memory, gpus, pods=1)
+
+
+def container_requests(
+    pod: Pod,
+    amount: Callable[[ResourceRequirements], T],
+    nothing: T,
+    add: Callable[[T, T], T],
+    larger: Callable[[T, T], T],
+) -> T:
+    """Return the larger of what the containers of a pod need in the init phase and in the run phase.
+
+    Args:
+        pod: The pod.
+        amount: Returns the requests of one container.
+        nothing: The amount of no container.
+        add: Adds two amounts.
+        larger: Returns the larger of two amounts, resource by resource.
+    """
+    sidecars = start = nothing
+    for container in pod.spec.init_containers:
+        needed = add(sidecars, amount(container.resources))
+        start = larger(start, needed)
+        if container.restart_policy == "Always":
+            sidecars = needed
+    run = sidecars
+    for container in pod.spec.containers or ():
+        run = add(run, amount(container.resources))
+    return larger(run, start)
 
 
 def _amount(asked: ResourceRequirements, gpu_resource: str) -> Resources:
