@@ -10,22 +10,14 @@ from typing import Any, Self
 
 from tranche.kube.client.client import ApiClient
 
-GATE = "tranche.dev/gang"
 
-
-def check_gates(events: list[dict[str, Any]], members: int) -> None:
-    """Check a gang's pods in a watch: all are gated, and none is bound, until all exist."""
-    seen: set[str] = set()
-    bound = 0
-    for pod in events:
-        seen.add(pod["metadata"]["name"])
-        if pod["spec"].get("nodeName"):
-            bound += 1
-            assert len(seen) == members, "a pod was bound while another one did not exist"
-        else:
-            gates = [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
-            assert gates == [GATE] or len(seen) == members
-    assert bound
+def check_gang(events: list[dict[str, Any]], members: int) -> None:
+    """Check in a watch that the pods of a gang are created from one plan, without gates, and are all bound."""
+    pods = [pod for pod in events if "deletionTimestamp" not in pod["metadata"]]
+    assert len({pod["metadata"]["name"] for pod in pods}) == members
+    assert len({pod["metadata"]["annotations"]["tranche.dev/plan"] for pod in pods}) == 1
+    assert not any(pod["spec"].get("schedulingGates") for pod in pods)
+    assert len({pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")}) == members
 
 
 class History:

@@ -29,7 +29,7 @@ Manifest = dict[str, Any]
 
 TOKEN_VOLUME = "tranche-token"  # noqa: S105 - a name
 GANG_GATE = "tranche.dev/gang"
-"""Scheduling gate of a gang's pods. It is removed when all of them exist, so that no member takes a node before."""
+"""Scheduling gate of the pods of a gang that was refused a pod. It is removed when all of them exist."""
 SILENCE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CHECKED_NAME = "check"
 
@@ -124,9 +124,9 @@ def checked_roles(job: TrainingJob) -> frozenset[str]:
     return frozenset({names.ROLE_WORKER, *(role for role, present in has.items() if present)})
 
 
-def is_gated(job: TrainingJob) -> bool:
-    """Return whether the job's pods have a scheduling gate until all of them exist."""
-    return job.spec.data is None and not environment.is_alone(job)
+def gated(pod: Manifest) -> Manifest:
+    """Return the pod with the scheduling gate of a gang."""
+    return {**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": GANG_GATE}]}}
 
 
 def service(job: TrainingJob) -> Manifest:
@@ -209,8 +209,6 @@ def _spec(
         "priorityClassName": job.priority_class_name,
         "restartPolicy": "Never",
     }
-    if is_gated(job):
-        spec["schedulingGates"] = [{"name": GANG_GATE}]
     volume = job.spec.checkpoint.volume if job.spec.checkpoint else None
     if volume is not None:
         volumes.append({**copy.deepcopy(volume), "name": checkpoint_volume.CHECKPOINT_VOLUME})

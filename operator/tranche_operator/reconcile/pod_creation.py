@@ -1,10 +1,10 @@
-"""Rules for creating pods and the Service, and for removing a gang's scheduling gates. Pure."""
+"""Rules for creating pods and the Service, and for adding and removing a gang's scheduling gates. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
 
 from tranche.kube.api import names
-from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, TrainingJob
+from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, SiteSpec, TrainingJob
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
@@ -58,24 +58,30 @@ def needs_site(entry: Entry) -> bool:
 def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry], settings: Settings) -> list[Action]:
     """Create the missing pods."""
     actions: list[Action] = []
+    is_gated = waits_for_all(job, observed.rejection)
     for name, entry in missing.items():
         site = observed.sites.get(entry.site)
         if site is None and needs_site(entry):
             message = f"pod {name} cannot be created: Site {entry.site} does not exist"
             actions.append(EmitEvent("Warning", "SiteMissing", message))
-        elif isinstance(entry, PlannedWindow):
-            pod = manifests.worker_pod(job, entry, settings, site)
-            actions.append(CreatePod(pod, "WindowOpened", _describe(entry)))
-        elif isinstance(entry, PlannedStaging):
-            pod = manifests.staging_pod(job, entry, settings, site)
-            actions.append(CreatePod(pod, "StagingOpened", _describe(entry), is_staging=True))
-        elif isinstance(entry, PlannedChief):
-            pod = manifests.chief_pod(job, entry, settings, site)
-            actions.append(CreatePod(pod, "ChiefOpened", _describe(entry)))
-        else:
-            pod = manifests.server_pod(job, entry, settings, site)
-            actions.append(CreatePod(pod, "ParameterServerOpened", _describe(entry)))
+            continue
+        pod, reason = _manifest(job, entry, settings, site)
+        pod = manifests.gated(pod) if is_gated else pod
+        actions.append(CreatePod(pod, reason, _describe(entry), is_staging=isinstance(entry, PlannedStaging)))
     return actions
+
+
+def waits_for_all(job: TrainingJob, rejection: Rejection | None) -> bool:
+    """Return whether new pods of the job have a scheduling gate until all of them exist.
+
+    They have one if the job is a gang that the API server has refused a pod, and has not got all its pods since. Before
+    a refusal, all pods of a gang come into existence within milliseconds, and removing their gates would be one more
+    request for each.
+    """
+    if job.spec.data is not None or is_alone(job):
+        return False
+    condition = condition_of(job, names.CONDITION_PODS_REJECTED)
+    return rejection is not None or (condition is not None and condition.status == "True")
 
 
 def standing_rejection(rejection: Rejection | None, missing: Mapping[str, Entry]) -> Rejection | None:
@@ -122,6 +128,19 @@ def _is_invalid(job: TrainingJob) -> bool:
         and condition.status == "True"
         and condition.observed_generation == job.metadata.generation
     )
+
+
+def _manifest(
+    job: TrainingJob, entry: Entry, settings: Settings, site: SiteSpec | None
+) -> tuple[manifests.Manifest, str]:
+    """Return the pod of an entry, and the reason of the event about its creation."""
+    if isinstance(entry, PlannedWindow):
+        return manifests.worker_pod(job, entry, settings, site), "WindowOpened"
+    if isinstance(entry, PlannedStaging):
+        return manifests.staging_pod(job, entry, settings, site), "StagingOpened"
+    if isinstance(entry, PlannedChief):
+        return manifests.chief_pod(job, entry, settings, site), "ChiefOpened"
+    return manifests.server_pod(job, entry, settings, site), "ParameterServerOpened"
 
 
 def _describe(entry: Entry) -> str:

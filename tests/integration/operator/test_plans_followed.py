@@ -181,7 +181,7 @@ def test_deletion_with_orphan_policy_lets_the_pods_run(lab: Lab) -> None:
     assert left["status"]["phase"] == "Running"
 
 
-def test_a_gang_starts_when_all_its_members_exist(lab: Lab) -> None:
+def test_gang_waits_at_a_gate_after_a_refusal(lab: Lab) -> None:
     lab.create(chunks=None, workers=2)
     quota = {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}}
     lab.ask("POST", lab.core("resourcequotas"), quota)
@@ -189,11 +189,18 @@ def test_a_gang_starts_when_all_its_members_exist(lab: Lab) -> None:
     lab.plan(window(0, 1), window(1, 2))
     eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
     (alone,) = lab.pods().values()
+    assert "schedulingGates" not in alone["spec"], "nothing had been refused"
+    lab.plan()
+    lab.has_pods()
+    lab.plan(window(0, 3), window(1, 4))
+    second = ("cats-worker-0-3: ", "cats-worker-1-4: ")
+    eventually(lambda: lab.condition("PodsRejected").get("message", "").startswith(second))
+    (alone,) = lab.pods().values()
     assert alone["spec"]["schedulingGates"] == [{"name": "tranche.dev/gang"}]
     lab.ask("DELETE", lab.core("resourcequotas", "one"))
-    lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
+    lab.has_pods("cats-worker-0-3", "cats-worker-1-4")
     eventually(lambda: not any(pod["spec"].get("schedulingGates") for pod in lab.pods().values()))
-    lab.bind("cats-worker-1-2")
+    lab.bind("cats-worker-1-4")
 
 
 def test_suspended_job_stops_on_closing_window_and_resumes(lab: Lab) -> None:

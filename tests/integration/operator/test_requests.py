@@ -74,19 +74,20 @@ def apply(
     return delay_seconds
 
 
-def creations(lab: Lab) -> list[CreatePod]:
-    """Return the creations of all planned workers of job cats."""
+def creations(lab: Lab, *, gated: bool = False) -> list[CreatePod]:
+    """Return the creations of all planned workers of job cats, without or with the gate of a refused gang."""
     job = observe(lab).job
     assert job is not None
     assert job.status.plan is not None
-    return [CreatePod(manifests.worker_pod(job, one, SETTINGS), "R", "w") for one in job.status.plan.workers]
+    pods = [manifests.worker_pod(job, one, SETTINGS) for one in job.status.plan.workers]
+    return [CreatePod(manifests.gated(pod) if gated else pod, "R", "w") for pod in pods]
 
 
-def make_pod(lab: Lab, windows: int = 1, **spec: Any) -> PodView:
+def make_pod(lab: Lab, windows: int = 1, *, gated: bool = False, **spec: Any) -> PodView:
     """Job cats with some windows, and the pod of the first."""
     lab.create(**spec)
     lab.plan(*(window(index, index + 1) for index in range(windows)))
-    assert apply(lab, creations(lab)[0]) == CREATED_SECONDS
+    assert apply(lab, creations(lab, gated=gated)[0]) == CREATED_SECONDS
     (pod,) = observe(lab).pods
     return pod
 
@@ -148,7 +149,7 @@ class TestPods:
         assert not cache.changes
 
     def test_only_our_gate_is_removed(self, lab: Lab) -> None:
-        pod = make_pod(lab, windows=2, chunks=None, workers=2)
+        pod = make_pod(lab, windows=2, gated=True, chunks=None, workers=2)
         assert pod.gates == ("tranche.dev/gang",)
         assert apply(lab, UngatePod(pod.name, WRONG, 0)) == CHANGED_SECONDS
         assert apply(lab, UngatePod(pod.name, pod.uid, 0)) is None
@@ -156,9 +157,9 @@ class TestPods:
         assert observe(lab).pods[0].gates == ()
 
     def test_gang_gates_are_removed_in_pass_that_creates_last_member(self, lab: Lab) -> None:
-        first = make_pod(lab, windows=3, chunks=None, workers=3)
+        first = make_pod(lab, windows=3, gated=True, chunks=None, workers=3)
         assert first.gates == ("tranche.dev/gang",)
-        _, second, third = creations(lab)
+        _, second, third = creations(lab, gated=True)
         assert apply(lab, second) == CREATED_SECONDS
         assert [pod.gates for pod in observe(lab).pods] == 2 * [("tranche.dev/gang",)]
         assert apply(lab, third) == CREATED_SECONDS
@@ -174,7 +175,7 @@ class TestPods:
             sent.append((method, path.partition(f"/namespaces/{lab.namespace}/")[2].partition("/")[0]))
             return await send(client, method, path, *more)
 
-        seen, actions = observe(lab), creations(lab)
+        seen, actions = observe(lab), creations(lab, gated=True)
         monkeypatch.setattr(ApiClient, "_send", note)
         assert apply(lab, *actions, seen=seen) == CREATED_SECONDS
         assert lab.events()["R"]["message"] == "2 pods: w; w"
@@ -292,7 +293,7 @@ class TestReading:
             asked.append(path)
             return await get(client, path, **params)
 
-        actions = creations(lab)
+        actions = creations(lab, gated=True)
         monkeypatch.setattr(ApiClient, "get", note)
         apply(lab, *actions, seen=observe(lab, cache), cache=cache)
         first, second = observe(lab, cache).pods

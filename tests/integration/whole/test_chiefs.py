@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.full_stack import Whole
-from support.object_history import History, check_gates
+from support.object_history import History, check_gang
 
 PODS = "/api/v1/namespaces/default/pods"
 CHIEF_SECONDS = 4.0
@@ -81,7 +81,7 @@ def test_gang_with_chief_starts_together_and_ends_with_the_chief(whole: Whole, h
     assert "chief" not in status["plan"]
     assert status["progress"]["failures"] == 0
     whole.until("workers and servers have gone", lambda: not roles(whole, "cats", "Pending", "Running"))
-    check_gates(history.events[PODS], len(WHOLE))
+    check_gang(history.events[PODS], len(WHOLE))
     whole.delete("cats")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.full_stack import Whole
-from support.object_history import History, check_gates
+from support.object_history import History, check_gang
 
 PODS = "/api/v1/namespaces/default/pods"
 PORT = {"ports": [{"containerPort": 8080, "hostPort": 8080}]}
@@ -36,10 +36,10 @@ def pauses(plan: dict[str, Any]) -> bool:
     return not plan.get("workers") and "found no place" in plan["explanation"]
 
 
-def test_no_member_takes_a_node_before_all_members_exist(whole: Whole, history: History) -> None:
+def test_all_members_are_created_from_one_plan(whole: Whole, history: History) -> None:
     submit_gang(whole, "pair", 2, 3.0)
     whole.until_phase("pair", "Succeeded")
-    check_gates(history.events[PODS], 2)
+    check_gang(history.events[PODS], 2)
     whole.delete("pair")
 
 

@@ -166,18 +166,6 @@ def test_service_selects_job_pods_before_they_are_ready() -> None:
     assert service["spec"]["selector"] == {"tranche.dev/job": "cats"}
 
 
-@pytest.mark.parametrize(
-    ("chunks", "workers", "servers", "gated"),
-    [(4, 4, 1, False), (None, 1, 0, False), (None, 2, 0, True), (None, 1, 1, True)],
-)
-def test_only_gangs_wait_for_each_other(chunks: int | None, workers: int, servers: int, gated: bool) -> None:
-    assert pods.is_gated(training_job(chunks=chunks, workers=workers, servers=servers)) == gated
-
-
-def test_one_worker_waits_for_its_chief() -> None:
-    assert pods.is_gated(training_job(chunks=None, workers=1, chief=True))
-
-
 def test_checked_pods_have_names_that_no_attempt_has() -> None:
     names = [pod["metadata"]["name"] for pod in pods.checked_pods(job_with_template(servers=1), SETTINGS)]
     assert names == ["cats-worker-0-check", "cats-ps-0-check"]

@@ -337,9 +337,38 @@ class TestGangs:
     def gang(self, *windows: dict[str, Any], **more: Any) -> TrainingJob:
         return job_with(*windows, chunks=None, workers=2, **more)
 
-    def test_the_members_are_created_with_a_gate(self) -> None:
-        for action in of_type(CreatePod, decide(observed(self.gang(window(0, 1), window(1, 2))))):
-            assert action.manifest["spec"]["schedulingGates"] == [{"name": "tranche.dev/gang"}]
+    refused = Rejection("cats-worker-0-1", "QuotaExceeded", "quota one", NOW)
+
+    def gates(self, seen: Observed) -> list[str]:
+        """Return the scheduling gates of all created pods."""
+        created_ = of_type(CreatePod, decide(seen))
+        assert created_
+        return [gate["name"] for action in created_ for gate in action.manifest["spec"].get("schedulingGates", ())]
+
+    def test_members_are_created_without_a_gate(self) -> None:
+        assert not self.gates(observed(self.gang(window(0, 1), window(1, 2))))
+
+    def test_members_have_a_gate_after_a_refusal(self) -> None:
+        gang = self.gang(window(0, 3), window(1, 4))
+        assert self.gates(observed(gang, rejection=self.refused)) == ["tranche.dev/gang"] * 2
+
+    def test_members_have_a_gate_while_pods_rejected_is_true(self) -> None:
+        earlier = {**ACCEPTED, "type": "PodsRejected", "status": "True", "reason": "QuotaExceeded"}
+        gang = self.gang(window(0, 3), window(1, 4), status={"conditions": [earlier]})
+        assert self.gates(observed(gang)) == ["tranche.dev/gang"] * 2
+
+    @pytest.mark.parametrize(
+        ("job", "gates"),
+        [
+            (training_job(status={"plan": plan(window(0, 1))}), 0),
+            (training_job(chunks=None, workers=1, status={"plan": plan(window(0, 1))}), 0),
+            (training_job(chunks=None, workers=1, servers=1, status={"plan": plan(window(0, 1))}), 1),
+            (training_job(chunks=None, workers=1, chief=True, status={"plan": plan(window(0, 1))}), 1),
+        ],
+        ids=["chunks", "one pod", "with a server", "with a chief"],
+    )
+    def test_only_gangs_of_several_pods_have_gates(self, job: TrainingJob, gates: int) -> None:
+        assert len(self.gates(observed(job, rejection=self.refused))) == gates
 
     def test_the_gate_stays_while_a_member_is_missing(self) -> None:
         seen = observed(self.gang(window(0, 1), window(1, 2)), pod(0, 1, phase="Pending", gated=True))
@@ -366,7 +395,3 @@ class TestGangs:
             assert not named(UngatePod, decide(observed(job, *some)))
         names_ = ["cats-worker-0-1", "cats-ps-0-2", "cats-chief-0-3"]
         assert named(UngatePod, decide(observed(job, worker_, server_, chief))) == names_
-
-    def test_a_chunked_job_needs_no_gate(self) -> None:
-        (action,) = of_type(CreatePod, decide(observed(job_with(window(0, 1)))))
-        assert "schedulingGates" not in action.manifest["spec"]

@@ -22,6 +22,7 @@ from tranche.planner import (
     ProgressReported,
     Tick,
     WorkerEnded,
+    WorkerRejected,
     WorkerStarted,
     WorkerUnschedulable,
 )
@@ -276,6 +277,15 @@ def test_unschedulable_chief_stops_gang_with_growing_backoff() -> None:
         assert not of_type(OpenWindow, p.handle(Tick(), now + pause - 0.1))
         now += pause
         assert len(of_type(OpenWindow, p.handle(Tick(), now))) == 2
+
+
+def test_gang_with_refused_chief_stops_its_started_members() -> None:
+    p = started()
+    out = p.handle(WorkerRejected(KEY, "QuotaExceeded", "exceeded quota: pods"), 2.0)
+    assert stopping(out) == (2, 2)
+    assert not of_type(OpenWindow, stop_all(p, 3.0))
+    assert "exceeded quota: pods" in p.plan_of(KEY, 3.0).explanation
+    assert p.progress_of(KEY).failures == 0
 
 
 @pytest.mark.parametrize("servers", [0, 1])

@@ -135,7 +135,7 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
 def rejected(context: PlannerContext, event: WorkerRejected) -> None:
     """Handle a pod that the API server rejected: stop the job if the rejection is permanent, else back off.
 
-    During the back-off, windows whose worker has not started are closed.
+    During the back-off, windows whose worker has not started are closed. A gang that lacks a pod closes as a whole.
     """
     state = context.cluster.jobs.get(event.job)
     if state is None or state.finished:
@@ -144,6 +144,8 @@ def rejected(context: PlannerContext, event: WorkerRejected) -> None:
         state.unplannable = (event.reason, event.message)
         stop(context, state)
     else:
+        if state.job.is_gang:
+            stop_gang(context, state)
         _back_off_rejected(context, state, f"the API server refused its pods ({event.reason}): {event.message}")
     context.touch(state)
     context.publish(event.job)
