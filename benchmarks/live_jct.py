@@ -2,8 +2,8 @@
 
 ``python benchmarks/live_jct.py`` (``make bench-live``) takes about five minutes. 120 jobs of elasticflow_cluster06
 (those of at most 16 GPUs, by submission, GPUs and duration, rows 1190 to 1309), all times divided by 2700, durations
-clipped to 0.5 to 60 s, each a gang of one-GPU pods, on 8 simulated nodes of 4 GPUs, durations known. The same jobs took
-on average 78 s under the default kube-scheduler, 52 to 68 s under Kueue 0.15 and 43.6 s under coscheduling 0.33.
+clipped to 0.5 to 60 s, each a gang of one-GPU pods, on 8 simulated nodes of 4 GPUs, durations known. peer_jct.py runs
+the same jobs under other schedulers.
 
 A preempted gang resumes as one with a checkpoint volume does: each member's kubelet keeps the part of its run that it
 had trained when its pod was deleted. The simulated figure is the production planner on the same jobs in virtual time,

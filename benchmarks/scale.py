@@ -1,11 +1,11 @@
-"""Rate at which a burst of jobs starts on a real control plane, for tranche and for Kueue, one after the other.
+"""Rate at which a burst of jobs starts on a real control plane: bare pods, Kueue and tranche, one after the other.
 
-``python benchmarks/scale.py`` (``make bench-scale``) takes about three minutes, after Kueue has been built once. For
+``python benchmarks/scale.py`` (``make bench-scale``) takes about four minutes, after Kueue has been built once. For
 each system, on a cluster of its own with simulated nodes: one job, which shows that the system is ready, a gang of 512
 one-GPU pods, and, when it has ended, 1,600 one-GPU jobs that are submitted at once and all fit. The rate is the number
 of jobs over the seconds from the first request until the last pod is Running, as one watch sees it. All processes of a
 system, the control plane, the simulated kubelets and this benchmark share the machine, so the CPU seconds say where the
-time goes.
+time goes. Bare pods show what the control plane needs for a start without a queue and without jobs.
 
 Exits with 1 if a bound of ranges.toml is broken.
 """
@@ -26,6 +26,7 @@ import msgspec
 from peers.kueue import kueue
 from peers.ours import tranche
 from peers.pod_times import PODS, PodTimes, quantile, until
+from peers.stock import bare_pods
 from peers.system import System
 from peers.usage import cpu_of, difference, requests_of
 from ranges import all_kept
@@ -123,7 +124,8 @@ async def drive(cluster: Cluster, system: System, processes: Mapping[str, int], 
                 result.gang = await burst(client, watch, [gang], options.gang, usage)
                 if not await until(watch, lambda: watch.ended > options.gang, LIMIT_SECONDS):
                     result.notes.append("the gang did not end")
-                await client.request("DELETE", system.job("gang", 1, 0.0)[-1][0] + "/gang")
+                if (path := system.job("gang", 1, 0.0)[-1][0]) != PODS:
+                    await client.request("DELETE", f"{path}/gang")
                 await client.request("DELETE", PODS)
                 await until(watch, lambda: not watch.alive, LIMIT_SECONDS)
                 await asyncio.sleep(QUIET_SECONDS)
@@ -176,16 +178,20 @@ def rate(result: Result) -> float:
 
 def main() -> None:
     """Measure and print."""
+    known: dict[str, Callable[[], System]] = {
+        "pods": bare_pods,
+        "kueue": lambda: kueue("BestEffortFIFO"),
+        "tranche": tranche,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=JOBS, help="one-GPU jobs (%(default)s; 0: none)")
     parser.add_argument("--gang", type=int, default=GANG, help="members of the gang (%(default)s; 0: none)")
     parser.add_argument("--nodes", type=int, default=NODES, help="nodes (%(default)s)")
     parser.add_argument("--gpus", type=int, default=GPUS, help="GPUs of each node (%(default)s)")
-    parser.add_argument("--systems", nargs="+", choices=["tranche", "kueue"], default=["kueue", "tranche"])
+    parser.add_argument("--systems", nargs="+", choices=known, default=list(known))
     parser.add_argument("--linger", type=float, default=0.0, help="seconds to wait at the end, to look at the cluster")
     parser.add_argument("--directory", type=Path, help="folder for logs, which is kept")
     options = parser.parse_args()
-    known: dict[str, Callable[[], System]] = {"tranche": tranche, "kueue": lambda: kueue("BestEffortFIFO")}
     results: dict[str, Result] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.systems:
@@ -193,7 +199,7 @@ def main() -> None:
             show(results[name], options)
     if max(result.load for result in results.values()) > CALM_LOAD:
         print(f"\nThe machine was busy (load above {CALM_LOAD:g}) before a measurement: compare CPU seconds only.")
-    if (options.jobs, options.gang, len(results)) != (JOBS, GANG, 2):
+    if (options.jobs, options.gang, len(results)) != (JOBS, GANG, len(known)):
         return
     ours, theirs = results["tranche"], results["kueue"]
     assert ours.gang is not None
