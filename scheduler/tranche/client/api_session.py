@@ -95,6 +95,8 @@ class Session:
     async def create(self, namespace: str, manifest: dict[str, Any], *, dry_run: bool = False) -> TrainingJob:
         """Create a TrainingJob; with `dry_run`, only let the API server validate it and apply defaults.
 
+        Unknown and duplicate fields are errors, as for kubectl.
+
         Raises:
             ManifestError: the manifest is for another namespace, or the API server rejects it.
             ClusterError: the request fails for another reason.
@@ -104,7 +106,7 @@ class Session:
         if metadata.get("namespace", namespace) != namespace:
             raise ManifestError(f"{named}: the manifest is for namespace {metadata['namespace']}, not {namespace}")
         path = f"{API}/namespaces/{quote(namespace, '')}/trainingjobs"
-        params = {"dryRun": "All"} if dry_run else {}
+        params = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         with refusals("create TrainingJobs"):
             try:
                 return TrainingJob.model_validate(await self.api.request("POST", path, body=manifest, params=params))

@@ -48,7 +48,11 @@ def _checked(found: list[Any], source: str) -> dict[str, Any]:
     if len(found) != 1:
         raise ManifestError(f"{source}: contains {len(found)} objects: provide exactly one TrainingJob")
     (one,) = found
-    kind = one.get("kind") if isinstance(one, dict) else type(one).__name__
+    if not isinstance(one, dict):
+        raise ManifestError(f"{source}: is a {type(one).__name__}, not a TrainingJob")
+    kind = one.get("kind")
+    if kind is None:
+        raise ManifestError(f"{source}: has no field kind: provide a TrainingJob")
     if kind != "TrainingJob":
         raise ManifestError(f"{source}: is a {str(kind)[:40]}, not a TrainingJob")
     if one.get("apiVersion") != API_VERSION:
