@@ -1,15 +1,43 @@
-"""``tranche policies``: list of the scheduling policies."""
+"""``tranche policies``: list of the scheduling policies, and the options of one."""
 
 import click
 
 from tranche.policies import POLICIES
+from tranche.policies.base import Policy
+from tranche.policies.option import options_of
 
 
 @click.command()
-def policies() -> None:
-    """List the scheduling policies, one line each: name, whether it preempts, where it can be used, source."""
+@click.argument("name", required=False, type=click.Choice(sorted(POLICIES)), metavar="[NAME]")
+def policies(name: str | None) -> None:
+    """List the scheduling policies, or describe the policy NAME with its options.
+
+    The list has a line for each policy: name, whether it preempts, where it can be used, source.
+    """
+    if name is not None:
+        _describe(POLICIES[name])
+        return
     width = max(map(len, POLICIES))
-    for name, policy in sorted(POLICIES.items()):
+    for one, policy in sorted(POLICIES.items()):
         preempts = "preemptive" if policy.traits.preemptive else ""
-        used = "live, simulated" if policy.traits.recoverable else "simulated"
-        click.echo(f"{name:<{width}}  {preempts:<10}  {used:<15}  {policy.source}")
+        click.echo(f"{one:<{width}}  {preempts:<10}  {_use(policy):<15}  {policy.source}")
+
+
+def _use(policy: Policy) -> str:
+    return "live, simulated" if policy.traits.recoverable else "simulated"
+
+
+def _describe(policy: Policy) -> None:
+    traits = policy.traits
+    uses = [("priority classes", policy.uses_tiers), ("weights", traits.uses_weights)]
+    click.echo(f"{policy.name}: {policy.source}")
+    click.echo(f"  used: {_use(policy)}; preempts: {'yes' if traits.preemptive else 'no'}; ", nl=False)
+    click.echo("; ".join(f"{what}: {'yes' if used else 'no'}" for what, used in uses))
+    options = options_of(policy)
+    if not options:
+        click.echo("  The policy has no options.")
+        return
+    click.echo(f"  Options, written as {policy.name}:{options[0].name}={options[0].default}:")
+    for option in options:
+        click.echo(f"    {option.name} (default {option.default})")
+        click.echo(click.wrap_text(option.meaning, initial_indent="        ", subsequent_indent="        "))

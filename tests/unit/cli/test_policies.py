@@ -13,3 +13,17 @@ def test_every_policy_has_one_line_with_its_source() -> None:
         policy = POLICIES[line.split()[0]]
         assert line.endswith(policy.source)
         assert ("preemptive" in line.removesuffix(policy.source)) == policy.traits.preemptive
+
+
+def test_a_named_policy_is_described_with_its_options() -> None:
+    told = CliRunner().invoke(main, ["policies", "chunk"]).stdout
+    assert told.startswith(f"chunk: {POLICIES['chunk'].source}")
+    assert "preempts: yes; priority classes: yes; weights: yes" in told
+    assert "aging (default 30.0)" in told
+    assert "θ: a job that has waited θ times its ideal JCT" in " ".join(told.split())
+
+
+def test_unknown_policy_lists_the_known_ones() -> None:
+    result = CliRunner().invoke(main, ["policies", "chunks"])
+    assert result.exit_code == 2
+    assert "'chunks' is not one of" in result.stderr
