@@ -18,7 +18,7 @@ ACTIVE = ("Waiting", "Starting", "Running", "Suspended")
 SENTENCES = {
     "Room": r"^(waits for .* (at|behind) |next in the queue: )",
     "Data": r"^its data are on the way",
-    "Size": r"^no node can hold a worker",
+    "Size": r"^no node has",
     "Unknown": r"has not placed it yet$",
     "Opened": r"^\d+ workers? \(",
     "Held": r"^held",

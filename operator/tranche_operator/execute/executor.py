@@ -216,7 +216,10 @@ class ActionExecutor:
             run.requeue_after(pause)
         else:
             self._cache.record_event(run.key, action.sentence, now)
-            run.events.append(EmitEvent("Normal", "Pending", action.sentence))
+            if action.unplannable:
+                run.events.append(EmitEvent("Warning", action.unplannable, action.sentence))
+            else:
+                run.events.append(EmitEvent("Normal", "Pending", action.sentence))
 
     async def _release(self, run: _ActionRun, action: ReleasePod) -> None:
         left = [finalizer for finalizer in action.finalizers if finalizer != FINALIZER_LEDGER]

@@ -117,9 +117,11 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class EmitPendingEvent:
-    """Emit a Pending event that says what the job waits for, in the job's event slot."""
+    """Emit an event that says what the job waits for, in the job's event slot."""
 
     sentence: str
+    unplannable: str = ""
+    """Reason of condition Planned=False, which makes it a warning; empty if the job can be planned."""
 
 
 @dataclass(frozen=True, slots=True)

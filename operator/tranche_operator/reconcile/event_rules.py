@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from tranche.kube.api import names
 from tranche.kube.api.resources import TrainingJob
 from tranche.model import without_moments
 from tranche_operator.reconcile.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
@@ -31,7 +32,9 @@ def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
 def wait_events(
     job: TrainingJob, job_phase: JobPhase, wait: Wait, now: datetime
 ) -> list[EmitPendingEvent | RequeueAfter]:
-    """Return a Pending event with the plan's explanation, if it differs from the last one in more than times.
+    """Return an event with the plan's explanation, if it differs from the last one in more than times.
+
+    It is a warning with the reason of condition Planned if that is False, and else has the reason Pending.
 
     Args:
         job: The job as read.
@@ -46,7 +49,9 @@ def wait_events(
         return []
     if wait.not_before is not None and wait.not_before > now:
         return [RequeueAfter((wait.not_before - now).total_seconds())]
-    return [EmitPendingEvent(plan.explanation)]
+    planned = condition_of(job, names.CONDITION_PLANNED)
+    unplannable = planned.reason if planned is not None and planned.status == "False" else ""
+    return [EmitPendingEvent(plan.explanation, unplannable)]
 
 
 def verdict_events(job: TrainingJob, verdict: TemplateVerdict) -> list[EmitEvent]:

@@ -124,7 +124,7 @@ class DemoJob:
         }
         return {
             "workers": {"maxReplicas": self.chunks, "template": _template(annotations, "1", "2Gi", gpus=1)},
-            "model": {"stepTime": f"{1000 * self.chunk_seconds:.3f}ms"},
+            "estimatedDuration": f"{1000 * self.chunk_seconds:.3f}ms",
         }
 
     def _chunk_spec(self) -> dict[str, Any]:

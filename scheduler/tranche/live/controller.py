@@ -16,6 +16,7 @@ from tranche.kube.convert.trainingjob import (
     limited_class,
     plan_status,
     planned_condition,
+    priority_ignored_condition,
     progress_status,
     status_object,
     unplaced_conditions,
@@ -242,6 +243,9 @@ class Controller:
             before = old if key in self.planner.cluster.jobs else None
             for event in self._translator.guarded(new, self._translator.events_of("jobs", key, before, new)):
                 self.handle(event)
+        if _is_user_change(old, new):
+            self._announcements.job_changed(key)
+            self._forecasts.hurry()
         self.renewals.settle(key)
         self._measurements.changed(key, old, new)
         if new is None:
@@ -378,6 +382,7 @@ class Controller:
                 condition,
                 *unplaced_conditions(plan, resource.metadata.generation, known_conditions, now),
                 *claims_limited_condition(state.job, known_conditions, now),
+                *priority_ignored_condition(plan, resource.metadata.generation, known_conditions, now),
             ],
         }
         inherited = resource.metadata.uid in self._inherited
@@ -442,3 +447,12 @@ class Controller:
         resource = self.watches.jobs.store.get(key)
         if resource is not None:
             self.writer.put_condition(status_path(resource), build)
+
+
+def _is_user_change(old: TrainingJob | None, new: TrainingJob | None) -> bool:
+    """Return whether a user has changed the specification of a job, or has deleted a job that had not ended."""
+    if old is None or job_events.over(old):
+        return False
+    if new is None or new.metadata.deletion_timestamp is not None:
+        return True
+    return new.metadata.generation != old.metadata.generation

@@ -4,6 +4,7 @@ Estimates as last written, to avoid writing estimates that have hardly moved.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import inf
 
 from tranche.live.settings import ControllerSettings
@@ -53,6 +54,10 @@ class Forecasts:
         if self._since is None:
             self._since = self._last
 
+    def hurry(self) -> None:
+        """Let the next forecast wait for no quiet time, because a user has changed a job."""
+        self._since = -inf
+
     @property
     def next_due(self) -> float:
         """Time of the next step by the stopwatch; infinite if none is due.
@@ -97,26 +102,58 @@ class Forecasts:
         return all(self._stopwatch() < until for _ in playing)
 
 
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """Start, completion and predecessor of a job, as its status has them."""
+
+    start: float | None = None
+    """Planned start in seconds; None without an estimate."""
+    completion: float | None = None
+    """Planned completion in seconds; None without an estimate."""
+    behind: str = ""
+    """Key of the job that the explanation names as the one before it; empty if it names none."""
+
+
+_NOTHING = Announced()
+
+
 class Announcements:
-    """Planned start and completion of each job, as last written."""
+    """Start, completion and predecessor of each job, as last written to its status."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
-        self._written: dict[str, tuple[float | None, float | None]] = {}
+        self._written: dict[str, Announced] = {}
+        self._changed: dict[str, int] = {}
+        """Jobs that users have changed or deleted, and how many forecasts still renew the explanations that name them.
+        The first of two may have begun before the change."""
 
     def note(self, key: str, plan: JobPlan) -> None:
         """Record the estimates of a plan that is written now."""
-        self._written[key] = (plan.estimated_start, plan.estimated_completion)
+        self._written[key] = Announced(plan.estimated_start, plan.estimated_completion, plan.waits_behind)
 
     def forget(self, key: str) -> None:
         """Drop a deleted job."""
         self._written.pop(key, None)
 
+    def job_changed(self, key: str) -> None:
+        """Record that a user has changed or deleted a job: the explanations that name it are renewed."""
+        self._changed[key] = 2
+
     def outdated(self, estimates: Mapping[str, Estimate], now: float) -> Iterator[str]:
-        """Yield the jobs whose estimates differ too much from the written ones."""
+        """Yield the jobs whose estimates differ too much from the written ones, or that wait behind a changed job.
+
+        Args:
+            estimates: Estimates of all jobs, from a forecast that is complete; empty if none is.
+            now: Clock, in seconds.
+        """
+        changed = self._changed
+        if estimates:
+            self._changed = {key: left - 1 for key, left in changed.items() if left > 1}
         for key, estimate in estimates.items():
-            start, completion = self._written.get(key, (None, None))
-            if self._moved(start, estimate.start, now) or self._moved(completion, estimate.completion, now):
+            before = self._written.get(key, _NOTHING)
+            moved = self._moved(before.start, estimate.start, now)
+            moved = moved or self._moved(before.completion, estimate.completion, now)
+            if moved or before.behind in changed or estimate.behind in changed:
                 yield key
 
     def _moved(self, before: float | None, after: float, now: float) -> bool:

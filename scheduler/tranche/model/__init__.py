@@ -7,7 +7,7 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 from tranche.model.chunk_ranges import format_chunks, parse_chunks
 from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow
 from tranche.model.cluster import Link, Node, Resources, Site, Tier
-from tranche.model.explanation_text import expected, until, without_moments
+from tranche.model.explanation_text import expected, free_gpus, until, without_moments
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Admission, Job, PodShape, Preemption
 from tranche.model.node_constraints import Constraints, Requirement, Taint, Toleration
 from tranche.model.plan import (
@@ -65,6 +65,7 @@ __all__ = [
     "WindowState",
     "expected",
     "format_chunks",
+    "free_gpus",
     "parse_chunks",
     "until",
     "without_moments",

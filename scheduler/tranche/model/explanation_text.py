@@ -1,4 +1,4 @@
-"""Times in explanations of jobs, in one format, so that a reader can remove them to compare the rest of a sentence."""
+"""Times and free GPUs in explanations of jobs, in one format, so that a reader can remove them to compare the rest."""
 
 import re
 from datetime import UTC, datetime
@@ -7,6 +7,7 @@ FAR_SECONDS = 1000 * 365 * 86_400.0
 """Largest distance of a time that is shown."""
 _FAR = "far in the future"
 _TIMES = re.compile(rf"(?: until|, expected) (?:{_FAR}|(?:at )?(?:\d{{4,}}-\d\d-\d\d )?\d\d:\d\d:\d\dZ)")
+_FREE = re.compile(r" \(\d+ (?:is|are) free\)")
 
 
 def until(at: float | None, now: float) -> str:
@@ -30,6 +31,11 @@ def _time(at: float, now: float) -> str:
     return moment.strftime("%H:%M:%SZ" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%SZ")
 
 
+def free_gpus(count: int) -> str:
+    """Return such as " (12 are free)"."""
+    return f" ({count} {'is' if count == 1 else 'are'} free)"
+
+
 def without_moments(sentence: str) -> str:
-    """Return the sentence without its times."""
-    return _TIMES.sub("", sentence)
+    """Return the sentence without its times and numbers of free GPUs."""
+    return _FREE.sub("", _TIMES.sub("", sentence))

@@ -131,6 +131,10 @@ class JobPlan:
     staging: tuple[PlannedStaging, ...] = ()
     unplaced: UnplacedPods | None = None
     """None if no pod has failed to be placed since one was."""
+    waits_behind: str = ""
+    """Key of the job that the explanation names as the one before it; empty if it names none."""
+    ignored_claims: str = ""
+    """Why the job's weight or priority class has no effect (condition PriorityIgnored); empty if they have one."""
     waits_for: str = ""
     """Kind of capacity or condition that the job waits for, a `planner.Limit`; empty if it does not wait."""
     unplannable: str = ""

@@ -8,8 +8,16 @@ from tranche.model.job import Job, Preemption
 
 PRIORITY_CLASSES: Mapping[str, int] = MappingProxyType({"tranche-low": -10, "tranche-normal": -9, "tranche-high": -8})
 """Values of the PriorityClasses of the strict tiers. The cluster autoscaler ignores pods with a value below −10."""
+DEFAULT_CLASS = "tranche-normal"
+"""Priority class of a job that names none."""
+_CLASSES = {value: name for name, value in PRIORITY_CLASSES.items()}
 LARGEST_WEIGHT = 1_000_000.0
 """Largest weight that the API accepts."""
+
+
+def class_of(priority: int) -> str:
+    """Return the name of the PriorityClass with this value; the value itself if it is none of ours."""
+    return _CLASSES.get(priority, str(priority))
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class JobQueue:
     def waiting(self) -> list[JobState]:
         """Return all waiting jobs in order of rank."""
         entries = list(self._entries.values())
-        if self.policy.traits.ranks_by_group:  # within a class by arrival; across classes by today's ranks
+        if self.policy.traits.ranks_by_group:  # within a class by tier and arrival; across classes by today's ranks
             entries = [e._replace(rank=self.policy.standing(e.state, self.cluster, 0.0)) for e in entries]
         return list(dict.fromkeys(entry.state for entry in sorted(entries, key=lambda e: e[:3])))
 
@@ -406,7 +406,7 @@ class JobQueue:
         job = state.job
         one = self._class_of(state, site)
         entry = self._entries.get((job.key, site))
-        order = (0.0, 0.0, 0.0) if self.policy.traits.ranks_by_group else rank
+        order = (rank[0], 0.0, 0.0) if self.policy.traits.ranks_by_group else rank
         if entry is None or entry.rank != order or entry.state is not state:
             self._count += 1
             entry = self._entries[job.key, site] = QueueEntry(order, state.arrival, self._count, state, site)

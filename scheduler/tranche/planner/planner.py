@@ -13,7 +13,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
 from tranche.planner.forecast.counterfactual import affordable, verified
 from tranche.planner.forecast.estimates import Estimate, forecast
-from tranche.planner.forecast.explanation import explain
+from tranche.planner.forecast.explanation import explain, ignored_claims
 from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.forecast.wait_reason import wait_reason_of
 from tranche.planner.handlers import job
@@ -26,6 +26,10 @@ from tranche.planner.settings import PlannerSettings
 from tranche.policies import Policy
 from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState
+
+UNSCHEDULABLE = "Unschedulable"
+"""Reason of condition Planned=False for a job that no change of the queue can start, only one of its specification, of
+the nodes or of a quota."""
 
 
 class Planner:
@@ -133,11 +137,17 @@ class Planner:
         for chunk, site in state.homes(now) if state.active else ():
             homes.setdefault(site, []).append(chunk)
         runs = sorted(state.runs.values(), key=lambda run: (run.window.index, run.window.attempt))
-        explanation, waits_for = explain(self.cluster, self.policy, state, estimate, now)
+        told = explain(self.cluster, self.policy, state, estimate, now)
+        reason = told.reason
+        unplannable = state.unplannable[0] if state.unplannable else ""
+        if not unplannable and reason is not None and reason.is_permanent:
+            unplannable = UNSCHEDULABLE
         return JobPlan(
             generation=state.job.generation,
-            explanation=explanation,
-            waits_for=waits_for,
+            explanation=told.text,
+            waits_for=reason.kind.value if reason is not None else "",
+            waits_behind=reason.behind or "" if reason is not None else "",
+            ignored_claims=ignored_claims(self.policy, state.job),
             attempts=state.attempts,
             estimated_start=estimate.start if estimate else None,
             estimated_completion=estimate.completion if estimate else None,
@@ -146,7 +156,7 @@ class Planner:
             servers=tuple(server.planned for server in state.servers),
             staging=data_staging.planned(state),
             unplaced=unplaced_pods(state, now),
-            unplannable=state.unplannable[0] if state.unplannable else "",
+            unplannable=unplannable,
         )
 
     def progress_of(self, key: str) -> JobProgress:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
+from tranche.model.tenancy import class_of
 from tranche.policies.allocation.draft import Draft
 from tranche.policies.seeded_choice import choose
 from tranche.state.cluster import ClusterState
@@ -34,10 +35,12 @@ class PolicyTraits:
     """
 
     precedence_reason: str
-    """Why a job runs before another, as a relative clause for explanations: "waits for 1 GPU, behind B, *which has less
-    work left*"."""
+    """Why a job of the same tier runs before another, as a relative clause for explanations: "waits for 1 GPU, behind
+    B, *which has less work left*"."""
     preemptive: bool = False
     """Whether a running worker may be stopped for a job that ranks before its own."""
+    uses_weights: bool = False
+    """Whether the order of the jobs depends on their weights."""
     supports_gangs: bool = True
     """Whether gangs of more than one pod can be planned; else the planner rejects them."""
     uses_learned_estimates: bool = False
@@ -92,6 +95,13 @@ class Policy(ABC):
     """Publication, and how far the policy is that of its authors: ours [I], reconstructed [R], else as printed."""
     traits: ClassVar[PolicyTraits]
 
+    uses_tiers: ClassVar[bool] = False
+    """Whether every job of a higher priority class ranks before all jobs of lower ones."""
+
+    def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
+        """Return why the first job comes before the second, as a relative clause for explanations."""
+        return self.traits.precedence_reason
+
     def choose_server_node(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
     ) -> NodeState:
@@ -112,6 +122,8 @@ class Policy(ABC):
 class QueuePolicy(Policy):
     """A policy with one queue for all slots: the first job in rank that fits starts."""
 
+    uses_tiers: ClassVar[bool] = True
+
     @abstractmethod
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """Return the job's place within its tier; the smaller rank runs first.
@@ -125,13 +137,21 @@ class QueuePolicy(Policy):
     def tier(self, state: JobState, cluster: ClusterState) -> float:
         """Return the job's tier: every job of a smaller tier ranks before all jobs of larger ones.
 
-        It must be constant while the job and `rank_epoch` are.
+        The default is that of its priority class. It must be constant while the job and `rank_epoch` are.
         """
-        return 0.0
+        return -float(state.job.priority)
 
     def standing(self, state: JobState, cluster: ClusterState, now: float) -> Standing:
         """Return the job's place in the whole queue: tier, then rank."""
         return (self.tier(state, cluster), *self.rank(state, cluster, now))
+
+    def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
+        """Return why the first job ranks before the second: the priority class, the order of arrival, or the rank."""
+        if first.job.priority > second.job.priority:
+            return f"which has the higher priority class {class_of(first.job.priority)}"
+        if self.standing(first, cluster, now) == self.standing(second, cluster, now):
+            return "which came earlier"
+        return self.traits.precedence_reason
 
     def rank_decrease_per_second(self, state: JobState, now: float) -> float:
         """Return by how much the first number of the rank falls per second while the job's present windows train."""

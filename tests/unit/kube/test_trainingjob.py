@@ -218,7 +218,9 @@ def test_jobs_of_same_namespace_and_pod_template_share_template() -> None:
 def test_job_is_size_declared_with_step_time_or_duration() -> None:
     assert not to_job(resource()).size_declared
     assert to_job(resource(estimatedDuration="2h")).size_declared
-    assert to_job(resource(model={"stepTime": "120ms"})).size_declared
+    data = {"chunks": 4, "batchesPerChunk": 10}
+    assert to_job(resource(model={"stepTime": "120ms"}, data=data)).size_declared
+    assert not to_job(resource(model={"stepTime": "120ms"})).size_declared, "how many mini-batches a gang trains"
 
 
 def test_a_chief_has_a_shape_of_its_own() -> None:

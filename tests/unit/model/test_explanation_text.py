@@ -2,7 +2,7 @@
 
 import pytest
 
-from tranche.model import expected, until, without_moments
+from tranche.model import expected, free_gpus, until, without_moments
 
 DAY = 86_400.0
 
@@ -24,6 +24,7 @@ def test_until_includes_the_date_for_another_day(at: float | None, text: str) ->
 def test_sentence_without_moments_is_equal_for_any_moment(at: float | None) -> None:
     sentence = f"waits for 1 GPU at edge-a{until(at, 10.0)}, behind a/until-12"
     assert without_moments(sentence) == "waits for 1 GPU at edge-a, behind a/until-12"
+    assert without_moments(f"waits for 4 GPUs at once{free_gpus(3)}{until(at, 10.0)}") == "waits for 4 GPUs at once"
     assert without_moments(f"next in the queue: 1 GPU{expected(at, 10.0)}") == "next in the queue: 1 GPU"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.operator_objects import NOW, observed, plan, pod, training_job, window
+from support.operator_objects import ACCEPTED, NOW, observed, plan, pod, training_job, window
 from tranche_operator.execute.event_recorder import QUIET_SECONDS
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.reconcile.actions import Action, EmitPendingEvent, RequeueAfter
@@ -34,6 +34,12 @@ def after(seconds: float) -> datetime:
 class TestWhatIsTold:
     def test_a_job_that_waits_tells_the_sentence_of_its_plan(self) -> None:
         assert decide(waiting(BEHIND)) == [EmitPendingEvent(BEHIND)]
+
+    def test_a_job_that_cannot_be_planned_warns_with_the_reason(self) -> None:
+        condition = {**ACCEPTED, "type": "Planned", "reason": "Unschedulable"}
+        status = {"phase": "Waiting", "plan": plan(explanation="no node has 2 GPUs"), "conditions": [condition]}
+        seen = observed(training_job(status=status), wait=Wait())
+        assert decide(seen) == [EmitPendingEvent("no node has 2 GPUs", "Unschedulable")]
 
     def test_another_constraint_is_news(self) -> None:
         assert decide(waiting(QUOTA, wait=Wait(last_message=BEHIND))) == [EmitPendingEvent(QUOTA)]

@@ -6,7 +6,16 @@ import pytest
 
 from support.builders import job, node, planner, worker
 from tranche.model import Job, Link, Node, PodShape, Preemption, Resources, Site, Taint
-from tranche.planner import JobSubmitted, Planner, WaitReasonKind, WorkerRejected, WorkerStarted, wait_reason_of
+from tranche.planner import (
+    JobSubmitted,
+    Planner,
+    WaitReasonKind,
+    WorkerEnded,
+    WorkerRejected,
+    WorkerStarted,
+    wait_reason_of,
+)
+from tranche.policies import POLICIES
 
 BUSY = job("busy", seconds=100.0)
 
@@ -52,7 +61,9 @@ def test_explanation_says_why_larger_job_is_not_preempted(changes: dict[str, Any
 
 def test_a_gang_waits_for_the_gpus_of_all_its_members() -> None:
     p = submitted([node("n1"), node("n2")], BUSY, job("gang", chunks=2, seconds=200.0, is_gang=True))
-    assert sentence(p, "gang", 1.0).startswith("waits for 2 GPUs at edge-a until 00:01:40Z, behind default/busy")
+    assert sentence(p, "gang", 1.0) == (
+        "waits for 2 GPUs at once (1 is free) until 00:01:40Z, behind default/busy, which has less work left"
+    )
 
 
 def test_what_is_short_is_named_and_what_is_not_short_is_not() -> None:
@@ -115,13 +126,90 @@ def test_explanation_says_workers_do_not_fit_beside_own_server() -> None:
         ([], {}, "waits for 1 GPU: the cluster has no nodes"),
         ([node("n1", unschedulable=True)], {}, "no node takes a worker: 1 of 1 nodes cordoned"),
         ([node("n1", taints=(Taint("a"),))], {}, "no node takes a worker: 1 of 1 nodes taint a=:NoSchedule is not"),
-        ([node("n1")], {"worker": worker(gpus=2)}, "no node can hold a worker (2 GPUs, 1 CPU, 1 GiB): the largest has"),
+        ([node("n1")], {"worker": worker(gpus=2)}, "no node has 2 GPUs for a worker (the largest has 1 GPU)"),
+        (
+            [Node("n1", "edge-a", Resources(8_000, 32 * 2**30, 1, 110)), Node("n2", "edge-a", Resources(1, 1, 1, 1))],
+            {"worker": PodShape(Resources(9_000, 900 * 2**30, 1, 1))},
+            "no node has 9 CPU for a worker (the largest has 8 CPU) and 900 GiB of memory for a worker (the",
+        ),
+        (
+            [Node("n1", "edge-a", Resources(1_000, 2**40, 4, 110)), node("n2")],
+            {"worker": worker(gpus=4, cpu=2_000)},
+            "no node has 4 GPUs, 2 CPU and 1 GiB of memory for a worker together",
+        ),
         ([node("n1")], {"chunks": 2, "is_gang": True}, "needs 2 workers of 1 GPU at once, more than the cluster can"),
         ([node("n1")], {"suspended": True}, "suspended by spec.suspend; 0 of 1 chunks done"),
     ],
 )
 def test_what_waiting_does_not_change_is_said_at_once(nodes: list[Node], changes: dict[str, Any], text: str) -> None:
     assert sentence(submitted(nodes, job("a", **changes)), "a", 1.0).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        ({"seconds": 900.0, "priority": -8}, {}, "which has the higher priority class tranche-high"),
+        ({"seconds": 900.0, "weight": 100.0}, {}, "which has more weight (100)"),
+        ({"seconds": 100.0, "weight": 100.0}, {"seconds": 200.0}, "which has less work left"),
+        ({"seconds": 100.0}, {"seconds": 100.0}, "which came earlier"),
+    ],
+    ids=["tier", "weight", "work", "arrival"],
+)
+def test_explanation_names_what_puts_the_other_job_first(
+    first: dict[str, Any], second: dict[str, Any], why: str
+) -> None:
+    p = submitted([node("n1")], job("first", **first), job("second", 0.0, **{"seconds": 200.0, **second}))
+    assert sentence(p, "second", 0.0).endswith(f"behind default/first, {why}")
+
+
+def test_explanation_names_the_longer_wait() -> None:
+    p = submitted([node("n1")], BUSY, job("old", seconds=210.0), job("new", 3000.0, seconds=200.0))
+    assert (
+        p.policy.precedence_reason(p.cluster.jobs["default/old"], p.cluster.jobs["default/new"], p.cluster, 3000.0)
+        == "which has waited longer for its size"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_ignored_claims_are_told(name: str) -> None:
+    claims = job("a", weight=100.0, priority=-8)
+    p = planner(name, [node("n1")])
+    p.handle(JobSubmitted(claims), 0.0)
+    told, traits = p.plan_of("default/a", 0.0).ignored_claims, p.policy.traits
+    assert ("spec.weight 100" in told) is not traits.uses_weights
+    assert ("spec.priorityClassName tranche-high" in told) is not p.policy.uses_tiers
+    p.handle(JobSubmitted(job("b")), 0.0)
+    assert not p.plan_of("default/b", 0.0).ignored_claims
+
+
+@pytest.mark.parametrize("name", sorted(name for name in POLICIES if POLICIES[name].uses_tiers))
+def test_a_higher_class_comes_first_where_tiers_are_used(name: str) -> None:
+    p = planner(name, [node("n1")])
+    p.handle(JobSubmitted(job("running", seconds=10.0)), 0.0)
+    p.handle(JobSubmitted(job("small", 1.0, seconds=1.0)), 1.0)
+    p.handle(JobSubmitted(job("vip", 2.0, seconds=900.0, priority=-8)), 2.0)
+    for _ in range(3):
+        for key in ("default/running", "default/small"):
+            for run in list(p.cluster.jobs[key].runs.values()):
+                p.handle(WorkerEnded(key, run.window.attempt, "Preempted" if run.closing else "Succeeded", 5.0), 5.0)
+        if p.cluster.jobs["default/vip"].runs:
+            break
+    assert p.cluster.jobs["default/vip"].runs
+    assert "default/small" not in {key for key, state in p.cluster.jobs.items() if state.finished}
+
+
+def test_unknown_data_site_and_duration_are_told() -> None:
+    p = submitted([node("n1")], job("a", data_site="edge-z", size_declared=False))
+    told = sentence(p, "a", 1.0)
+    assert "; spec.data.site edge-z is neither a Site nor the zone of a node" in told
+    assert "; its duration is unknown, and 1 h is assumed: set spec.estimatedDuration" in told
+
+
+@pytest.mark.parametrize(("nodes", "reason"), [([node("n1")], ""), ([node("n1", gpus=0)], "Unschedulable"), ([], "")])
+def test_job_that_no_node_can_hold_is_unplannable(nodes: list[Node], reason: str) -> None:
+    p = submitted(nodes, BUSY, job("later", seconds=200.0))
+    sentence(p, "later", 1.0)
+    assert p.plan_of("default/later", 1.0).unplannable == reason
 
 
 def test_a_running_job_with_its_most_workers_says_so() -> None:

@@ -27,8 +27,8 @@ BY_SERVICE = ("gittins", "las")
 """They go by the service that jobs have attained, which is little for all of these."""
 BY_LEASE = ("themis",)
 """They stop no worker before its lease is over."""
-BY_ARRIVAL = ("gittins", "random", "round-robin")
-"""Policies that do not stop jobs that came earlier, or (gittins) have a better index."""
+BY_ARRIVAL = ("random", "round-robin")
+"""Policies that do not stop jobs that came earlier."""
 
 
 def running(made: Planner, one: Job, now: float = 0.0) -> dict[int, tuple[int, ...]]:

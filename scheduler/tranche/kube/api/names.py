@@ -38,6 +38,7 @@ REPORT_AUDIENCE = "tranche.dev"
 
 CONDITION_PLANNED = "Planned"
 CONDITION_CLAIMS_LIMITED = "ClaimsLimited"
+CONDITION_PRIORITY_IGNORED = "PriorityIgnored"
 CONDITION_INVALID_TEMPLATE = "InvalidTemplate"
 REASON_NO_DRY_RUN = "DryRunUnsupported"
 """Reason of condition InvalidTemplate if a webhook does not support dry runs."""

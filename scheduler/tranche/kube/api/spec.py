@@ -189,9 +189,11 @@ class TrainingJobSpec(Resource):
     suspend: bool = False
     """true stops the job's pods and keeps its progress; false resumes the job."""
     weight: float = Field(default=1.0, gt=0, le=1_000_000)
-    """Weight of the job in the queue; above 1, the job is more urgent than its size suggests."""
+    """Weight of the job in the queue; above 1, the job is more urgent than its size suggests. Policies that do not use
+    weights set the condition PriorityIgnored."""
     priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] = "tranche-normal"
-    """Strict priority tier: a job of a higher tier always precedes one of a lower tier."""
+    """Strict priority tier: a job of a higher tier always precedes one of a lower tier. Policies that bind chunks to
+    GPUs at the arrival of a job do not use tiers; they set the condition PriorityIgnored."""
     data: Data | None = None
     workers: Workers
     parameter_servers: ParameterServers | None = None

@@ -14,6 +14,7 @@ from tranche.kube.api.names import (
     CONDITION_CLAIMS_LIMITED,
     CONDITION_INVALID_TEMPLATE,
     CONDITION_PLANNED,
+    CONDITION_PRIORITY_IGNORED,
     CONDITION_UNPLACED,
     GPU_RESOURCE,
     PRIORITIES,
@@ -31,6 +32,7 @@ from tranche.kube.api.resources import (
     SavedProgress,
     SiteObject,
     TrainingJob,
+    TrainingJobSpec,
 )
 from tranche.kube.api.resources import Checkpoint as CheckpointSpec
 from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
@@ -112,7 +114,7 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         restart_declared=spec.preemption.restart_overhead is not None,
         suspended=spec.suspend,
         backoff_limit=spec.run_policy.backoff_limit,
-        size_declared=bool((spec.model and spec.model.step_time) or spec.estimated_duration),
+        size_declared=bool(_step_time(spec) or spec.estimated_duration),
         template=_template(resource),
         template_requests=declared if declared != worker.requests else None,
         admission=admission,
@@ -168,10 +170,15 @@ def _template(resource: TrainingJob) -> str:
 def _step_seconds(resource: TrainingJob, chunks: int, workers: int, batches: int) -> float:
     """Seconds per mini-batch: as declared, or derived from the job duration with the maximum number of workers."""
     spec = resource.spec
-    if spec.model and spec.model.step_time:
-        return parse_duration(spec.model.step_time)
+    if step_time := _step_time(spec):
+        return parse_duration(step_time)
     known = parse_duration(spec.estimated_duration) if spec.estimated_duration else UNKNOWN_DURATION_SECONDS
     return known / (ceil(chunks / workers) * batches)
+
+
+def _step_time(spec: TrainingJobSpec) -> str | None:
+    """Return the declared time per mini-batch; None for a gang, whose number of mini-batches is unknown."""
+    return spec.model.step_time if spec.model is not None and spec.data is not None else None
 
 
 def to_site(resource: SiteObject) -> Site:
@@ -493,6 +500,16 @@ def claims_limited_condition(job: Job, known: Iterable[Condition], now: float) -
         return []
     limit = job.limited
     return [_condition(CONDITION_CLAIMS_LIMITED, "True", "NamespaceLimit", limit, job.generation, known, now)]
+
+
+def priority_ignored_condition(
+    plan: JobPlan, generation: int, known: Iterable[Condition], now: float
+) -> list[dict[str, Any]]:
+    """Build the condition PriorityIgnored of a job whose weight or class the policy does not use; none for others."""
+    if not plan.ignored_claims:
+        return []
+    message = plan.ignored_claims
+    return [_condition(CONDITION_PRIORITY_IGNORED, "True", "UnsupportedByPolicy", message, generation, known, now)]
 
 
 def limited_class(resource: TrainingJob, job: Job) -> dict[str, str]:

@@ -1,8 +1,11 @@
 """Explanation of a job's state in one sentence, for its status, its events, the API and the CLI."""
 
 from collections import Counter
+from dataclasses import dataclass
 
-from tranche.model import Admission, Job, Measure, expected, until
+from tranche.model import Admission, Job, Measure, expected, free_gpus, until
+from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
+from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
 from tranche.policies import Policy
@@ -15,19 +18,56 @@ LONGEST = 2000
 """Longest explanation in characters; longer ones, which contain messages of the API server, are cut."""
 
 
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Explanation of a job's state."""
+
+    text: str
+    """The sentence for status.plan.explanation."""
+    reason: WaitReason | None = None
+    """Why the job waits; None if it does not wait."""
+
+
 def explain(
     cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None, now: float
-) -> tuple[str, str]:
-    """Return the sentence for status.plan.explanation, and the kind of the wait reason; "" if the job does not wait."""
-    text, waits_for = _activity(state, now), ""
+) -> Explanation:
+    """Return the sentence for status.plan.explanation, with the wait reason on which it is based."""
+    text, reason = _activity(state, now), None
     if not text:
         reason = wait_reason_of(cluster, policy, state, estimate, now)
-        text, waits_for = describe(reason, cluster, policy, state, now), reason.kind.value
+        text = describe(reason, cluster, policy, state, now)
         if cluster.health.exclusions:
             text += _excluded(cluster, state, now)
-    if state.job.limited and state.active:
-        text = f"{text}; {state.job.limited}"
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", waits_for
+    if state.active:
+        text = "; ".join([text, *_notes(cluster, policy, state)])
+    return Explanation(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", reason)
+
+
+def ignored_claims(policy: Policy, job: Job) -> str:
+    """Return which claims of the job have no effect under the policy; "" if there are none."""
+    claims = []
+    if job.priority != PRIORITY_CLASSES[DEFAULT_CLASS] and not policy.uses_tiers:
+        claims.append(f"spec.priorityClassName {class_of(job.priority)}")
+    if job.weight != 1.0 and not policy.traits.uses_weights:
+        claims.append(f"spec.weight {job.weight:g}")
+    return f"the policy {policy.name} does not use {' and '.join(claims)}" if claims else ""
+
+
+def _notes(cluster: ClusterState, policy: Policy, state: JobState) -> list[str]:
+    """Return notes about limited claims, an unknown site and an assumed duration."""
+    job, notes = state.job, []
+    if job.limited:
+        notes.append(job.limited)
+    if job.data_site not in (None, OUTSIDE) and not _is_known(cluster, job.data_site):
+        notes.append(f"spec.data.site {job.data_site} is neither a Site nor the zone of a node")
+    if not job.size_declared and (state.assumed or not policy.traits.uses_learned_estimates):
+        hours = UNKNOWN_DURATION_SECONDS / 3600.0
+        notes.append(f"its duration is unknown, and {hours:g} h is assumed: set spec.estimatedDuration")
+    return notes
+
+
+def _is_known(cluster: ClusterState, site: str | None) -> bool:
+    return site in cluster.sites or any(node.node.site == site for node in cluster.nodes.values())
 
 
 def _excluded(cluster: ClusterState, state: JobState, now: float) -> str:
@@ -147,16 +187,23 @@ def _measured(number: int, measure: Measure) -> str:
 def _room(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
     room = " and ".join(_amount(state, resource) for resource in reason.resources)
     place = f" at {reason.site}" if reason.site else ""
+    if state.job.min_available > 1:
+        place = f" at once{_free_gpus(cluster, state)}" if "gpus" in reason.resources else " at once"
     if reason.behind is None:
         return f"next in the queue: {room}{place}{expected(reason.until, now)}"
     why = _precedence(reason, cluster, policy, state, now)
     return f"waits for {room}{place}{until(reason.until, now)}, behind {reason.behind}, {why}"
 
 
+def _free_gpus(cluster: ClusterState, state: JobState) -> str:
+    """Say how many GPUs are free on the nodes that take the job's workers."""
+    return free_gpus(sum(max(0, node.capacity.gpus - node.reserved.gpus) for node in cluster.hosts(state)))
+
+
 def _precedence(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobState, now: float) -> str:
     match reason.precedence:
         case Precedence.ORDER:
-            return policy.traits.precedence_reason
+            return policy.precedence_reason(cluster.jobs[reason.behind or ""], state, cluster, now)
         case Precedence.POLICY:
             other = cluster.jobs[reason.behind or ""]
             if other.eviction_blocked:
@@ -187,22 +234,35 @@ def _amount(state: JobState, resource: str) -> str:
     request, members = state.job.worker.requests, state.job.min_available
     match resource:
         case "cpu":
-            return f"{members * request.cpu / 1000:g} CPU"
+            return _cpu(members * request.cpu)
         case "memory":
-            return f"{members * request.memory / 2**30:.3g} GiB of memory"
+            return _memory(members * request.memory)
         case "pods":
             return "a place for its pod" if members == 1 else f"places for its {members} pods"
     return _gpus(members * request.gpus)
 
 
 def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' if count > 1 else ''}"
+    return f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def _too_small(cluster: ClusterState, state: JobState, need: str) -> str:
-    largest = max(node.capacity.gpus for node in cluster.nodes.values())
+    """Name the resources of which no node has enough for a worker, or all of them if only their sum is too large."""
     request = state.job.worker.requests
-    return (
-        f"no node can hold a worker ({need}, {request.cpu / 1000:g} CPU, {request.memory / 2**30:.3g} GiB): "
-        f"the largest has {largest} GPU{'s' if largest != 1 else ''} for training"
-    )
+    amounts = {"gpus": need, "cpu": _cpu(request.cpu), "memory": _memory(request.memory)}
+    most = {name: max(getattr(node.capacity, name) for node in cluster.nodes.values()) for name in amounts}
+    short = [name for name in amounts if getattr(request, name) > most[name]]
+    if not short:
+        *others, last = amounts.values()
+        return f"no node has {', '.join(others)} and {last} for a worker together"
+    largest = {"gpus": _gpus, "cpu": _cpu, "memory": _memory}
+    lacks = [f"{amounts[name]} for a worker (the largest has {largest[name](most[name])})" for name in short]
+    return f"no node has {' and '.join(lacks)}"
+
+
+def _cpu(millicores: int) -> str:
+    return f"{millicores / 1000:g} CPU"
+
+
+def _memory(amount: int) -> str:
+    return f"{amount / 2**30:.3g} GiB of memory"

@@ -47,6 +47,18 @@ class WaitReasonKind(StrEnum):
     """There is no estimate yet, or no planned event lets the job start."""
 
 
+PERMANENT = frozenset(
+    {
+        WaitReasonKind.NODE,
+        WaitReasonKind.SIZE,
+        WaitReasonKind.GANG,
+        WaitReasonKind.SERVER_SIZE,
+        WaitReasonKind.WORKERS_WITH_SERVERS,
+    }
+)
+"""Reasons that end only when the specification or the nodes change."""
+
+
 class Precedence(StrEnum):
     """Reason why another job has the capacity that a job waits for."""
 
@@ -82,6 +94,11 @@ class WaitReason:
     """Number of nodes with this objection."""
     shortage: Shortage | None = None
     """The quota and its limit that the job would exceed."""
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether the job cannot start until its specification, the nodes or a quota change."""
+        return self.kind in PERMANENT or (self.shortage is not None and self.shortage.hopeless)
 
 
 def wait_reason_of(

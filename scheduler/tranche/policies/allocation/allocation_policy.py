@@ -9,6 +9,7 @@ idle while a job could use it.
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 from tranche.policies.allocation.draft import Draft
 from tranche.policies.base import PooledPolicy, Rank
@@ -22,6 +23,8 @@ class DistributingPolicy(PooledPolicy):
 
     Subclasses set the trait `allocates_workers`.
     """
+
+    uses_tiers: ClassVar[bool] = False
 
     @abstractmethod
     def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:

@@ -102,6 +102,7 @@ class ChunkFaithful(BindingPolicy):
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="whose chunks are denser",
         preemptive=True,
+        uses_weights=True,
         supports_gangs=False,
     )
 

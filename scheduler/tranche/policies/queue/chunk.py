@@ -42,6 +42,7 @@ class Chunk(QueuePolicy):
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which has less work left",
         preemptive=True,
+        uses_weights=True,
         uses_learned_estimates=True,
         optimizes_server_site=True,
         needs_local_data=True,
@@ -68,6 +69,20 @@ class Chunk(QueuePolicy):
         """Return the tier: the highest priority class first; in it, under `fair`, tenants below their share first."""
         over = bool(self.fair) and state.job.tenant in cluster.shares.over
         return 2.0 * -state.job.priority + over
+
+    def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
+        """Return what puts the first job before the second: class, share, weight, wait or work left."""
+        reason = QueuePolicy.precedence_reason(self, first, second, cluster, now)
+        if reason != self.traits.precedence_reason:
+            return reason
+        if self.tier(first, cluster) < self.tier(second, cluster):
+            return "whose namespace has used less than its share of GPU time"
+        if rest_gpu_seconds(first, now) < rest_gpu_seconds(second, now):
+            return reason
+        aged = [rest_gpu_seconds(one, now) / AGE_STEP ** self._age(one, now) for one in (first, second)]
+        if first.job.weight > second.job.weight and aged[0] >= aged[1]:
+            return f"which has more weight ({first.job.weight:g})"
+        return "which has waited longer for its size"
 
     def rank_epoch(self, cluster: ClusterState) -> int:
         """Return a number that rises when another set of tenants is above its share."""

@@ -67,14 +67,18 @@ class Themis(PooledPolicy):
         return min(ends, default=None)
 
     def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
-        """Return -inf if ρ of the waiting job is greater than that of the victim, in steps; else inf."""
+        """Return -inf if the waiting job's priority class, or in the same one its ρ, is the greater one; else inf."""
+        if state.job.priority != victim.job.priority:
+            return -inf if state.job.priority > victim.job.priority else inf
         return -inf if _steps(fairness_of(state, now)) > _steps(fairness_of(victim, now)) else inf
 
     def may_preempt_window(self, state: JobState, victim: JobState, run: TrackedWindow, now: float) -> bool:
         """Return whether the lease is over and ρ of the victim without the window is still the smaller one.
 
-        So the greatest ρ falls.
+        So the greatest ρ falls. A job of a higher priority class does not wait for leases.
         """
+        if state.job.priority > victim.job.priority:
+            return True
         after = fairness_of(victim, now, fewer=1)
         return not self._is_leased(run, now) and _steps(fairness_of(state, now)) > _steps(after)
 

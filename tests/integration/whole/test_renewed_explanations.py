@@ -1,0 +1,41 @@
+"""Explanations after a user has changed the job that they name, with the default interval of estimates."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.full_stack import Whole
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche_testcluster import Cluster
+
+PATH = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/ahead"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=1)
+        with Stack(cluster, scheduler_options=["--validate"]) as stack:
+            yield Whole(cluster, stack)
+
+
+def explanation(whole: Whole) -> str:
+    return str(whole.status("behind").get("plan", {}).get("explanation", ""))
+
+
+@pytest.mark.parametrize("change", [{"suspend": True}, {"weight": 0.001}, None], ids=["suspend", "weight", "delete"])
+def test_explanation_no_longer_names_a_changed_job(whole: Whole, change: dict[str, Any] | None) -> None:
+    """The planned times move by less than the interval at which they are written again."""
+    whole.submit("busy", chunks=2, seconds=1000.0, preemption={"policy": "Never"})
+    whole.until_phase("busy", "Running")
+    whole.submit("ahead", chunks=2, seconds=100.0)
+    whole.submit("behind", chunks=2, seconds=150.0)
+    whole.until("the first sentence", lambda: "behind default/ahead, which has less work left" in explanation(whole))
+    if change is None:
+        whole.cluster.request("DELETE", PATH)
+    else:
+        whole.cluster.request("PATCH", PATH, {"spec": change}, content_type="application/merge-patch+json")
+    whole.until("the next sentence", lambda: "default/ahead" not in explanation(whole) and explanation(whole))
+    whole.delete("busy", "behind", *(["ahead"] if change else []))
