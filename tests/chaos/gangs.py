@@ -1,7 +1,8 @@
 """Do gangs live and end as a whole? Pure, over the history of jobs and pods.
 
-The members of a gang, its parameter servers and its chief are planned together or not at all, and none of them gets a
-node before all have been created. The chief's success is the end of the job: nothing of it is started afterwards.
+The members of a gang, its parameter servers and its chief are planned together or not at all. None of them succeeds
+before all have been created, and one that was created with a scheduling gate, because its gang had been refused a pod,
+gets no node before. The chief's success is the end of the job: nothing of it is started afterwards.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ class _Gang:
     together: dict[int, frozenset[int]] = field(default_factory=dict)
     """By attempt: all that were open in the first plan that contained it."""
     created: set[int] = field(default_factory=set)
+    gated: set[int] = field(default_factory=set)
+    """Attempts whose pods were created with a scheduling gate."""
     chief: int | None = None
     """Attempt of the chief in the plan as it is."""
     won: int | None = None
@@ -82,9 +85,13 @@ def _lived(gang: _Gang, before: Mapping[str, Any], pod: Mapping[str, Any]) -> It
     labels = pod["metadata"]["labels"]
     attempt = int(labels[LABEL_ATTEMPT])
     gang.created.add(attempt)
-    if pod["spec"].get("nodeName") and not before.get("spec", {}).get("nodeName"):
-        missing = gang.together.get(attempt, frozenset()) - gang.created
-        if missing:
-            yield f"is bound, and attempts {sorted(missing)} of its gang do not exist"
-    if labels[LABEL_ROLE] == ROLE_CHIEF and gang.chief == attempt and has_succeeded(msgspec.convert(pod, Pod)):
+    if pod["spec"].get("schedulingGates"):
+        gang.gated.add(attempt)
+    is_new_on_node = pod["spec"].get("nodeName") and not before.get("spec", {}).get("nodeName")
+    succeeded = has_succeeded(msgspec.convert(pod, Pod))
+    missing = gang.together.get(attempt, frozenset()) - gang.created
+    if missing and ((is_new_on_node and attempt in gang.gated) or succeeded):
+        what = "has succeeded" if succeeded else "is bound"
+        yield f"{what}, and attempts {sorted(missing)} of its gang do not exist"
+    if labels[LABEL_ROLE] == ROLE_CHIEF and gang.chief == attempt and succeeded:
         gang.won = attempt

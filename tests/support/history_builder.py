@@ -91,6 +91,7 @@ class History:
         deleted: str = "",
         reason: str = "Completed",
         time: str = "",
+        gated: bool = False,
     ) -> None:
         name = f"cats-{role}-0-{attempt}"
         labels = {
@@ -118,7 +119,9 @@ class History:
         }
         ended = {"exitCode": code, "reason": reason, "message": message, "startedAt": "2026-01-01T00:00:00Z"}
         statuses = [{"name": "t", "state": {"terminated": ended}}] if phase in ("Succeeded", "Failed") else []
-        spec = {"containers": [container], **({"nodeName": node} if node else {})}
+        spec: dict[str, Any] = {"containers": [container], **({"nodeName": node} if node else {})}
+        if gated:
+            spec["schedulingGates"] = [{"name": "tranche.dev/gang"}]
         status = {"phase": phase, "containerStatuses": statuses}
         self.write(PODS, f"default/{name}", {"metadata": meta, "spec": spec, "status": status})
 

@@ -74,14 +74,22 @@ def test_a_gang_that_is_planned_in_part_is_found(
 
 
 @pytest.mark.parametrize("missing", ["worker", "ps", "chief"])
-def test_a_pod_that_is_bound_before_the_others_exist_is_found(history: History, missing: str) -> None:
+def test_gated_pod_bound_before_the_others_exist_is_found(history: History, missing: str) -> None:
     pods = [(1, "0", "worker"), (2, "1", "worker"), (3, "", "ps"), (4, "", "chief")]
     there = [pod for pod in pods if pod[2] != missing]
     for attempt, member, role in there:
-        history.pod(attempt, member, role=role, node=None, gpus=0)
+        history.pod(attempt, member, role=role, node=None, gpus=0, gated=True)
     attempt, member, role = there[0]
     history.pod(attempt, member, role=role, gpus=0)
-    assert "of its gang do not exist" in problem(history)
+    assert "is bound, and attempts" in problem(history)
+
+
+def test_pod_that_succeeds_before_the_others_exist_is_found(history: History) -> None:
+    history.pod(1, "0", node=None, phase="Pending")
+    history.pod(1, "0")
+    assert check(history.changes) == [], "without a gate, a pod may be bound before the others exist"
+    history.pod(1, "0", phase="Succeeded")
+    assert "has succeeded, and attempts [2, 3, 4] of its gang do not exist" in problem(history)
 
 
 def test_gang_restarted_after_chief_success_is_found(
