@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 @output_options
 @click.pass_context
 def compare(context: click.Context, /, policies: tuple[str, ...], **values: Any) -> None:
-    """Compare policies on the same jobs, with ratios to the baseline for each seed and load.
+    """Compare policies on the same jobs.
 
-    With several seeds, a ratio is the mean over them with its 95 % confidence interval (Student's t). Exit status 1 if
-    a simulation failed; the other results are printed.
+    Ratios are to the baseline, for each seed and load. With several seeds, a ratio is the mean over them with its 95 %
+    confidence interval (Student's t). Exit status 1 if a simulation failed; the other results are printed.
     """
     options = WorkloadOptions.taken(values)
     baseline = values["baseline"] or policies[0]
@@ -200,23 +200,24 @@ def _notes(chosen: Setting, baseline: str, comparisons: "Sequence[Comparison]", 
 def _print_table(chosen: Setting, facts: dict[str, Any], comparisons: "Sequence[Comparison]") -> None:
     from rich.table import Table
 
-    from tranche.simulation_report.table import columns_of, shown, shown_cells
+    from tranche.simulation_report.table import columns_of, shown_cells
 
     table = Table(box=None, header_style="bold", title_justify="left")
-    table.title = f"Means over seeds; ratios to {facts['baseline']} within a seed, ± 95 % confidence"
+    table.title = f"Simulated; ratios to {facts['baseline']}"
+    if any(ratio.half_width is not None for comparison in comparisons for ratio in comparison.ratios.values()):
+        table.title = f"Simulated, means over seeds; ratios to {facts['baseline']} within a seed, ± 95 % confidence"
     for heading in ("load", "policy"):
         table.add_column(heading)
-    columns = columns_of([comparison.figures for comparison in comparisons])
-    for heading in ("average ratio", "p99 ratio", *(heading for _, heading in columns), "lower bound"):
+    bounds = [comparison.bound_seconds for comparison in comparisons]
+    columns = columns_of([comparison.figures for comparison in comparisons], bounds=bounds)
+    for heading in ("average ratio", "p99 ratio", *(column.heading for column in columns)):
         table.add_column(heading, justify="right")
     for comparison in comparisons:
-        bound = comparison.bound_seconds
         table.add_row(
             "as logged" if comparison.load is None else f"{comparison.load:g}",
             comparison.policy,
             *_shown_ratios(comparison, facts["baseline"]),
-            *shown_cells(comparison.figures, columns),
-            "–" if bound is None else shown("_seconds", bound),
+            *shown_cells(comparison.figures, columns, comparison.bound_seconds),
         )
     print_table(table, f"{chosen.trace}: {setting_caption(facts)}")
 
@@ -232,12 +233,13 @@ def _shown_ratios(comparison: "Comparison", baseline: str) -> list[str]:
 def _write(output: Output, chosen: Setting, result: "StudyResult", facts: dict[str, Any], notes: Sequence[str]) -> None:
     from tranche.simulation_report import ReportRun
 
+    bounds = {(one.load, one.seed): one.bound_seconds for one in result.outcomes if one.bound_seconds is not None}
     runs = [
         ReportRun(
             outcome.policy if outcome.load is None else f"{outcome.policy}, load {outcome.load:g}",
             outcome.result,
             outcome.summary,
-            outcome.bound_seconds,
+            bounds.get((outcome.load, outcome.seed)),
         )
         for outcome in result.outcomes
         if outcome.result is not None

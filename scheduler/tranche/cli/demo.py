@@ -26,7 +26,10 @@ from tranche.cli.option_types import LIVE_POLICY
 )
 @click.option("--picture", type=click.Path(path_type=Path), help="Write the screen at half-time to this SVG file.")
 def demo(policy: str, seed: int, slower: float, keep: bool, directory: Path | None, picture: Path | None) -> None:
-    """Run jobs of a real log on a real Kubernetes control plane on this machine: 2 to 3 minutes (times --slower)."""
+    """Run a demo on a real Kubernetes control plane.
+
+    It runs jobs of a real log on this machine, in 2 to 3 minutes (times --slower).
+    """
     from tranche.demo.run import DemoError, DemoSettings, run
 
     console = Console()

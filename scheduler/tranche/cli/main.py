@@ -6,7 +6,7 @@ import click
 
 import tranche
 
-COMMANDS = ("api", "compare", "demo", "extender", "planner", "policies", "replay", "scheduler", "simulate")
+COMMANDS = ("api", "compare", "demo", "extender", "planner", "policies", "presets", "replay", "scheduler", "simulate")
 """Commands, each the attribute of its name in the module of its name."""
 
 

@@ -10,7 +10,7 @@ from tranche.policies.option import options_of
 @click.command()
 @click.argument("name", required=False, type=click.Choice(sorted(POLICIES)), metavar="[NAME]")
 def policies(name: str | None) -> None:
-    """List the scheduling policies, or describe the policy NAME with its options.
+    """List the scheduling policies, or the options of one.
 
     The list has a line for each policy: name, whether it preempts, where it can be used, source.
     """

@@ -71,7 +71,7 @@ def replay(
     quiet: bool,
     **values: Any,
 ) -> None:
-    """Compare a cluster's recorded history with simulations of other policies.
+    """Compare the history of a cluster with other policies.
 
     EXPORT is the output of kubectl tranche export -A, or of kubectl get pods,nodes,jobs -A -o json from a cluster that
     does not run tranche.
@@ -95,7 +95,8 @@ def replay(
         print_csv(rows)
     else:
         _print_table(result, cluster, settings.restart_seconds)
-        print_notes([*notes(result, known, never_preempt=never_preempt), facts["command"]], quiet=quiet)
+        told = notes(result, known, never_preempt=never_preempt, restart_seconds=restart_seconds)
+        print_notes([*told, facts["command"]], quiet=quiet)
     if output.out is not None:
         sites = [{"label": row["label"], **use} for row in facts["rows"] for use in row["sites"]]
         texts = {"replay.json": json_of(facts), "replay.csv": csv_of(rows), "sites.csv": csv_of(sites)}
@@ -122,9 +123,18 @@ def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | 
     return ClusterSpec(f"{total} GPUs on {len(export.nodes)} nodes", export.nodes, export.sites)
 
 
-def notes(result: "Replay", export: "Export", *, never_preempt: bool) -> list[str]:
+def notes(result: "Replay", export: "Export", *, never_preempt: bool, restart_seconds: float) -> list[str]:
     """Return notes on the assumptions and limits of the comparison."""
-    told = [
+    from tranche.simulation_report.formatting import format_duration
+
+    told = []
+    if restart_seconds > result.median_run_seconds:
+        told.append(
+            f"the restart cost of {format_duration(restart_seconds)} is longer than the median job, which ran for "
+            f"{format_duration(result.median_run_seconds)}, so policies look worse than they are: set "
+            "--restart-seconds to the cost on this cluster"
+        )
+    told += [
         "jobs take as long as recorded, on any node; jobs whose pods were deleted are missing",
         "a policy with exact durations does at best as in its first row; without durations, as in its second",
     ]
@@ -147,7 +157,7 @@ def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: floa
     from tranche.simulation_report.site_table import format_uses
 
     table = format_table([(row.label, row.summary) for row in result.rows])
-    hours = ", ".join(f"{row.label} {row.gpu_hours:,.2f}" for row in result.rows)
+    hours = "; ".join(f"{row.label}: {row.gpu_hours:,.2f}" for row in result.rows)
     caption = f"{result.counted:,} jobs over {format_duration(result.span_seconds)} on {cluster.name}"
     print_table(table, f"{caption}, restart cost {restart_seconds:g} s\nGPU hours: {hours}")
     if any(row.knows_sites for row in result.rows):

@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 def simulate(
     context: click.Context, /, policy: str, seed: int, load: float | None, strict_fit: bool, **values: Any
 ) -> None:
-    """Simulate the jobs of a log under one policy with the production planner, event by event.
+    """Simulate the jobs of a log under one policy.
+
+    The production planner decides, event by event.
 
     TRACE is a job log (CSV; the header determines the layout) or the JSON export of a cluster.
     """
@@ -190,12 +192,12 @@ def setting_caption(facts: dict[str, Any]) -> str:
 
 def _print_table(chosen: Setting, facts: dict[str, Any], outcome: "Outcome") -> None:
     from tranche.simulation_report import format_table
-    from tranche.simulation_report.table import shown
+    from tranche.simulation_report.formatting import format_duration
 
     load = "arrivals as logged" if outcome.load is None else f"load {outcome.load:g}"
     caption = f"{chosen.trace}, {load}: {setting_caption(facts)}"
     if outcome.bound_seconds is not None:
-        caption += f"; no policy has an average below {shown('_seconds', outcome.bound_seconds)}"
+        caption += f"; no policy has an average below {format_duration(outcome.bound_seconds)}"
     print_table(format_table([(outcome.policy, outcome.summary)]), caption)
 
 

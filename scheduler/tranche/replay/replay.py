@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, nan
+from statistics import median
 from typing import Any
 
 from tranche.model import Job, Preemption, Site
@@ -58,6 +59,8 @@ class Replay:
     """Keys of jobs that ended in the history but never would under some policy; they are not counted."""
     span_seconds: float
     """Time from the first submission to the last counted end."""
+    median_run_seconds: float = 0.0
+    """Median time from the start to the end of the counted jobs, as recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,8 @@ def replay(
     times = [ended[key] for key in completed]
     span = max(past.completed for past in times) - min(past.submitted for past in times)
     unfit = tuple(sorted(set(ended) - completed))
-    return Replay(tuple(rows), len(completed), len(export.jobs) - len(ended), unfit, span)
+    median_run = median(past.completed - past.started for past in times)
+    return Replay(tuple(rows), len(completed), len(export.jobs) - len(ended), unfit, span, median_run)
 
 
 def _as_replayed(job: Job, past: PastRun | None, settings: ReplaySettings) -> Job:

@@ -1,5 +1,6 @@
 """Formats of numbers for readers."""
 
+from collections.abc import Sequence
 from math import isfinite
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
@@ -63,6 +64,19 @@ def significant(value: float) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 0.001 or value == 0 else "<0.001"
+
+
+def column_unit(seconds: Sequence[float]) -> tuple[float, str]:
+    """Return length in seconds and symbol of the largest unit in which the smallest time above 0 is at least 1.
+
+    >>> column_unit([266400.0, 7300.0, 0.0])
+    (3600.0, 'h')
+    """
+    least = min((one for one in seconds if one > 0), default=0.0)
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if least >= size:
+            return size, unit
+    return 1.0, "s"
 
 
 def time_unit(span_seconds: float) -> tuple[float, str]:

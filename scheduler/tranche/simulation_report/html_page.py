@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
-from tranche.simulation_report.formatting import format_duration
 from tranche.simulation_report.report_run import ReportRun
 from tranche.simulation_report.site_table import SITE_HEADINGS, SITE_KEY, site_cells
-from tranche.simulation_report.table import columns_of, shown_cells
+from tranche.simulation_report.table import Column, columns_of, shown_cells
 
 MOST_REASONS = 50
 """Maximum number of unfinished jobs of a run on the page; the CSV has all of them."""
@@ -20,12 +19,12 @@ _STYLE = """
   :root { --paper: #161b22; --ink: #e6edf3; --muted: #9aa4af; --line: #2d343d; --soft: #1e252e; }
 }
 body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
-  max-width: 60rem; padding: 1rem; }
+  max-width: 80rem; padding: 1rem; }
 h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { background: var(--paper); left: 0; max-width: 40vw; position: sticky;
+th:first-child, td:first-child { background: var(--paper); left: 0; max-width: 40vw; min-width: 7rem; position: sticky;
   overflow-wrap: anywhere; text-align: left; white-space: normal; }
 thead th { color: var(--muted); font-weight: 600; }
 figure { margin: 1.5rem 0; } figcaption { color: var(--muted); font-size: .9rem; }
@@ -89,21 +88,24 @@ def page(
 
 
 def _table(runs: Sequence[ReportRun]) -> str:
-    bounded = any(run.bound_seconds is not None for run in runs)
+    bounds = [run.bound_seconds for run in runs]
+    bounded = any(bound is not None for bound in bounds)
     lacking = any(run.result.unfinished for run in runs)
-    columns = columns_of([run.summary.as_dict() for run in runs])
-    headings = ["run", *(heading for _, heading in columns)]
-    headings += ["lower bound", "average ÷ bound"] * bounded + ["unfinished"] * lacking
+    columns = columns_of([run.summary.as_dict() for run in runs], bounds=bounds)
+    headings = ["run", *(column.heading for column in columns)]
+    headings += ["average ÷ bound"] * bounded + ["unfinished"] * lacking
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     body = "".join(_row(run, columns, bounded, lacking) for run in runs)
-    key = "Times are job completion times; queueing is the time in which no worker of a job trained."
+    key = (
+        "All figures are simulated. Times are job completion times; queueing is the time in which no worker of a job "
+        "trained."
+    )
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div><p>{key}</p>'
 
 
-def _row(run: ReportRun, columns: Sequence[tuple[str, str]], bounded: bool, lacking: bool) -> str:
-    cells = shown_cells(run.summary.as_dict(), columns)
+def _row(run: ReportRun, columns: Sequence[Column], bounded: bool, lacking: bool) -> str:
+    cells = shown_cells(run.summary.as_dict(), columns, run.bound_seconds)
     if bounded:
-        cells.append("–" if run.bound_seconds is None else format_duration(run.bound_seconds))
         cells.append("–" if run.over_bound is None else f"{run.over_bound:.3f}")
     if lacking:
         cells.append(f"{len(run.result.unfinished):,}")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 from rich.table import Table
@@ -11,9 +12,11 @@ from rich.text import Text
 
 from tranche.simulation.analysis.summary import Summary
 from tranche.simulation.engine.result import SimulationResult
-from tranche.simulation_report.formatting import format_duration, significant
+from tranche.simulation_report.formatting import column_unit, significant
 from tranche.simulation_report.report_run import ReportRun
 
+Figures = Mapping[str, float]
+"""Figures of a row, by the names of `Summary.as_dict`."""
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("average_jct_seconds", "average"),
     ("median_jct_seconds", "median"),
@@ -22,7 +25,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("makespan_seconds", "makespan"),
     ("average_queueing_seconds", "queueing"),
     ("preemptions", "preempted"),
-    ("lost_gpu_seconds", "GPU time lost"),
+    ("lost_gpu_seconds", "lost GPU h"),
     ("cloud_gpu_seconds", "cloud GPU h"),
     ("copied_bytes", "copied GB"),
     ("in_vain_bytes", "unused GB"),
@@ -30,7 +33,9 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("worst_slowdown", "worst slowdown"),
     ("jobs", "jobs"),
 )
-"""Keys of a summary that tables show, with their headings."""
+"""Keys of a summary that tables show, with their headings; times have one unit for each column."""
+BOUND = ("lower_bound_seconds", "lower bound")
+"""Key and heading of the average JCT below which no policy can be; not part of a summary."""
 IF_ANY = frozenset({"cloud_gpu_seconds", "copied_bytes", "in_vain_bytes"})
 """Columns that tables omit if all runs have 0 there: without a cloud, or without data that move."""
 
@@ -74,14 +79,41 @@ CHUNK_COLUMNS = (
 """Header of the windows of chunks."""
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Column of figures with one unit."""
+
+    key: str
+    """Key of the figures in a summary."""
+    heading: str
+    """Heading, with the unit of times."""
+    unit_seconds: float = 1.0
+    """Length of the unit of times, in seconds."""
+
+    def shown(self, value: float | None) -> str:
+        """Format one figure; a dash for None and for what is undefined."""
+        if value is None:
+            return "–"
+        if _is_time(self.key):
+            return significant(value / self.unit_seconds)
+        if self.key.endswith("gpu_seconds"):
+            return significant(value / 3600)
+        if self.key.endswith("_bytes"):
+            return significant(value / 1e9)
+        if self.key == "utilisation":
+            return f"{100 * value:.1f} %"
+        return f"{value:,}" if isinstance(value, int) else significant(value)
+
+
 def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
-    """Return the runs as a table for the terminal: durations with units, one row a run; labels are shown unchanged."""
-    table = Table(title="Job completion time (JCT) and cost", title_justify="left", box=None, header_style="bold")
+    """Return the runs as a table for the terminal, one row a run; labels are shown unchanged."""
+    title = "Simulated job completion time (JCT) and cost"
+    table = Table(title=title, title_justify="left", box=None, header_style="bold")
     table.add_column("", justify="left")
     lacking = any(summary.unfinished for _, summary in rows)
     columns = columns_of([summary.as_dict() for _, summary in rows])
-    for _, heading in columns:
-        table.add_column(heading, justify="right")
+    for column in columns:
+        table.add_column(column.heading, justify="right")
     if lacking:
         table.add_column("unfinished", justify="right", style="red")
     for label, summary in rows:
@@ -90,29 +122,35 @@ def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
     return table
 
 
-def columns_of(figures: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    """Return keys and headings that a table of these figures shows, a mapping a row."""
-    return [(key, heading) for key, heading in COLUMNS if key not in IF_ANY or any(row[key] > 0 for row in figures)]
+def columns_of(figures: Sequence[Figures], *, bounds: Sequence[float | None] = ()) -> list[Column]:
+    """Return the columns of a table of these figures, a mapping a row.
+
+    Args:
+        figures: Figures of the rows.
+        bounds: Lower bounds of the rows, in seconds; without any, the table has no column for them.
+    """
+    columns = []
+    for key, heading in COLUMNS:
+        if key not in IF_ANY or any(row[key] > 0 for row in figures):
+            columns.append(_column(key, heading, [row[key] for row in figures]))
+    known = [bound for bound in bounds if bound is not None]
+    return [*columns, _column(*BOUND, known)] if known else columns
 
 
-def shown_cells(figures: Mapping[str, float], columns: Sequence[tuple[str, str]]) -> list[str]:
+def shown_cells(figures: Figures, columns: Sequence[Column], bound: float | None = None) -> list[str]:
     """Return one row of such a table."""
-    return [shown(key, figures[key]) for key, _ in columns]
+    return [column.shown(bound if column.key == BOUND[0] else figures[column.key]) for column in columns]
 
 
-def shown(key: str, value: float) -> str:
-    """Format one figure of a summary in the unit of its kind."""
-    if key == "lost_gpu_seconds":
-        return f"{significant(value / 3600)} GPU h"
-    if key.endswith("gpu_seconds"):
-        return significant(value / 3600)
-    if key.endswith("_bytes"):
-        return significant(value / 1e9)
-    if key.endswith("_seconds"):
-        return format_duration(value)
-    if key == "utilisation":
-        return f"{100 * value:.1f} %"
-    return f"{value:,}" if isinstance(value, int) else significant(value)
+def _column(key: str, heading: str, values: Sequence[float]) -> Column:
+    if not _is_time(key):
+        return Column(key, heading)
+    unit_seconds, unit = column_unit([value for value in values if isfinite(value)])
+    return Column(key, f"{heading} ({unit})", unit_seconds)
+
+
+def _is_time(key: str) -> bool:
+    return key.endswith("_seconds") and not key.endswith("gpu_seconds")
 
 
 def format_json(summary: Summary, extra: Mapping[str, object] | None = None) -> str:

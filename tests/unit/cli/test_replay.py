@@ -146,6 +146,12 @@ def test_restarts_cost_and_what_may_not_be_stopped_is_not(path: Path) -> None:
     assert kept["average_jct_seconds"] == pytest.approx((1000 + 1090 + 1180) / 3)
 
 
+def test_a_restart_cost_above_the_median_job_is_noted(path: Path) -> None:
+    noted = "the restart cost of 16.7 min is longer than the median job, which ran for "
+    assert noted in replayed(path, HISTORY, "--restart-seconds", "1000").stderr
+    assert "restart cost of" not in replayed(path, HISTORY, "--restart-seconds", "1").stderr
+
+
 def test_what_still_runs_takes_room_and_is_not_counted(path: Path) -> None:
     items = [*HISTORY, pod("late", 1150, 1200, None)]
     result = replayed(path, items, "--format", "json")
@@ -162,7 +168,7 @@ def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> Non
     assert "as it was" in starts
     assert "fifo" in starts
     assert "chunk" in starts
-    assert "GPU hours: as it was 0.33" in result.stdout
+    assert "GPU hours: as it was: 0.33; " in result.stdout
     assert "tranche replay" in result.stderr
 
 

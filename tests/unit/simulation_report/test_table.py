@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -26,9 +27,20 @@ def test_the_table_has_units_and_one_row_a_run() -> None:
     text = printed([("fifo", summarize(full_result())), ("srsf", summarize(full_result()))])
     assert "fifo" in text
     assert "srsf" in text
-    assert "50 s" in text  # the average
+    assert "average (s)" in text
+    assert " 50 " in text  # the average
     assert "46.9 %" in text
     assert "unfinished" in text
+
+
+def test_each_time_column_has_one_unit_of_its_own() -> None:
+    long = full_result()
+    days = replace(summarize(long), average_jct_seconds=5 * 86_400.0, median_jct_seconds=7_200.0)
+    hours = replace(summarize(long), average_jct_seconds=3 * 86_400.0, median_jct_seconds=90_000.0)
+    text = printed([("fifo", days), ("srsf", hours)])
+    assert "average (d)" in text
+    assert "median (h)" in text
+    assert [line.split()[:3] for line in text.splitlines()[-2:]] == [["fifo", "5", "2"], ["srsf", "3", "25"]]
 
 
 def test_the_table_shows_what_is_undefined_as_a_dash() -> None:

@@ -27,14 +27,14 @@ class Layout:
         return (*REQUIRED, *self.marks)
 
 
-_KNOWN = (
+KNOWN_LAYOUTS = (
     Layout("tiresias", "SymbioticLab/Tiresias, the job files of its simulator", ("iterations", "model_name"), None,
            "model_name"),
     Layout("philly", "Microsoft Philly with virtual clusters, as in petuum/adaptdl", ("vc",), "vc"),
-    Layout("plain", "one job a row: job_id,submit_time,num_gpu,duration"),
+    Layout("plain", "one job a row"),
 )  # fmt: skip
 """Known layouts; those with more required columns are tried first."""
-_BY_NAME = {layout.name: layout for layout in _KNOWN}
+_BY_NAME = {layout.name: layout for layout in KNOWN_LAYOUTS}
 LAYOUTS: tuple[str, ...] = ("auto", *sorted(_BY_NAME))
 """Values of the option `layout`; ``auto`` chooses by the header."""
 
@@ -69,7 +69,7 @@ def find_columns(header: Sequence[str], layout: str = "auto") -> Columns:
         raise ValueError(f"there is no layout {quote(layout)}: choose one of {', '.join(LAYOUTS)}")
     chosen = _BY_NAME["plain" if layout == "auto" else layout]
     if layout == "auto":
-        chosen = next((known for known in _KNOWN if set(known.columns) <= set(names)), chosen)
+        chosen = next((known for known in KNOWN_LAYOUTS if set(known.columns) <= set(names)), chosen)
     missing = [name for name in chosen.columns if name not in names]
     if missing:
         asked = "" if layout == "auto" else f" (layout {layout})"

@@ -6,9 +6,11 @@ explains the marks.
 
 import csv
 import random
+from collections.abc import Mapping
 from importlib.resources import files
 from itertools import combinations
 from math import cos, hypot, radians
+from types import MappingProxyType
 
 from tranche.model import Link, Node, Resources, Site, Tier
 from tranche.policies.seeded_choice import uniform
@@ -18,7 +20,15 @@ from tranche.simulation.workload.jsac_options import CLUSTER_OPTIONS, USUAL, Jsa
 
 __all__ = ["DEPRECATED", "PRESETS", "JsacOptions", "jsac_jobs", "preset_cluster"]
 
-PRESETS = ("jsac-cloud", "jsac-edge", "jsac-cloud10", "edge-cloud")
+PRESETS: Mapping[str, str] = MappingProxyType(
+    {
+        "jsac-cloud": "setting of JSAC'22: nine edge sites of three or four GPUs, and an unlimited cloud",
+        "jsac-edge": "the same edge sites and links without the cloud",
+        "jsac-cloud10": "the same edge sites with a cloud of ten GPUs",
+        "edge-cloud": "twelve base stations in Melbourne with GPUs of several kinds, and 32 V100 in Singapore",
+    }
+)
+"""Names and descriptions of the presets."""
 DEPRECATED = {"jsac": "jsac-edge"}
 """Present names of presets, by their earlier names."""
 CLOUD = "cloud"
