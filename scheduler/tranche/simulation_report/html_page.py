@@ -26,7 +26,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { background: var(--paper); left: 0; max-width: 40vw; min-width: 7rem; position: sticky;
   overflow-wrap: anywhere; text-align: left; white-space: normal; }
-thead th { color: var(--muted); font-weight: 600; }
+thead th { color: var(--muted); font-weight: 600; vertical-align: bottom; white-space: normal; }
 figure { margin: 1.5rem 0; } figcaption { color: var(--muted); font-size: .9rem; }
 img { display: block; height: auto; min-width: 36rem; width: 100%; }
 li { overflow-wrap: anywhere; } code, .notes { overflow-wrap: anywhere; }
@@ -72,11 +72,11 @@ def page(
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         "style-src 'unsafe-inline'\">",
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(title)}</h1>",
+        f"<h1>Simulation: {escape(title)}</h1>",
         _listing(notes, "notes"),
         "<h2>Figures</h2>",
         _table(runs),
-        *(_sites(run) for run in runs if run.result.sites),
+        *(_sites(run) for run in runs if len(run.result.sites) > 1),
         *(_figure(picture) for picture in pictures),
         *(_reasons(run) for run in runs if run.result.unfinished),
         "<h2>Files</h2>",
