@@ -235,11 +235,12 @@ def write(
 
     directory = output.out or Path()
     try:
-        paths = [directory / name for name in texts]
-        for path, text in zip(paths, texts.values(), strict=True):
-            path.write_text(text, encoding="utf-8")
         if runs:
-            paths += write_report(directory, title, runs, [*notes, f"Repeat with: {output.command}"])
+            paths = write_report(directory, title, runs, [*notes, f"Repeat with: {output.command}"], texts)
+        else:
+            paths = [directory / name for name in texts]
+            for path, text in zip(paths, texts.values(), strict=True):
+                path.write_text(text, encoding="utf-8")
     except (ReportError, OSError) as error:
         raise click.ClickException(str(error)) from None
     print_notes([f"wrote {path}" for path in paths], quiet=output.quiet)

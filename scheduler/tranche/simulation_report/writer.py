@@ -1,7 +1,7 @@
 """Writer of a report's files."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -16,7 +16,9 @@ PAGE = "report.html"
 _OWN = (".html", ".json", ".csv", ".png")
 
 
-def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str]) -> list[Path]:
+def write_report(
+    directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str], texts: Mapping[str, str] = {}
+) -> list[Path]:
     """Write per-job results, summaries, pictures and one page that shows all.
 
     ``report.html`` (self-contained), ``summary.json``, ``summary.csv``, ``jobs-<run>.csv``; if the runs have the data
@@ -29,6 +31,7 @@ def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: 
         title: Title of the page.
         runs: Runs in the order of tables and legends, at least one.
         notes: Paragraphs for the page, such as the command line that repeats the figures.
+        texts: Further files by name.
 
     Returns:
         Paths of the files, the page first.
@@ -42,6 +45,7 @@ def write_report(directory: Path, title: str, runs: Sequence[ReportRun], notes: 
     slugs = slugs_of([run.label for run in runs])
     pictures = _draw(runs, slugs)
     files: dict[str, str | bytes] = {
+        **texts,
         "summary.json": runs_json(title, runs, notes) + "\n",
         "summary.csv": format_csv([(run.label, run.summary) for run in runs]),
         **{f"jobs-{slug}.csv": csv_text(job_rows(run.result)) for run, slug in zip(runs, slugs, strict=True)},

@@ -105,6 +105,12 @@ def test_summaries_and_jobs_read_back(written: list[Path]) -> None:
     assert [float(row["jct_seconds"]) for row in rows if row["state"] == "completed"] == [10.0, 60.0, 80.0]
 
 
+def test_further_files_are_written_and_listed(tmp_path: Path) -> None:
+    paths = write_report(tmp_path, "t", [report_run()], [], {"comparison.json": "{}"})
+    assert tmp_path / "comparison.json" in paths
+    assert "comparison.json" in Page((tmp_path / "report.html").read_text()).text
+
+
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     first = write_report(tmp_path / "a", "t", [report_run()], [])
     second = write_report(tmp_path / "b", "t", [report_run()], [])
