@@ -34,6 +34,7 @@ class Dorm(DistributingPolicy):
     )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="whose share is further below its fair one, or which came earlier",
+        uses_weights=True,
         preemptive=True,
         recoverable=False,  # the last allocation is not in status
         allocates_workers=True,

@@ -33,6 +33,7 @@ class Rrh(DistributingPolicy):
     )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which is worth more, less what it delays",
+        uses_weights=True,
         preemptive=True,
         recoverable=False,  # the last allocation is not in status
         allocates_workers=True,
