@@ -83,6 +83,12 @@ def answer(values: dict[str, Any], value: Any, text: str) -> None:
     click.echo(text.rstrip("\n"))
 
 
+def _note(text: str) -> None:
+    """Print a note to stderr, unless it is empty."""
+    if text:
+        click.echo(text, err=True)
+
+
 @main.command(cls=OneLineCommand)
 @click.option("-A", "--all-namespaces", is_flag=True)
 @click.option("--over", is_flag=True, help="Include jobs that have ended.")
@@ -92,7 +98,9 @@ def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
     with opened(values) as client:
         jobs = client.queue(all_namespaces=all_namespaces, over=over)
         place = "" if all_namespaces else client.namespace
+        absent = client.scheduler_absence()
     answer(values, jobs, queue_text(jobs, place))
+    _note(absent)
 
 
 @main.command(cls=OneLineCommand)
@@ -103,7 +111,9 @@ def why(job: str, **values: Any) -> None:
     with opened(values) as client:
         sentence = client.why(job)
         told = {"namespace": client.namespace, "name": job, "explanation": sentence}
+        absent = client.scheduler_absence()
     answer(values, told, sentence)
+    _note(absent)
 
 
 @main.command(cls=OneLineCommand)
@@ -121,12 +131,14 @@ def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
     with opened(values) as client:
         if not chunks:
             detail = client.plan(job)
+            absent = client.scheduler_absence(system_namespace)
             answer(values, detail, plan_text(detail))
+            _note(absent)
             return
         told = client.chunks(job, system_namespace=system_namespace)
     answer(values, told, chunks_text(told))
-    if told.note and values["output"] == "table":
-        click.echo(told.note, err=True)
+    if values["output"] == "table":
+        _note(told.note)
 
 
 @main.command(cls=OneLineCommand)

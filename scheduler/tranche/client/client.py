@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -13,6 +14,7 @@ from tranche.client.job_history import History
 from tranche.client.kube_context import present_namespace
 from tranche.client.manifest import Manifest, read_manifest
 from tranche.client.progress_bar import JobBar
+from tranche.client.scheduler_lease import absence, read_lease
 from tranche.client.what_if import SYSTEM_NAMESPACE, WhatIf, what_if
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
@@ -118,6 +120,10 @@ class Client:
         jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
         chosen = [job_views.summary(job) for job in jobs if over or job.status.phase not in OVER]
         return sorted(chosen, key=_turn)
+
+    def scheduler_absence(self, system_namespace: str = SYSTEM_NAMESPACE) -> str:
+        """Return since when no scheduler leads, as a sentence; "" if one does, or if this user may not know."""
+        return absence(self.call(read_lease(self.session, system_namespace)), datetime.now(UTC))
 
     def plan(self, name: str, namespace: str | None = None) -> JobDetail:
         """Return the plan and progress of a job."""

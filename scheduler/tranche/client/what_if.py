@@ -16,10 +16,10 @@ import msgspec
 
 from tranche.client.api_session import Session, refusals
 from tranche.client.errors import ClusterError, ManifestError
+from tranche.client.scheduler_lease import read_lease
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.api.timestamp import whole_second
-from tranche.kube.client.errors import ApiError
-from tranche.kube.client.leader_election import LEASE, leases_path
+from tranche.kube.client.leader_election import LEASE
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.informers import ClusterObjects, Informers
 from tranche.live.job_events import submission
@@ -88,7 +88,7 @@ async def read_cluster(session: Session, system_namespace: str, purpose: str) ->
     Raises:
         ClusterError: a permission is missing, or the API server cannot be reached.
     """
-    config, memory, note = await _read_lease(session, system_namespace)
+    config, memory, note = await _read_scheduler(session, system_namespace)
     watches = Informers(session.api)
     with refusals(f"read the whole cluster, which {purpose} requires"):
         await asyncio.gather(*(reflector.read() for _, reflector in watches))
@@ -141,16 +141,9 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
     return planner
 
 
-async def _read_lease(session: Session, system_namespace: str) -> tuple[PlannerConfig, Memory, str]:
+async def _read_scheduler(session: Session, system_namespace: str) -> tuple[PlannerConfig, Memory, str]:
     """The scheduler's planner configuration, what it has learnt, and a note if defaults are assumed."""
-    path = f"{leases_path(system_namespace)}/{LEASE}"
-    try:
-        lease = await session.api.request("GET", path)
-    except ApiError as error:
-        if error.status not in (403, 404):
-            with refusals("read the scheduler's Lease"):
-                raise
-        lease = {}
+    lease = await read_lease(session, system_namespace)
     memory = read_memory(lease.get("metadata", {}).get("annotations") or {})
     published = read_config(lease)
     if published is not None:

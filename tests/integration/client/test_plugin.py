@@ -8,6 +8,8 @@ import pytest
 
 from integration.client.conftest import Run
 from support.full_stack import Whole
+from tranche.client import Client
+from tranche.kube.client.leader_election import LEASE, leases_path
 
 
 def test_kubectl_lists_the_plugin(kubectl: Run) -> None:
@@ -137,6 +139,17 @@ def test_history_shows_failed_attempt_log_or_why_it_is_missing(whole: Whole, kub
         assert f'no log of {first["pod"]}: pods "{first["pod"]}" is forbidden' in refused
     finally:
         whole.delete("broken")
+
+
+def test_queue_says_that_no_scheduler_leads(whole: Whole, kubectl: Run) -> None:
+    assert not kubectl("tranche", "queue").stderr
+    spec = {"holderIdentity": "gone", "leaseDurationSeconds": 8, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": spec}
+    status, _ = whole.cluster.request("POST", leases_path("default"), lease)
+    assert status == 201
+    with Client(kubeconfig=str(whole.cluster.kubeconfig)) as client:
+        assert client.scheduler_absence("default").startswith("no scheduler has led since 2026-01-01 00:00:00Z")
+        assert not client.scheduler_absence()
 
 
 @pytest.mark.parametrize("command", ["why", "plan", "history", "plan --chunks"])
