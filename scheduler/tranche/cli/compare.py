@@ -1,6 +1,7 @@
 """``tranche compare``: comparison of policies on the same jobs over loads and seeds, in parallel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,6 @@ import click
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
-from tranche.cli.executor import opened_pool
 from tranche.cli.option_types import LOAD, POLICY, several, several_numbers
 from tranche.cli.output import (
     Output,
@@ -29,7 +29,11 @@ from tranche.cli.workload_options import Setting, WorkloadOptions, setting, work
 
 if TYPE_CHECKING:
     from tranche.simulation.analysis.comparison import Comparison
+    from tranche.simulation.executors import Pool
     from tranche.simulation.study import Outcome, StudyResult
+
+DASK_SECONDS = 5.0
+"""Connection time-out of the Dask scheduler, in seconds."""
 
 
 @click.command(cls=OneLineCommand)
@@ -90,7 +94,7 @@ def _run(
     del scenario
     study = Study(recipe, policies, baseline, loads, seeds, kept)
     with (
-        opened_pool(values["processes"], values["dask"]) as pool,
+        _opened_pool(values["processes"], values["dask"]) as pool,
         progress_bar("simulations", quiet=quiet) as on_progress,
     ):
         result = run_study(study, pool, on_progress)
@@ -252,3 +256,40 @@ def _write(output: Output, chosen: Setting, result: "StudyResult", facts: dict[s
         "comparison.json": json_of(facts) + "\n",
     }
     write(output, f"{Path(chosen.trace).name} on {chosen.cluster}", runs, notes, texts)
+
+
+@contextmanager
+def _opened_pool(processes: int | None, dask: str | None) -> "Iterator[Pool]":
+    """Open the pool that the options select.
+
+    Raises:
+        InputError: the Dask cluster cannot be reached, or it has no workers.
+    """
+    from tranche.simulation.executors import ProcessPool, SerialPool
+
+    if dask is not None:
+        with _dask_pool(dask) as pool:
+            yield pool
+    elif processes == 1:
+        yield SerialPool()
+    else:
+        yield ProcessPool(processes)
+
+
+@contextmanager
+def _dask_pool(address: str) -> "Iterator[Pool]":
+    from tranche.simulation.executors import LentPool
+
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--dask requires the package distributed: pip install 'tranche[dask]'") from None
+    try:
+        client = Client(address, timeout=DASK_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TypeError, ImportError) as error:
+        raise InputError(f"--dask {address}: no Dask scheduler responded within {DASK_SECONDS:g} s ({error})") from None
+    with client:
+        threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
+        if not threads:
+            raise InputError(f"--dask {address}: the Dask cluster has no workers; start one with dask worker {address}")
+        yield LentPool(client.get_executor(), threads)  # type: ignore[no-untyped-call]
