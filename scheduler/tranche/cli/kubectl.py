@@ -119,9 +119,7 @@ def why(job: str, **values: Any) -> None:
 @main.command(cls=OneLineCommand)
 @click.argument("job")
 @click.option("--chunks", is_flag=True, help="Print the node and time window of each chunk, planned by this command.")
-@click.option(
-    "--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler, for --chunks."
-)
+@click.option("--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler.")
 @cluster_options
 def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
     """Show the planned start, completion and windows of JOB, and its progress.

@@ -12,11 +12,10 @@ from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.leader_election import Leadership
 from tranche.kube.convert.tenancy import TenancyDirectory
 from tranche.kube.convert.trainingjob import (
-    claims_limited_condition,
+    claim_conditions,
     limited_class,
     plan_status,
     planned_condition,
-    priority_ignored_condition,
     progress_status,
     status_object,
     unplaced_conditions,
@@ -381,8 +380,7 @@ class Controller:
             "conditions": [
                 condition,
                 *unplaced_conditions(plan, resource.metadata.generation, known_conditions, now),
-                *claims_limited_condition(state.job, known_conditions, now),
-                *priority_ignored_condition(plan, resource.metadata.generation, known_conditions, now),
+                *claim_conditions(plan, state.job, known_conditions, now),
             ],
         }
         inherited = resource.metadata.uid in self._inherited

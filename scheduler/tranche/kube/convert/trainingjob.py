@@ -494,22 +494,18 @@ def _condition(
     }
 
 
-def claims_limited_condition(job: Job, known: Iterable[Condition], now: float) -> list[dict[str, Any]]:
-    """Build the condition ClaimsLimited of a job whose claims its namespace limits; no condition for other jobs."""
-    if not job.limited:
-        return []
-    limit = job.limited
-    return [_condition(CONDITION_CLAIMS_LIMITED, "True", "NamespaceLimit", limit, job.generation, known, now)]
-
-
-def priority_ignored_condition(
-    plan: JobPlan, generation: int, known: Iterable[Condition], now: float
-) -> list[dict[str, Any]]:
-    """Build the condition PriorityIgnored of a job whose weight or class the policy does not use; none for others."""
-    if not plan.ignored_claims:
-        return []
-    message = plan.ignored_claims
-    return [_condition(CONDITION_PRIORITY_IGNORED, "True", "UnsupportedByPolicy", message, generation, known, now)]
+def claim_conditions(plan: JobPlan, job: Job, known: Iterable[Condition], now: float) -> list[dict[str, Any]]:
+    """Build ClaimsLimited and PriorityIgnored if the namespace limits the job's claims, or the policy ignores them."""
+    known = list(known)
+    claims = (
+        (CONDITION_CLAIMS_LIMITED, "NamespaceLimit", job.limited),
+        (CONDITION_PRIORITY_IGNORED, "UnsupportedByPolicy", plan.ignored_claims),
+    )
+    return [
+        _condition(kind, "True", reason, message, job.generation, known, now)
+        for kind, reason, message in claims
+        if message
+    ]
 
 
 def limited_class(resource: TrainingJob, job: Job) -> dict[str, str]:
