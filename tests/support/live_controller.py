@@ -10,9 +10,8 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
 from tranche.live.informers import Informers
+from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import Metrics
-from tranche.planner import Planner, PlannerSettings
-from tranche.policies import get_policy
 
 NOW = 1_800_000_000.0
 
@@ -60,7 +59,7 @@ async def taken_over(
         },
     }
     watches.nodes.store["n1"] = msgspec.convert(node, NodeObject)
-    planner = Planner(get_policy(policy), PlannerSettings(validate=True))
+    planner = PlannerConfig(policy).planner(validate=True)
     controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW)  # type: ignore[arg-type]
     controller.term = term
     controller.restore()

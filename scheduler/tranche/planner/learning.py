@@ -49,6 +49,8 @@ def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: W
     jobs of one chunk are ignored too: their predicted duration is a guess, so their pace
     says nothing about the node.
     """
+    if run.first_report is None and not context.settings.learns_from_silent_windows:
+        return
     counts = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
     trained = event.at - run.started if run.started is not None else 0.0
     if (

@@ -63,6 +63,11 @@ class PlannerSettings:
 
     0: every window corrects its node, as in the simulator, where declarations are not hostile.
     """
+    learns_from_silent_windows: bool = True
+    """Whether the duration of a window without reports says how fast its job is.
+
+    False in rollouts: there, the end of a window that has overrun its prediction is an assumption.
+    """
 
     def backoff_seconds(self, first_seconds: float, before: int) -> float:
         """Return the back-off in seconds after `before` earlier failures: doubled for each, up to the longest."""

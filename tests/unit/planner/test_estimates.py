@@ -1,6 +1,9 @@
 """Estimates where not everything is rehearsed."""
 
+import pytest
+
 from support.builders import job, node, planner, worker
+from tranche.model import Preemption
 from tranche.planner import (
     Event,
     JobRemoved,
@@ -88,3 +91,14 @@ def test_a_running_job_keeps_the_start_that_it_had() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a")), 5.0)
     assert p.forecast(30.0)["default/a"].start == 5.0
+
+
+def test_forecast_learns_nothing_from_silent_overrun() -> None:
+    """The end of such a window is an assumption, which says nothing about the chunks that follow."""
+    p = planner("chunk:aging=0", [node("n1")])
+    silent = job("silent", chunks=4, seconds=10.0, preemption=Preemption.NEVER)
+    p.handle(JobSubmitted(silent), 0.0)
+    p.handle(WorkerStarted(silent.key, 1, 0.0), 0.0)
+    p.handle(JobSubmitted(job("next", seconds=100.0)), 0.0)
+    completions = [p.forecast(at)[key].completion - at for at in (1000.0, 9000.0) for key in p.cluster.jobs]
+    assert completions == pytest.approx([30.0, 130.0] * 2)

@@ -215,3 +215,10 @@ def test_job_that_no_node_can_hold_is_unplannable(nodes: list[Node], reason: str
 def test_a_running_job_with_its_most_workers_says_so() -> None:
     p = submitted([node("n1", gpus=2)], job("a", chunks=3, max_workers=1))
     assert sentence(p, "a", 1.0) == "1 worker (1 at edge-a), all that maxReplicas allows; 0 of 3 chunks done"
+
+
+def test_overrun_of_the_expected_time_is_told() -> None:
+    p = submitted([node("n1")], BUSY)
+    note = "; it has overrun its expected training time, and its planned completion is a guess"
+    assert note not in sentence(p, "busy", 100.0)
+    assert sentence(p, "busy", 110.0) == f"1 worker (1 at edge-a); 0 of 1 chunks done{note}"

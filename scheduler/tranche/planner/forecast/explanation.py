@@ -13,6 +13,7 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.phases import JobPhase
 from tranche.state.quota_usage import Shortage
+from tranche.state.remaining_work import overruns
 
 LONGEST = 2000
 """Longest explanation in characters; longer ones, which contain messages of the API server, are cut."""
@@ -39,7 +40,7 @@ def explain(
         if cluster.health.exclusions:
             text += _excluded(cluster, state, now)
     if state.active:
-        text = "; ".join([text, *_notes(cluster, policy, state)])
+        text = "; ".join([text, *_notes(cluster, policy, state, now)])
     return Explanation(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…", reason)
 
 
@@ -53,8 +54,8 @@ def ignored_claims(policy: Policy, job: Job) -> str:
     return f"the policy {policy.name} does not use {' and '.join(claims)}" if claims else ""
 
 
-def _notes(cluster: ClusterState, policy: Policy, state: JobState) -> list[str]:
-    """Return notes about limited claims, an unknown site and an assumed duration."""
+def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -> list[str]:
+    """Return notes about limited claims, an unknown site, and an assumed or overrun duration."""
     job, notes = state.job, []
     if job.limited:
         notes.append(job.limited)
@@ -63,6 +64,8 @@ def _notes(cluster: ClusterState, policy: Policy, state: JobState) -> list[str]:
     if not job.size_declared and (state.assumed or not policy.traits.uses_learned_estimates):
         hours = UNKNOWN_DURATION_SECONDS / 3600.0
         notes.append(f"its duration is unknown, and {hours:g} h is assumed: set spec.estimatedDuration")
+    elif state.runs and overruns(state, now):
+        notes.append("it has overrun its expected training time, and its planned completion is a guess")
     return notes
 
 

@@ -351,7 +351,13 @@ def _copy_planner(
     Its queue is in the state of the original queue when the returned iterator is exhausted.
     """
     assert context.queue is not None
-    settings = replace(context.settings, validate=False, uploads_reported=False, server_idle_seconds=inf)
+    settings = replace(
+        context.settings,
+        validate=False,
+        uploads_reported=False,
+        server_idle_seconds=inf,
+        learns_from_silent_windows=False,
+    )
     planner = new_planner(settings)
     simulated = planner.context
     assert simulated.queue is not None
