@@ -39,6 +39,7 @@ class Pods:
         finalizers: tuple[str, ...] = (),
         node: str = "edge-a-0",
         containers: int = 1,
+        role: str | None = None,
     ) -> None:
         variables = [{"name": key, "value": value} for key, value in (env or {}).items()]
         spec: dict[str, Any] = {
@@ -51,7 +52,9 @@ class Pods:
         }
         if node:
             spec["nodeName"] = node
-        metadata = {"name": name, "annotations": dict(asked), "finalizers": list(finalizers)}
+        metadata: dict[str, Any] = {"name": name, "annotations": dict(asked), "finalizers": list(finalizers)}
+        if role is not None:
+            metadata["labels"] = {"tranche.dev/role": role}
         status, answer = self.cluster.request("POST", PODS, {"metadata": metadata, "spec": spec})
         assert status == 201, answer
 
@@ -171,6 +174,40 @@ def test_a_finished_list_of_chunks_is_reported_whole(pods: Pods) -> None:
     assert_takes(time.time() - moment(running, "started"), 30 * 0.02)
     assert json.loads(terminated(pod)["message"]) == {"0": 10, "5": 10, "12": 10}
     assert "message" not in terminated(pod, 1)
+
+
+def test_worker_trains_at_the_declared_speed(pods: Pods) -> None:
+    pods.create("declared", {annotations.STEP_SECONDS: "0.02"}, training("0,5", 20), role="worker")
+    running = pods.until_phase("declared", "Running")
+    pod = pods.until_phase("declared", "Succeeded")
+    assert_takes(time.time() - moment(running, "started"), 40 * 0.02)
+    assert json.loads(terminated(pod)["message"]) == {"0": 20, "5": 20}
+
+
+def test_evicted_worker_with_declared_speed_saves_progress(pods: Pods) -> None:
+    asked = {annotations.STEP_SECONDS: "0.02"}
+    pods.create("stopped", asked, training("0", 1000), finalizers=(FINALIZER,), role="worker")
+    running = pods.until_phase("stopped", "Running")
+    eventually(lambda: time.time() > moment(running, "started") + 0.4, "20 batches are trained")
+    pods.evict("stopped")
+    pod = pods.until_phase("stopped", "Succeeded", "Failed")
+    trained = (moment(pod, "stopping") - moment(running, "started")) / 0.02
+    assert json.loads(terminated(pod)["message"])["0"] == pytest.approx(trained, abs=1)
+    pods.release("stopped")
+
+
+def test_chief_trains_all_batches_without_a_message(pods: Pods) -> None:
+    env = {"TRANCHE_EPOCHS": "1", "TRANCHE_BATCHES": "1"}
+    pods.create("chief", {annotations.STEP_SECONDS: "0.5"}, env, role="chief")
+    running = pods.until_phase("chief", "Running")
+    pod = pods.until_phase("chief", "Succeeded")
+    assert_takes(time.time() - moment(running, "started"), 0.5)
+    assert "message" not in terminated(pod)
+
+
+def test_staging_pod_ends_at_once(pods: Pods) -> None:
+    pods.create("staging", {}, {"TRANCHE_CHUNKS": "0,1"}, role="staging")
+    assert terminated(pods.until_phase("staging", "Succeeded"))["exitCode"] == 0
 
 
 def test_pod_with_named_trainer_runs_on_after_trainer_ended(pods: Pods) -> None:

@@ -21,6 +21,7 @@ from tranche.kube.api.resources import (
 )
 from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
 from tranche.kube.convert.training_container import template_annotations
+from tranche.kube.convert.trainingjob import declared_step_seconds
 from tranche.model.quantity import parse_duration
 from tranche_operator.manifests import checkpoint_volume, environment, node_affinity
 from tranche_operator.settings import Settings
@@ -178,6 +179,7 @@ def _pod(
                 **template_annotations(template),
                 **({names.ANNOTATION_PLAN: f"{plan.term}.{plan.revision}"} if plan else {}),
                 **_report_annotations(job, role, entry.index, settings),
+                **_speed_annotations(job, role),
             },
             "ownerReferences": [_owner(job)],
             "finalizers": [*(given.get("finalizers") or []), names.FINALIZER_LEDGER],
@@ -236,6 +238,12 @@ def _report_annotations(job: TrainingJob, role: str, index: int, settings: Setti
     if settings.report_ca is None or not (settings.report_url and connects):
         return {}
     return {names.ANNOTATION_REPORT_CA: settings.report_ca.pem}
+
+
+def _speed_annotations(job: TrainingJob, role: str) -> dict[str, str]:
+    """Return the declared time of a mini-batch for a pod that trains."""
+    trains = role in (names.ROLE_WORKER, names.ROLE_CHIEF)
+    return {names.ANNOTATION_STEP_SECONDS: f"{declared_step_seconds(job):g}"} if trains else {}
 
 
 def _for_each_container(spec: Manifest, change: Callable[[Manifest], None]) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @workload_options
 @click.option(
     "--policy",
-    default="srsf",
+    default="chunk",
     show_default=True,
     type=POLICY,
     help="Policy (tranche policies lists them), with options as in tiresias:order=arrival.",

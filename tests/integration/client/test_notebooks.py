@@ -14,10 +14,6 @@ from tranche.web.job_views import JobDetail
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/notebooks.md"
 
-TEMPLATE = "...     template:\n"
-PACE = "...       metadata: {annotations: {kwok.tranche.dev/batch-seconds: '0.05'}}\n"
-"""Training pace on the simulated nodes, which do not know how fast the job's image trains."""
-
 
 @pytest.fixture
 def client(whole: Whole) -> Iterator[Client]:
@@ -27,7 +23,7 @@ def client(whole: Whole) -> Iterator[Client]:
 
 def test_the_page_shows_what_happens(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(whole.cluster.kubeconfig))
-    text = PAGE.read_text().replace("\n```", "\n\n").replace(TEMPLATE, TEMPLATE + PACE)
+    text = PAGE.read_text().replace("\n```", "\n\n")
     found = doctest.DocTestParser().get_doctest(text, {}, "notebooks", None, 0)
     said: list[str] = []
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=said.append)

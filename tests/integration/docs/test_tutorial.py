@@ -23,8 +23,9 @@ def test_the_tutorial_leads_to_finished_jobs(own: Cluster, shell: Shell) -> None
     assert re.search(r"waits|worker|chunks|planned", said["kubectl tranche why first"])
     assert said["kubectl get trainingjob first -o jsonpath='{.status.progress.chunks}'"] == "4/4"
     assert said["kubectl tranche history first"].count("Succeeded") >= 2
-    waits = [text for command, text in said.items() if command.startswith("kubectl wait")]
-    assert [text.count("condition met") for text in waits] == [1, 4]
+    assert re.search(r"second .*behind default/long", said["kubectl tranche queue"])
+    history = said["kubectl tranche history long"]
+    assert len(re.findall(r"Preempted +143 .*default/short", history)) == 2, history
     assert said[rest[-1]].count("deleted") == 4
     assert own.kubectl("get", "trainingjobs", "-A", "-o", "name") == ""
 

@@ -68,6 +68,7 @@ def test_identity() -> None:
     assert {**metadata["annotations"], "tranche.dev/template-requests": "?"} == {
         "note": "x",
         "tranche.dev/plan": "1.7",
+        "tranche.dev/step-seconds": "180",
         "tranche.dev/template-requests": "?",
         "tranche.dev/training-container": "train",
     }
@@ -284,3 +285,22 @@ def test_without_tls_pods_receive_no_ca() -> None:
     assert "tranche.dev/report-ca" not in pod["metadata"]["annotations"]
     assert len(pod["spec"]["volumes"][-1]["projected"]["sources"]) == 1
     assert "TRANCHE_CA" not in {one["name"] for one in pod["spec"]["containers"][0]["env"]}
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [
+        ({"spec": {"model": {"stepTime": "120ms"}}}, "0.12"),
+        ({"chunks": None, "spec": {"estimatedDuration": "30m"}}, "1800"),
+        ({"chunks": None}, "3600"),
+    ],
+)
+def test_worker_has_its_declared_step_time(more: dict[str, Any], seconds: str) -> None:
+    assert worker(job_with_template(**more))["metadata"]["annotations"]["tranche.dev/step-seconds"] == seconds
+
+
+def test_parameter_server_has_no_step_time() -> None:
+    job = job_with_template(servers=1)
+    assert job.status.plan is not None
+    made = pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS)
+    assert "tranche.dev/step-seconds" not in made["metadata"]["annotations"]

@@ -21,6 +21,8 @@ PLANNED_ROLES = frozenset({ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF})
 
 ANNOTATION_PLAN = "tranche.dev/plan"
 """``<term>.<revision>`` of the plan that the pod was created from."""
+ANNOTATION_STEP_SECONDS = "tranche.dev/step-seconds"
+"""Declared time of a mini-batch in seconds; simulated nodes train at this speed."""
 ANNOTATION_REPORT_CA = "tranche.dev/report-ca"
 """CA certificates of the report API, PEM, of a pod that reports or requests chunks."""
 ANNOTATION_TRAINING_CONTAINER = "tranche.dev/training-container"

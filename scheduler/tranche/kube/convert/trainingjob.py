@@ -80,7 +80,6 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
     check_sizes(resource)
     spec, data = resource.spec, resource.spec.data
     chunks = data.chunks if data else spec.workers.max_replicas
-    batches = data.epochs * data.batches_per_chunk if data else 1
     workers = min(spec.workers.max_replicas, chunks)
     model, servers = spec.model, spec.parameter_servers
     created = resource.metadata.creation_timestamp
@@ -96,7 +95,7 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         chunks=chunks,
         epochs=data.epochs if data else 1,
         batches_per_chunk=data.batches_per_chunk if data else 1,
-        step_seconds=_step_seconds(resource, chunks, workers, batches),
+        step_seconds=declared_step_seconds(resource),
         gradient_bits=8 * parse_bytes(model.gradient_size) if model and model.gradient_size is not None else 0.0,
         chunk_bytes=parse_bytes(data.chunk_size) if data and data.chunk_size is not None else 0.0,
         data_site=data.site if data else None,
@@ -167,13 +166,22 @@ def _template(resource: TrainingJob) -> str:
     return f"{resource.metadata.namespace}/{digest}"
 
 
-def _step_seconds(resource: TrainingJob, chunks: int, workers: int, batches: int) -> float:
-    """Seconds per mini-batch: as declared, or derived from the job duration with the maximum number of workers."""
-    spec = resource.spec
+def declared_step_seconds(resource: TrainingJob) -> float:
+    """Return the seconds of a mini-batch as declared, or derived from the job duration with the most workers.
+
+    The whole run of a gang counts as one mini-batch. Without a declaration, the job takes an hour.
+
+    Raises:
+        ValueError: a duration that the API server accepted cannot be read.
+    """
+    spec, data = resource.spec, resource.spec.data
     if step_time := _step_time(spec):
         return parse_duration(step_time)
     known = parse_duration(spec.estimated_duration) if spec.estimated_duration else UNKNOWN_DURATION_SECONDS
-    return known / (ceil(chunks / workers) * batches)
+    if data is None:
+        return known
+    workers = min(spec.workers.max_replicas, data.chunks)
+    return known / (ceil(data.chunks / workers) * data.epochs * data.batches_per_chunk)
 
 
 def _step_time(spec: TrainingJobSpec) -> str | None:
