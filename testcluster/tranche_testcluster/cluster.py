@@ -304,6 +304,10 @@ class Cluster:
         """Send a component a signal that ends it and wait until it has."""
         self._component(name).stop(signal)
 
+    def ended(self) -> list[Component]:
+        """Return the components that have ended by themselves."""
+        return [component for component in self._components.values() if component.exit_code is not None]
+
     def pid(self, name: str) -> int:
         """Return the process id of a running component, for signals that do not end it."""
         return self._component(name).pid

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -39,6 +40,16 @@ class Component:
     def running(self) -> bool:
         """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code if the process has ended by itself; None if it runs, or if `stop` has ended it."""
+        return self._process.poll() if self._process is not None else None
+
+    @property
+    def command_line(self) -> str:
+        """Command for a shell that starts the program again."""
+        return shlex.join([*(f"{name}={value}" for name, value in self._env.items()), *map(str, self._command)])
 
     @property
     def pid(self) -> int:
@@ -87,6 +98,7 @@ class Component:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process = None
 
     def _quote(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-_QUOTED_LINES:]

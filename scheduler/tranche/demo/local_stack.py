@@ -6,6 +6,7 @@ in production.
 
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -101,6 +102,8 @@ class Stack:
     key: str = field(default_factory=secrets.token_urlsafe)
     """Key with which the API process of a replica reports to the planner of another one."""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    commands: dict[str, list[str]] = field(default_factory=dict)
+    """Command of each process, by its name."""
 
     def __enter__(self) -> Self:
         """Start everything and wait until it is ready.
@@ -190,6 +193,18 @@ class Stack:
         self.signal(name, signal.SIGKILL)
         self.processes.pop(name).wait()
 
+    def ended(self) -> dict[str, int]:
+        """Return the exit codes of processes of the stack and of its cluster that have ended, by name."""
+        codes = {name: process.poll() for name, process in self.processes.items()}
+        codes |= {component.name: component.exit_code for component in self.cluster.ended()}
+        return {name: code for name, code in codes.items() if code is not None}
+
+    def command_line(self, name: str) -> str:
+        """Return the command for a shell that starts an ended process again."""
+        if name in self.commands:
+            return shlex.join(self.commands[name])
+        return next(component.command_line for component in self.cluster.ended() if component.name == name)
+
     def signal(self, name: str, number: int) -> None:
         """Send a signal to a process and its children."""
         os.killpg(self.processes[name].pid, number)
@@ -207,6 +222,7 @@ class Stack:
         self.processes.clear()
 
     def _start(self, name: str, command: list[str], *probes: str) -> None:
+        self.commands[name] = command
         environment = {**os.environ, KEY_VARIABLE: self.key}
         process = self.processes[name] = spawn(command, log=self.log(name), env=environment)
         for probe in probes:

@@ -26,6 +26,8 @@ GRACE_SECONDS = 120.0
 """Time after the latest possible end of all jobs before the demo gives up, in seconds."""
 
 
+WATCH_SECONDS = 1.0
+"""Interval between two checks whether a process has ended, in seconds."""
 COPIES_SECONDS = 2.0
 """Interval between two reads of the busy links in seconds; each reads the scheduler's metrics."""
 
@@ -101,7 +103,7 @@ def _run(console: Console, settings: DemoSettings) -> bool:
         report(console, outcome, settings.policy, settings.seed)
         _next_steps(console, cluster, ours, settings.keep)
         if settings.keep:
-            _wait_for_interrupt(console)
+            _wait_for_interrupt(console, ours)
     return len(outcome.completed) == len(jobs)
 
 
@@ -194,10 +196,29 @@ def look_around(cluster: Cluster, ours: Stack) -> list[str]:
     ]
 
 
-def _wait_for_interrupt(console: Console) -> None:
+def _wait_for_interrupt(console: Console, ours: Stack) -> None:
+    """Wait for Ctrl-C, and report processes that end before it."""
     console.print("Ctrl-C stops everything.")
+    reported = set[str]()
     try:
         while True:
-            time.sleep(3600)
+            report_ended(console, ours, reported)
+            time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         console.print("stopping")
+
+
+def report_ended(console: Console, ours: Stack, reported: set[str]) -> None:
+    """Print each process that has ended, once, with the command that starts it again.
+
+    Args:
+        console: Console to print on.
+        ours: Processes of tranche, on their cluster.
+        reported: Names of the processes that were reported; it is updated.
+    """
+    for name, code in ours.ended().items():
+        if name not in reported:
+            reported.add(name)
+            how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
+            console.print(f"\n[bold red]{name} {how}.[/] To start it again, type in another terminal:")
+            console.print(f"  {ours.command_line(name)}", markup=False, highlight=False, soft_wrap=True)

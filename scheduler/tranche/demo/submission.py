@@ -153,9 +153,8 @@ def uses_of(jobs: Iterable[TrainingJob], sites: Mapping[str, SiteObject]) -> tup
 
 
 def _check(ours: Stack) -> None:
-    for name, process in ours.processes.items():
-        if process.poll() is not None:
-            raise ClusterError(f"{name} ended with {process.returncode}, see {ours.log(name)}")
+    for name, code in ours.ended().items():
+        raise ClusterError(f"{name} ended with {code}, see the logs in {ours.cluster.directory}")
 
 
 def _submit(cluster: Cluster, job: Arrival) -> None:

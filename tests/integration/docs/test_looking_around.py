@@ -1,14 +1,20 @@
 """The commands that ``make demo KEEP=1`` prints work when typed in a bare shell."""
 
+import io
 import json
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from rich.console import Console
 
 from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor
-from tranche.demo.run import create_sites, look_around
+from tranche.demo.run import create_sites, look_around, report_ended
 from tranche_testcluster import Cluster
 
 
@@ -24,6 +30,11 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
             whole.submit(described.split()[-1])
             whole.until_phase(described.split()[-1], "Succeeded")
             said = typed(lines, tmp_path)
+            ours.signal("scheduler", signal.SIGKILL)
+            restart = printed_restart(whole)
+            with restarted(restart, lines):
+                whole.submit("later")
+                whole.until_phase("later", "Succeeded")
     assert said["kubectl get trainingjobs -o wide"].count("Succeeded") == 1
     assert said["kubectl get sites"].count("\n") == 5
     assert "no running or waiting TrainingJobs" in said["kubectl tranche queue"]
@@ -32,6 +43,31 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
     assert json.loads(jobs)["jobs"][0]["phase"] == "Succeeded"
     assert "tranche_leader" in metrics
     assert "restored" in logs
+
+
+def printed_restart(whole: Whole) -> str:
+    """Return the command that the demo prints after its scheduler was killed."""
+    console, reported = Console(file=io.StringIO(), width=80), set[str]()
+
+    def output() -> str:
+        report_ended(console, whole.stack, reported)
+        return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+    told = whole.until("the end is reported", output).splitlines()
+    assert told[1] == "scheduler was killed by signal 9. To start it again, type in another terminal:"
+    assert len(told) == 3, told
+    return str(told[2])
+
+
+@contextmanager
+def restarted(command: str, lines: list[str]) -> Iterator[None]:
+    """Run the command in a shell with the exported variables of the demo."""
+    exports = [line for line in lines if line.startswith("export ")]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", "\n".join([*exports, f"exec {command}"])], env={"PATH": os.defpath}
+    ) as process:
+        yield
+        process.terminate()
 
 
 def typed(lines: list[str], home: Path) -> dict[str, str]:
