@@ -43,7 +43,8 @@ def _kubelet(
         what: For the log.
         choose: What the kubelet does.
         stop: Whether to delete the pods that run there.
-        tries: Most pods that may be sent there beside two for each GPU; None: any number.
+        tries: Most pods that may be sent there beside two for each GPU; None: any number. The only node of a site is
+            not excluded for one namespace: there, each job may send a pod for each GPU.
     """
 
     def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
@@ -66,7 +67,9 @@ def _kubelet(
 
         def undo() -> None:
             if tries is not None:
-                lab.visits.append(Visits(node, tries + 2 * SITES[site][1], first, lab.revision()))
+                nodes, gpus = SITES[site]
+                most = gpus if nodes == 1 else tries + 2 * gpus
+                lab.visits.append(Visits(node, most, first, lab.revision(), of_each_job=nodes == 1))
             lab.habits.remove(kubelet.tend)
             kubelet.release()
             lab.give_back(site)

@@ -20,3 +20,13 @@ def test_pod_outside_of_the_revisions_does_not_count() -> None:
     history = History()
     history.pod(1, "0")
     assert list(check_visits(history.changes, [Visits("n", 0, 0, 1), Visits("n", 0, 9, 10)])) == []
+
+
+def test_limit_of_each_job_counts_its_own_pods() -> None:
+    history = History()
+    for attempt in (1, 2):
+        history.pod(attempt, "0")
+    last = history.changes[-1].revision
+    assert list(check_visits(history.changes, [Visits("n", 2, 0, last, of_each_job=True)])) == []
+    (found,) = check_visits(history.changes, [Visits("n", 1, 0, last, of_each_job=True)])
+    assert found == "2 pods of cats, at most 1, are bound to n, which cannot run them"
