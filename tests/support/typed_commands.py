@@ -24,6 +24,7 @@ _TYPED_ON_A_RELEASE = (
     "docs/how-to/sites.md",
     "docs/how-to/choose-a-policy.md",
     "docs/how-to/kubectl-plugin.md",
+    "docs/how-to/accounting.md",
     "docs/how-to/web-page.md",
     "docs/how-to/shadow-mode.md",
     "docs/how-to/runbook.md",
@@ -57,7 +58,7 @@ NOT_HERE = {
 MENTIONS = {
     "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
     "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif", "kubectl tranche why",
-    "kubectl debug", "kubectl delete --cascade=orphan", "docker push",
+    "kubectl debug", "kubectl delete --cascade=orphan", "docker push", "kubectl tranche usage",
 }  # fmt: skip
 """Commands in sentences that stand for their function."""
 

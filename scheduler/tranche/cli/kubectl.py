@@ -6,6 +6,7 @@ kubectl finds the plugin by name: the console script ``kubectl-tranche`` must be
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,16 @@ import msgspec
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand
-from tranche.cli.kubectl_tables import attempts_text, chunks_text, event_text, plan_text, queue_text, whatif_text
+from tranche.cli.kubectl_tables import (
+    attempts_text,
+    chunks_text,
+    event_text,
+    plan_text,
+    queue_text,
+    usage_csv,
+    usage_text,
+    whatif_text,
+)
 from tranche.kube.api.names import GPU_RESOURCE
 
 if TYPE_CHECKING:
@@ -43,19 +53,26 @@ def main() -> None:
     """Show what tranche plans: kubectl tranche COMMAND."""
 
 
-_CLUSTER_OPTIONS = (
+_PLACE_OPTIONS = (
     click.option("-n", "--namespace", help="Namespace of the jobs [default: the namespace of the context]."),
     click.option("--context", help="Context of the kubeconfig [default: its current context]."),
     click.option("--kubeconfig", help="Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config]."),
-    click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True),
 )
+DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ")
+"""Formats of times on the command line, in UTC."""
+
+
+def place_options(command: Command) -> Command:
+    """Add the options of kubectl that select the cluster and the namespace to a command."""
+    for option in reversed(_PLACE_OPTIONS):
+        command = option(command)
+    return command
 
 
 def cluster_options(command: Command) -> Command:
-    """Add the cluster options of kubectl to a command."""
-    for option in reversed(_CLUSTER_OPTIONS):
-        command = option(command)
-    return command
+    """Add the cluster options of kubectl to a command, and the output format."""
+    formats = click.Choice(["table", "json"])
+    return place_options(click.option("-o", "--output", type=formats, default="table", show_default=True)(command))
 
 
 @contextmanager
@@ -175,6 +192,43 @@ def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(taken), indent=1))
     for note in notes:
         click.echo(note, err=True)
+
+
+@main.command(cls=OneLineCommand)
+@click.option("-A", "--all-namespaces", is_flag=True)
+@click.option("--by", "group", type=click.Choice(["job", "namespace"]), default="job", show_default=True)
+@click.option("--since", type=click.DateTime(DATE_FORMATS), help="Omit jobs that ended before this time (UTC).")
+@click.option("--until", type=click.DateTime(DATE_FORMATS), help="Only jobs that ended before this time (UTC).")
+@click.option("--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@place_options
+def usage(
+    all_namespaces: bool,
+    group: str,
+    since: datetime | None,
+    until: datetime | None,
+    system_namespace: str,
+    **values: Any,
+) -> None:
+    """Show the GPU time of jobs: held, trained, and the part of it that was lost.
+
+    Jobs that have been deleted are missing; the metric tranche_namespace_gpu_seconds_total counts them.
+    """
+    from tranche.client.job_usage import by_namespace
+
+    with opened(values) as client:
+        known = client.usage(
+            all_namespaces=all_namespaces, since=_utc(since), until=_utc(until), system_namespace=system_namespace
+        )
+    rows = by_namespace(known) if group == "namespace" else known
+    if values["output"] == "csv":
+        click.echo(usage_csv(rows), nl=False)
+    else:
+        answer(values, rows, usage_text(rows))
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return at.replace(tzinfo=UTC) if at is not None else None
 
 
 @main.command(cls=OneLineCommand)

@@ -1,11 +1,14 @@
 """Plain-text tables in the style of kubectl."""
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from tranche.client.chunk_plan import ChunkPlan
 from tranche.client.job_history import Attempt, History
+from tranche.client.job_usage import JobUsage
 from tranche.client.what_if import WhatIf
 from tranche.model import format_chunks
 from tranche.web.chunk_plan import Chunk
@@ -81,6 +84,55 @@ def sites_text(sites: Sequence[dict[str, Any]]) -> str:
         for one in sites
     ]
     return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "UNUSED GB"], rows) if rows else ""
+
+
+def usage_text(rows: Sequence[JobUsage]) -> str:
+    """Format the GPU time of jobs, or of namespaces, in hours, with the sum in the last row."""
+    if not rows:
+        return "no TrainingJobs\n"
+    of_jobs = bool(rows[0].name)
+    heads = ["NAMESPACE", *(["NAME", "PHASE", "ENDED"] if of_jobs else ["JOBS"])]
+    heads += ["HELD GPU-HOURS", "TRAINED", "LOST", "RUNNING"]
+    lines = [
+        [
+            one.namespace,
+            *([one.name, one.phase, moment(one.completed)] if of_jobs else [str(one.jobs)]),
+            *_hours(one.held_gpu_seconds, one.trained_gpu_seconds, one.lost_gpu_seconds, one.running_gpu_seconds),
+        ]
+        for one in rows
+    ]
+    total = _hours(
+        sum(one.held_gpu_seconds for one in rows),
+        sum(one.trained_gpu_seconds for one in rows),
+        sum(one.lost_gpu_seconds for one in rows),
+        sum(one.running_gpu_seconds for one in rows),
+    )
+    lines.append(["total", *(["", "", ""] if of_jobs else [str(sum(one.jobs for one in rows))]), *total])
+    return columns(heads, lines)
+
+
+def _hours(*seconds: float) -> list[str]:
+    return [f"{one / 3600:,.2f}" for one in seconds]
+
+
+def usage_csv(rows: Sequence[JobUsage]) -> str:
+    """Format the GPU time of jobs, or of namespaces, as CSV in seconds, with times in RFC 3339."""
+    fields = [name for name in JobUsage.__struct_encode_fields__ if name != "sites"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(fields)
+    for row in rows:
+        values = (getattr(row, name) for name in JobUsage.__struct_fields__ if name != "sites")
+        writer.writerow([_cell(value) for value in values])
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def chunks_text(plan: ChunkPlan) -> str:

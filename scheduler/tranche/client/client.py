@@ -11,6 +11,7 @@ from tranche.client.background_loop import LoopThread
 from tranche.client.chunk_plan import ChunkPlan, chunk_plan
 from tranche.client.errors import refusal
 from tranche.client.job_history import History
+from tranche.client.job_usage import JobUsage, ended_within, usage_of
 from tranche.client.kube_context import present_namespace
 from tranche.client.manifest import Manifest, read_manifest
 from tranche.client.progress_bar import JobBar
@@ -19,6 +20,7 @@ from tranche.client.what_if import SYSTEM_NAMESPACE, WhatIf, what_if
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
+from tranche.live.lease_annotations import PlannerConfig, read_config
 from tranche.web import job_views
 from tranche.web.job_views import JobDetail, JobSummary
 
@@ -120,6 +122,30 @@ class Client:
         jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
         chosen = [job_views.summary(job) for job in jobs if over or job.status.phase not in OVER]
         return sorted(chosen, key=_turn)
+
+    def usage(
+        self,
+        namespace: str | None = None,
+        *,
+        all_namespaces: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        system_namespace: str = SYSTEM_NAMESPACE,
+    ) -> list[JobUsage]:
+        """Return the GPU time of the existing jobs, by namespace and name.
+
+        Args:
+            namespace: Namespace of the jobs.
+            all_namespaces: Include the jobs of all namespaces.
+            since: Omit jobs that ended before this time.
+            until: Only jobs that ended before this time; default: also those that have not ended.
+            system_namespace: Namespace of the scheduler's Lease, which records the resource name of the GPUs.
+        """
+        jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
+        config = read_config(self.call(read_lease(self.session, system_namespace))) or PlannerConfig()
+        now = datetime.now(UTC).timestamp()
+        chosen = [usage_of(job, config.gpu_resource, now) for job in jobs if ended_within(job, since, until)]
+        return sorted(chosen, key=lambda one: (one.namespace, one.name))
 
     def scheduler_absence(self, system_namespace: str = SYSTEM_NAMESPACE) -> str:
         """Return since when no scheduler leads, as a sentence; "" if one does, or if this user may not know."""

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.trainingjob import gpu_seconds_per_batch
 from tranche.metrics.process import Rows
 from tranche.metrics.scheduler import Metrics
 from tranche.model import JobPlan
@@ -66,6 +67,7 @@ class Measurements:
         self._metrics.set_waits(self._waits, REASONS)
         self._metrics.set_links(self._links)
         self._metrics.set_site_totals(self._site_totals)
+        self._metrics.set_namespace_totals(self._namespace_totals)
         self._metrics.set_excluded_nodes(self._excluded_nodes)
 
     # ---- planner
@@ -131,6 +133,12 @@ class Measurements:
         used = [(site, tier, cluster.site_uses.get((site, tier), SiteUsage())) for site, tier in sorted(places)]
         return [((site, tier.value), (u.gpu_seconds, u.copied_bytes, u.in_vain_bytes)) for site, tier, u in used]
 
+    def _namespace_totals(self) -> Rows:
+        """Totals of the namespaces with jobs, and of those whose last job has left less than an hour ago."""
+        uses = self._planner.cluster.namespace_uses
+        used = ((name, uses.get(name, SiteUsage())) for name in sorted({*self._namespaces, *self._left}))
+        return [((name,), (use.gpu_seconds, use.trained_gpu_seconds)) for name, use in used]
+
     # ---- jobs
 
     def changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
@@ -165,7 +173,8 @@ class Measurements:
             self._metrics.observe_queueing(new)
         before, after = old.status.progress, new.status.progress
         if after is not None:
-            self._metrics.count_lost(after.lost_batches - (before.lost_batches if before is not None else 0.0))
+            lost = after.lost_batches - (before.lost_batches if before is not None else 0.0)
+            self._metrics.count_lost(new.metadata.namespace, lost, lost * gpu_seconds_per_batch(after))
 
     def _leave(self, key: str) -> None:
         """Count one job less in its namespace, and remove the series of namespaces that have had no job for an hour.

@@ -86,6 +86,7 @@ class Metrics(ProcessMetrics):
         self._known_sites: Sequence[SiteUse] = ()
         self._links: Callable[[], Mapping[tuple[str, str], float]] = dict
         self._site_totals: Callable[[], Rows] = tuple
+        self._namespace_totals: Callable[[], Rows] = tuple
         self._excluded_nodes: Callable[[], Mapping[tuple[str], float]] = dict
         self._waits: Mapping[str, str] = {}
         self._reasons: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ class Metrics(ProcessMetrics):
         if PLANNER in self.parts:
             self._define_planner()
             self._define_jobs()
+            self._define_namespace_totals()
             self._define_job_counts()
         if EXTENDER in self.parts:
             self._define_site_use()
@@ -189,6 +191,19 @@ class Metrics(ProcessMetrics):
             COMPLETION_BUCKETS,
             ("early", "late"),
         )
+
+    def _define_namespace_totals(self) -> None:
+        texts = {
+            "tranche_namespace_gpu_seconds_total": "GPU time of ended workers of the namespace's jobs, deleted ones "
+            "included, from opening the window to the end of the pod.",
+            "tranche_namespace_trained_gpu_seconds_total": "Part of this time from the start of the container to the "
+            "end of the pod; work that was lost is included.",
+        }
+        self.computed_together("counter", texts, ("namespace",), lambda: self._namespace_totals())
+        text = (
+            "Part of the trained GPU time whose mini-batches were lost, estimated as if all of a job took equally long."
+        )
+        self._lost_seconds = self.counter("tranche_namespace_lost_gpu_seconds_total", text, ("namespace",))
 
     def _define_job_counts(self) -> None:
         self.computed("gauge", "tranche_jobs", "Jobs by phase.", ("phase",), self._phases)
@@ -302,9 +317,10 @@ class Metrics(ProcessMetrics):
         self._preemptions.labels(reason).inc()
         self._stopped.observe(max(0.0, seconds))
 
-    def count_lost(self, batches: float) -> None:
-        """Count lost mini-batches."""
+    def count_lost(self, namespace: str, batches: float, gpu_seconds: float) -> None:
+        """Count lost mini-batches of a job in the namespace, and the GPU-seconds in which they were trained."""
         self._lost.inc(max(0.0, batches))
+        self._lost_seconds.labels(namespace).inc(max(0.0, gpu_seconds))
 
     def add_link(self, source: str, target: str) -> None:
         """Create the series of a declared link, so that they start at zero."""
@@ -331,6 +347,10 @@ class Metrics(ProcessMetrics):
         """
         self._site_totals = totals
 
+    def set_namespace_totals(self, totals: Callable[[], Rows]) -> None:
+        """Set the function that returns held and trained GPU-seconds by namespace; values never fall."""
+        self._namespace_totals = totals
+
     def set_excluded_nodes(self, excluded: Callable[[], Mapping[tuple[str], float]]) -> None:
         """Set the function that returns the number of excluded nodes of each site."""
         self._excluded_nodes = excluded
@@ -347,14 +367,14 @@ class Metrics(ProcessMetrics):
 
     def add_namespace(self, namespace: str) -> None:
         """Create the series of a namespace, so that they start at zero and not with the first ended job."""
-        for histogram in (self._queueing, self._completion, self._planned):
-            histogram.labels(namespace)
+        for metric in (self._queueing, self._completion, self._planned, self._lost_seconds):
+            metric.labels(namespace)
 
     def remove_namespace(self, namespace: str) -> None:
         """Remove the series of a namespace without jobs, so that short-lived namespaces do not accumulate."""
-        for histogram in (self._queueing, self._completion, self._planned):
+        for metric in (self._queueing, self._completion, self._planned, self._lost_seconds):
             with suppress(KeyError):
-                histogram.remove(namespace)
+                metric.remove(namespace)
 
     def observe_queueing(self, job: TrainingJob) -> None:
         """Record the queueing time of a job whose first pod has started."""

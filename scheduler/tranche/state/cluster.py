@@ -55,6 +55,8 @@ class ClusterState:
     """Results of pods by node, and the nodes that are excluded because of them."""
     site_uses: dict[tuple[str, Tier], SiteUsage] = field(default_factory=dict)
     """Usage by all jobs since this planner began, by site and its tier at that time; amounts never decrease."""
+    namespace_uses: dict[str, SiteUsage] = field(default_factory=dict)
+    """Usage by all jobs of each namespace since this planner began; amounts never decrease."""
     dispatched: int = 0
     """Number of chunks that were bound so far."""
     epoch: int = 0

@@ -30,7 +30,7 @@ def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: 
         number += 1
         repeated += chunk in unused
         unused.add(chunk)
-    for usage in _both(cluster, state, site) if number else ():
+    for usage in _amounts(cluster, state, site) if number else ():
         usage.add(copied_bytes=number * job.chunk_bytes, in_vain_bytes=repeated * job.chunk_bytes)
 
 
@@ -51,7 +51,7 @@ def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float)
     """A window has ended, and its batches are in the ledger.
 
     Args:
-        cluster: Has the totals.
+        cluster: Has the totals of sites and namespaces.
         state: Of the window's job.
         run: The window, as it was.
         at: When its pod ended or, if the pod goes on with other chunks, when it began these, in seconds.
@@ -59,7 +59,7 @@ def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float)
     use, site, gpus = state.use, run.window.site, max(1, state.job.gpus)
     trained = max(0.0, at - run.started) if run.started is not None else 0.0
     held = max(trained, at - _held_since(run))
-    for usage in _both(cluster, state, site):
+    for usage in _amounts(cluster, state, site):
         usage.add(gpu_seconds=held * gpus, trained_gpu_seconds=trained * gpus)
     if run.started is not None:
         use.there.setdefault(site, set()).update(run.window.chunks)
@@ -80,12 +80,12 @@ def completed(cluster: ClusterState, state: JobState, chunks: Iterable[int]) -> 
             continue
         use.counted.add(chunk)
         site = use.trained_at.pop(chunk, None)
-        for usage in _both(cluster, state, site) if site is not None else ():
+        for usage in _amounts(cluster, state, site) if site is not None else ():
             usage.add(chunks=1)
         for other, unused in use.unused.items():
             if chunk in unused:
                 unused.discard(chunk)
-                for usage in _both(cluster, state, other):
+                for usage in _amounts(cluster, state, other):
                     usage.add(in_vain_bytes=state.job.chunk_bytes)
 
 
@@ -94,7 +94,7 @@ def removed(cluster: ClusterState, state: JobState, now: float) -> None:
     for run in state.runs.values():
         ended(cluster, state, run, now)
     for site, unused in state.use.unused.items():
-        for usage in _both(cluster, state, site):
+        for usage in _amounts(cluster, state, site):
             usage.add(in_vain_bytes=len(unused) * state.job.chunk_bytes)
         unused.clear()
 
@@ -127,11 +127,15 @@ def restore(state: JobState, sites: Iterable[SiteProgress]) -> None:
             state.use.unused[one.site] = unused
 
 
-def _both(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsage, SiteUsage]:
-    """The amounts of the job and of all jobs together."""
+def _amounts(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsage, ...]:
+    """Return the amounts of the job and of all jobs at the site, and those of the job's namespace at all sites."""
     known = cluster.sites.get(site)
     place = (site, known.tier if known is not None else Tier.EDGE)
-    return state.use.at(site), cluster.site_uses.setdefault(place, SiteUsage())
+    return (
+        state.use.at(site),
+        cluster.site_uses.setdefault(place, SiteUsage()),
+        cluster.namespace_uses.setdefault(state.job.namespace, SiteUsage()),
+    )
 
 
 def _held_since(run: TrackedWindow) -> float:

@@ -7,7 +7,7 @@ from tranche.model import Site, Tier
 
 @dataclass(slots=True)
 class SiteUsage:
-    """Amounts at one site."""
+    """Amounts at one site, or of one namespace at all sites."""
 
     gpu_seconds: float = 0.0
     """GPU-seconds that workers held, from the openings of their windows to the ends of their pods."""

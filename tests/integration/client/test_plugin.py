@@ -1,5 +1,6 @@
 """The real kubectl with our plugin, on a real control plane."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,35 @@ def test_queue_says_that_no_scheduler_leads(whole: Whole, kubectl: Run) -> None:
     with Client(kubeconfig=str(whole.cluster.kubeconfig)) as client:
         assert client.scheduler_absence("default").startswith("no scheduler has led since 2026-01-01 00:00:00Z")
         assert not client.scheduler_absence()
+
+
+def test_usage_exports_what_jobs_held_by_job_and_namespace(whole: Whole, kubectl: Run) -> None:
+    whole.submit("billed", chunks=2, seconds=1.0)
+    try:
+        whole.until_phase("billed", "Succeeded")
+        whole.until("both counted", lambda: whole.status("billed")["progress"]["chunks"] == "2/2")
+        progress = whole.status("billed")["progress"]
+        told = kubectl("tranche", "usage", "-o", "json")
+        assert (told.returncode, told.stderr) == (0, "")
+        (job,) = json.loads(told.stdout)
+        assert (job["name"], job["phase"], job["uid"]) == (
+            "billed",
+            "Succeeded",
+            whole.job("billed")["metadata"]["uid"],
+        )
+        assert job["trainedGpuSeconds"] == progress["attainedSeconds"] >= 2 * 0.9
+        held = sum(site["gpuSeconds"] for site in progress["sites"])
+        assert job["heldGpuSeconds"] == max(held, progress["attainedSeconds"])
+        (row,) = csv.DictReader(kubectl("tranche", "usage", "-o", "csv").stdout.splitlines())
+        assert (row["uid"], float(row["trainedGpuSeconds"])) == (job["uid"], job["trainedGpuSeconds"])
+        by_namespace = kubectl("tranche", "usage", "-A", "--by", "namespace").stdout.splitlines()
+        assert [line.split()[:2] for line in by_namespace[1:]] == [["default", "1"], ["total", "1"]]
+        assert kubectl("tranche", "usage", "--since", "2999-01-01").stdout == "no TrainingJobs\n"
+        assert json.loads(kubectl("tranche", "usage", "--until", "2026-01-01", "-o", "json").stdout) == []
+        wrong = kubectl("tranche", "usage", "--since", "yesterday")
+        assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    finally:
+        whole.delete("billed")
 
 
 @pytest.mark.parametrize("command", ["why", "plan", "history", "plan --chunks"])

@@ -118,6 +118,19 @@ def test_yaml_is_taken_by_the_api_server_or_by_the_chart(shell: Shell, block: Bl
         assert "kind: Deployment" in shell.run("helm template tranche helm/tranche --values block.yaml")
 
 
+@pytest.mark.usefixtures("release")
+def test_accounting(shell: Shell) -> None:
+    said = typed(shell, "docs/how-to/accounting.md")
+    head, *rows, total = said["kubectl tranche usage -A"].splitlines()
+    assert "HELD GPU-HOURS" in head
+    assert [row.split()[:3] for row in rows] == [["default", "first", "Succeeded"]]
+    assert total.startswith("total")
+    (row,) = json.loads((shell.work / "usage.json").read_text())
+    assert row["heldGpuSeconds"] >= row["trainedGpuSeconds"] > 0
+    november = (shell.work / "november.csv").read_text().splitlines()
+    assert november[0].split(",")[:3] == ["namespace", "name", "uid"]
+
+
 def test_the_web_page_and_its_api(shell: Shell, release: Release) -> None:
     forwarded = {"http://localhost:10265": release.page_url}  # where the forwarded port would lead
     said = typed(shell, "docs/how-to/web-page.md", **forwarded)

@@ -1,12 +1,15 @@
 """``kubectl tranche`` without a cluster: what its page says of commands and exit statuses, and its columns."""
 
+import csv
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 from click.testing import CliRunner
 
 from tranche.cli.kubectl import main
-from tranche.cli.kubectl_tables import columns, sites_text
+from tranche.cli.kubectl_tables import columns, sites_text, usage_csv, usage_text
+from tranche.client.job_usage import JobUsage, by_namespace
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/how-to/kubectl-plugin.md").read_text()
 
@@ -37,6 +40,37 @@ def test_the_use_of_sites_is_a_row_for_each() -> None:
         "edge-a   0.03        1        0.00        0.00",
     ]
     assert sites_text([]) == ""
+
+
+USED = JobUsage(
+    "lab", "cats", "u-1", "Succeeded", 1, None, datetime(2026, 11, 1, 12, tzinfo=UTC), 5400.0, 3600.0, 36.0, 0.0
+)
+
+
+def test_usage_is_a_row_for_each_job_and_the_sum() -> None:
+    assert usage_text([USED, USED]).splitlines() == [
+        "NAMESPACE   NAME   PHASE       ENDED                  HELD GPU-HOURS   TRAINED   LOST   RUNNING",
+        "lab         cats   Succeeded   2026-11-01 12:00:00Z   1.50             1.00      0.01   0.00",
+        "lab         cats   Succeeded   2026-11-01 12:00:00Z   1.50             1.00      0.01   0.00",
+        "total       -      -           -                      3.00             2.00      0.02   0.00",
+    ]
+    assert usage_text([]) == "no TrainingJobs\n"
+
+
+def test_usage_of_a_namespace_has_its_number_of_jobs() -> None:
+    assert usage_text(by_namespace([USED, USED])).splitlines()[1:] == [
+        "lab         2      3.00             2.00      0.02   0.00",
+        "total       2      3.00             2.00      0.02   0.00",
+    ]
+
+
+def test_usage_as_csv_has_seconds_and_the_keys_of_json() -> None:
+    (row,) = csv.DictReader(usage_csv([USED]).splitlines())
+    assert row == {
+        "namespace": "lab", "name": "cats", "uid": "u-1", "phase": "Succeeded", "jobs": "1", "created": "",
+        "completed": "2026-11-01T12:00:00Z", "heldGpuSeconds": "5400.000", "trainedGpuSeconds": "3600.000",
+        "lostGpuSeconds": "36.000", "runningGpuSeconds": "0.000",
+    }  # fmt: skip
 
 
 def test_missing_kubeconfig_gives_one_error_line_with_a_remedy() -> None:

@@ -73,9 +73,14 @@ def test_a_success_is_counted_once_and_a_failure_never() -> None:
 
 def test_batches_that_are_lost_are_counted_as_the_ledgers_rise() -> None:
     controller, job = started()
-    job = change(controller, job, progress={"lostBatches": 7.5})
-    change(controller, job, progress={"lostBatches": 9.0})
+    name = "tranche_namespace_lost_gpu_seconds_total"
+    job = change(controller, job)
+    assert value(controller.metrics, name, namespace="default") == 0
+    job = change(controller, job, progress={"lostBatches": 7.5, "batches": 2.5, "attainedSeconds": 20.0})
+    assert value(controller.metrics, name, namespace="default") == 15
+    change(controller, job, progress={"lostBatches": 9.0, "batches": 3.0, "attainedSeconds": 48.0})
     assert value(controller.metrics, "tranche_lost_batches_total") == 9
+    assert value(controller.metrics, name, namespace="default") == 15 + 1.5 * 4
 
 
 SITES = (
@@ -93,9 +98,13 @@ def test_gpu_time_is_counted_by_site_when_a_worker_has_ended() -> None:
     assert value(metrics, name, site="edge", tier="Edge") == 0
     assert value(metrics, name, site="cloud", tier="Cloud") == 0
     attempt = min(controller.planner.cluster.jobs["default/cats"].runs)
+    change(controller, resource("cats", progress=before), progress=before)
+    assert value(metrics, "tranche_namespace_gpu_seconds_total", namespace="default") == 0
     controller.handle(WorkerStarted("default/cats", attempt, NOW + 10))
     controller.handle(WorkerEnded("default/cats", attempt, "Succeeded", NOW + 100))
     assert value(metrics, name, site="edge", tier="Edge") == 100
+    assert value(metrics, "tranche_namespace_gpu_seconds_total", namespace="default") == 100
+    assert value(metrics, "tranche_namespace_trained_gpu_seconds_total", namespace="default") == 100
     assert value(metrics, "tranche_site_copied_bytes_total", site="edge", tier="Edge") == 0
     progress = written(controller, "cats")["progress"]
     assert [(one["site"], one["gpuSeconds"], one["copiedBytes"]) for one in progress["sites"]] == [("edge", 5100, 70)]
@@ -210,6 +219,9 @@ def test_series_of_a_namespace_end_an_hour_after_its_last_job() -> None:
     measured.changed(other.key, other, None)
     assert value(controller.metrics, name, namespace="default") is None
     assert value(controller.metrics, name, namespace="vision") == 0
+    lost = "tranche_namespace_lost_gpu_seconds_total"
+    assert value(controller.metrics, lost, namespace="default") is None
+    assert value(controller.metrics, lost, namespace="vision") == 0
 
 
 def test_series_of_a_namespace_continue_with_its_next_job() -> None:

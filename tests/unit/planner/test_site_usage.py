@@ -1,5 +1,6 @@
 """Counts of the planner by site, in a job's ledger and over all jobs: exact numbers, also after a take-over."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +69,7 @@ def test_site_use_counts_from_open_and_training_from_start() -> None:
     end(p, 1, 110.0)
     assert used(p) == {"here": SiteProgress("here", 110.0, 100.0, 1)}
     assert p.cluster.site_uses == {("here", Tier.EDGE): SiteUsage(110.0, 100.0, 1)}
+    assert p.cluster.namespace_uses == {"default": SiteUsage(110.0, 100.0, 1)}
 
 
 def test_a_window_that_never_trained_has_completed_nothing() -> None:
@@ -101,6 +103,17 @@ def test_copy_is_wasted_when_its_chunk_completes_elsewhere() -> None:
     there = used(p)["there"]
     assert (there.in_vain_bytes, there.unused) == (CHUNK, frozenset({1, 2}))
     assert p.cluster.site_uses[THERE] == SiteUsage(0.0, 0.0, 0, 3 * CHUNK, CHUNK)
+
+
+def test_namespace_use_is_the_sum_over_sites_and_outlives_jobs() -> None:
+    p = cluster()
+    submit(p)
+    end(p, 1, 110.0)
+    p.handle(JobRemoved(KEY), 140.0)
+    sites = p.cluster.site_uses.values()
+    whole = p.cluster.namespace_uses["default"]
+    assert whole.gpu_seconds == sum(one.gpu_seconds for one in sites) > 110.0
+    assert whole.trained_gpu_seconds == sum(one.trained_gpu_seconds for one in sites)
 
 
 def test_copies_of_a_deleted_job_are_wasted() -> None:
@@ -157,9 +170,9 @@ def test_a_forecast_uses_nothing() -> None:
     p = cluster()
     submit(p, max_workers=1)
     end(p, 1, 110.0)
-    before = p.progress_of(KEY).sites, dict(p.cluster.site_uses)
+    before = p.progress_of(KEY).sites, deepcopy((p.cluster.site_uses, p.cluster.namespace_uses))
     assert p.forecast(111.0)[KEY].completion > 300.0
-    assert (p.progress_of(KEY).sites, p.cluster.site_uses) == before
+    assert (p.progress_of(KEY).sites, (p.cluster.site_uses, p.cluster.namespace_uses)) == before
 
 
 def test_uploads_ahead_that_a_former_planner_began_count_once() -> None:

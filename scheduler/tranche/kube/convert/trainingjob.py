@@ -437,6 +437,12 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
     }
 
 
+def gpu_seconds_per_batch(progress: Progress) -> float:
+    """Return the GPU-seconds that a mini-batch of the job took on average, lost ones included; 0.0 before the first."""
+    batches = progress.batches + progress.lost_batches
+    return progress.attained_seconds / batches if batches > 0 else 0.0
+
+
 def _sites(sites: Iterable[SiteProgress]) -> list[dict[str, Any]]:
     """Site usage by name. Beyond the limit of status.progress, only the most used sites are kept."""
     most = sorted(sites, key=lambda one: (one.gpu_seconds, one.copied_bytes), reverse=True)[:MAX_SITES]
