@@ -30,6 +30,32 @@ def cpu_seconds(pid: int) -> float:
     return total
 
 
+def descendants(pid: int) -> dict[int, list[str]]:
+    """Return the command lines of the processes below this one that run, by id."""
+    parents = {
+        int(path.name): int(stat[1])
+        for path in Path("/proc").iterdir()
+        if path.name.isdecimal() and (stat := _stat(path))
+    }
+    found: dict[int, list[str]] = {}
+    pending = [pid]
+    while pending:
+        parent = pending.pop()
+        for child in (one for one, above in parents.items() if above == parent):
+            pending.append(child)
+            try:
+                found[child] = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+            except OSError:  # it has ended
+                continue
+    return found
+
+
+def peak_bytes(pid: int) -> int:
+    """Return the largest resident memory of a process since its start, without its children."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
+
+
 def _stat(process: Path) -> list[str]:
     """Return the fields of /proc/PID/stat after the command's name; empty if the process has ended."""
     try:

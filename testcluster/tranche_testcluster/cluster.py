@@ -203,6 +203,10 @@ class Cluster:
         """Return all changes of these resources so far; see `etcd_history` for their names and the required flags."""
         return etcd_history.read(self._ports["etcd"], resources)
 
+    def stored_bytes(self, resource: str) -> dict[str, int]:
+        """Return the bytes of the stored objects of a resource; see `etcd_history.sizes`."""
+        return etcd_history.sizes(self._ports["etcd"], resource)
+
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, seconds: int = 86_400, url: str | None = None
     ) -> Path:

@@ -60,6 +60,25 @@ def read(port: int, resources: Sequence[str]) -> list[Change]:
     return changes
 
 
+def sizes(port: int, resource: str) -> dict[str, int]:
+    """Return the bytes of the values that etcd stores for the objects of a resource, by ``namespace/name`` or name.
+
+    Args:
+        port: Port of etcd.
+        resource: Name as in `Change.resource`.
+
+    Raises:
+        OSError: etcd does not answer.
+    """
+    first = f"{_ROOT}{resource}/"
+    with _post(port, "kv/range", {"key": _text(first), "range_end": _text(first[:-1] + chr(ord("/") + 1))}) as answer:
+        entries = json.load(answer).get("kvs", ())
+    return {
+        base64.b64decode(entry["key"]).decode().removeprefix(first): len(base64.b64decode(entry["value"]))
+        for entry in entries
+    }
+
+
 def _writes(port: int) -> Iterator[tuple[int, str, bytes | None]]:
     """Yield revision, path and value (None: deleted) of all writes up to now: up to a mark that is written first."""
     _post(port, "kv/put", {"key": _text(_MARK), "value": _text("here")}).close()
