@@ -19,8 +19,8 @@ _PARSER = MarkdownIt("commonmark").enable("table")
 
 
 def pages() -> list[Path]:
-    """Return README, CHANGELOG, CONTRIBUTING and everything under docs."""
-    top = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    """Return README, CHANGELOG, CONTRIBUTING, SECURITY and everything under docs."""
+    top = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
     return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
 
 

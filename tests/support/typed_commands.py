@@ -16,6 +16,7 @@ TOOLS = ("kubectl", "helm", "kind", "curl", "docker", "pip")
 
 TUTORIAL = "tests/integration/docs/test_tutorial.py"
 INSTALLING = "tests/integration/docs/test_installing.py"
+PILOT = "tests/integration/docs/test_pilot.py"
 PAGES = "tests/integration/docs/test_pages.py"
 SIMULATIONS = "tests/unit/docs/test_simulations.py"
 ADD_A_POLICY = "tests/unit/docs/test_add_a_policy.py"
@@ -25,6 +26,7 @@ _TYPED_ON_A_RELEASE = (
     "docs/how-to/choose-a-policy.md",
     "docs/how-to/kubectl-plugin.md",
     "docs/how-to/accounting.md",
+    "docs/how-to/migrating.md",
     "docs/how-to/web-page.md",
     "docs/how-to/shadow-mode.md",
     "docs/how-to/runbook.md",
@@ -36,6 +38,7 @@ _TYPED_ON_A_RELEASE = (
 TYPED = {
     "docs/tutorial/first-job.md": TUTORIAL,
     "docs/how-to/installing.md": INSTALLING,
+    "docs/how-to/pilot.md": PILOT,
     "docs/reference/presets.md": SIMULATIONS,
     "docs/how-to/add-a-policy.md": ADD_A_POLICY,
     **dict.fromkeys(_TYPED_ON_A_RELEASE, PAGES),
@@ -48,6 +51,7 @@ NOT_HERE = {
     r"make (demo|test|kind-demo)( .*)?": "the whole demo, all tests, and Docker: each has tests of its own",
     r"(digest=\$\()?docker (build|buildx|push) .*": "there is no Docker here",
     r"kind delete cluster --name tranche": "there is no kind cluster without Docker",
+    r"pip install --dry-run .*": "asks PyPI for wheels of another architecture; the page says when it was typed",
     r"pip install \.": "fetches packages; tests/unit/packaging looks at the wheel",
     r"kubectl delete pod POD .*": "takes a pod whose containers have ended from a node that does not answer",
     r"kubectl patch pod POD .*": "takes the finalizer off a pod of a tranche that is gone for good",
@@ -58,7 +62,8 @@ NOT_HERE = {
 MENTIONS = {
     "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
     "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif", "kubectl tranche why",
-    "kubectl debug", "kubectl delete --cascade=orphan", "docker push", "kubectl tranche usage",
+    "kubectl debug", "kubectl delete --cascade=orphan", "docker push",
+    "kubectl tranche usage", "kubectl apply --server-side", "helm template", "docker build --platform linux/arm64",
 }  # fmt: skip
 """Commands in sentences that stand for their function."""
 
@@ -84,7 +89,7 @@ class Typed:
         if self.why_not:
             return ""
         test = TYPED.get(self.page, "")
-        return SIMULATIONS if test == PAGES and SIMULATED.match(self.text) else test
+        return SIMULATIONS if test in (PAGES, PILOT) and SIMULATED.match(self.text) else test
 
 
 def commands(page: Path) -> Iterator[Typed]:
@@ -108,5 +113,6 @@ def typed_by(test: str, page: str) -> list[str]:
 
 
 def simulations() -> list[list[str]]:
-    """Return the simple commands that need no cluster."""
-    return [part for one in every_command() if one.typed_by == SIMULATIONS for part in words(one.text)]
+    """Return the simple commands that need no cluster, each once."""
+    texts = dict.fromkeys(one.text for one in every_command() if one.typed_by == SIMULATIONS)
+    return [part for text in texts for part in words(text)]

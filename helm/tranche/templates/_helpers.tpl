@@ -54,8 +54,10 @@ app.kubernetes.io/component: {{ . }}
 {{/* The restricted Pod Security standard, for a pod and for a container. */}}
 {{- define "tranche.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
+{{- with .Values.runAsUser }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- define "tranche.containerSecurity" -}}

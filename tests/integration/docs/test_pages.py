@@ -131,6 +131,14 @@ def test_accounting(shell: Shell) -> None:
     assert november[0].split(",")[:3] == ["namespace", "name", "uid"]
 
 
+@pytest.mark.usefixtures("release")
+def test_migrating(shell: Shell) -> None:
+    said = typed(shell, "docs/how-to/migrating.md")
+    applied, planned = said.values()
+    assert "trainingjob.tranche.dev/resnet created (server dry run)" in applied
+    assert "planned completion" in planned
+
+
 def test_the_web_page_and_its_api(shell: Shell, release: Release) -> None:
     forwarded = {"http://localhost:10265": release.page_url}  # where the forwarded port would lead
     said = typed(shell, "docs/how-to/web-page.md", **forwarded)

@@ -50,12 +50,17 @@ def is_decided(answer: tuple[int, Any]) -> bool:
     return answer[0] != 403 or "serviceaccount" not in str(answer)
 
 
-def test_pods_pass_restricted_standard_with_read_only_root(render: Render, cluster: Cluster) -> None:
+@pytest.mark.parametrize(("values", "user"), [((), 65532), (("--set", "runAsUser=0"), None)])
+def test_pods_pass_restricted_standard_with_read_only_root(
+    render: Render, cluster: Cluster, values: tuple[str, ...], user: int | None
+) -> None:
     path = "/api/v1/namespaces/restricted"
     labels = {"name": "restricted", "labels": RESTRICTED}
     cluster.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labels})
-    for deployment in (o for o in render() if o["kind"] == "Deployment"):
+    for deployment in (o for o in render(*values) if o["kind"] == "Deployment"):
         template = copy.deepcopy(deployment["spec"]["template"])
+        security = template["spec"]["securityContext"]
+        assert (security.get("runAsUser"), security.get("runAsGroup")) == (user, user)
         name = template["spec"]["serviceAccountName"]
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         cluster.request("POST", f"{path}/serviceaccounts", account)

@@ -39,6 +39,10 @@ def test_every_install_is_checked_by_hash_or_offline() -> None:
         assert "--require-hashes" in install or "--no-index" in install or "--no-build-isolation" in install
 
 
+def test_the_dockerfile_names_no_architecture() -> None:
+    assert not re.search(r"amd64|x86|arm64|aarch64|--platform", DOCKERFILE)
+
+
 def test_nothing_runs_as_root() -> None:
     stages = re.split(r"(?m)^FROM ", DOCKERFILE)[1:]
     runtime = next(stage for stage in stages if stage.partition("\n")[0].endswith(" AS runtime"))
@@ -96,6 +100,7 @@ def test_the_wheel_is_built_from_what_the_context_lets_through(tmp_path: Path) -
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=context, env=environment, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl"), "for every architecture"
     packages = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packages == {"tranche", "tranche_operator", "tranche_worker", "tranche_testcluster"}
     for module, word in (("tranche", "simulate"), ("tranche_operator", "--health-port")):
