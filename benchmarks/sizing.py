@@ -11,7 +11,7 @@ of chunks, and waits until all have succeeded. It prints, for each size:
 * the bytes of a TrainingJob in etcd: of the largest one at any look, and on average after the end.
 
 All processes share the machine, and the simulated kubelets send no reports, so the figures are for planning and not for
-a comparison of machines. ``--json`` prints them as JSON.
+a comparison of machines. The output is a table in Markdown, or with ``--json`` JSON.
 """
 
 import argparse
@@ -176,17 +176,19 @@ def until_succeeded(cluster: Cluster, size: Size, begin: float) -> int:
         time.sleep(LOOK_SECONDS)
 
 
-def show(result: Result) -> None:
-    """Print the figures of one size."""
-    size = result.size
-    print(f"\n{size.nodes} nodes, {size.jobs} jobs of {size.chunks} chunks: {result.seconds:.1f} s", end="")
-    print(f" (load before {result.load:.1f})")
-    for name, peak in result.peak_bytes.items():
-        print(f"  {name:<24}{result.cpu_seconds.get(name, 0.0):8.1f} CPU s {peak / 2**20:8.0f} MiB")
-    total = sum(result.requests.values())
-    verbs = ", ".join(f"{verb} {count:.0f}" for verb, count in result.requests.items())
-    print(f"  {total:.0f} requests ({total / size.jobs:.1f} a job): {verbs}")
-    print(f"  TrainingJob in etcd: at most {result.largest_job_bytes} bytes, ended {result.ended_job_bytes:.0f} bytes")
+def table(results: Sequence[Result]) -> str:
+    """Return the figures as a table in Markdown, a row for each size."""
+    processes = list(dict.fromkeys(name for one in results for name in one.peak_bytes))
+    verbs = list(dict.fromkeys(verb for one in results for verb in one.requests))
+    head = ["nodes", "jobs", "chunks", "s", *(f"{name}, CPU s; MiB" for name in processes), *verbs]
+    rows = [[*head, "largest job, bytes", "ended job, bytes"]]
+    rows.append(["--:"] * len(rows[0]))
+    for one in results:
+        used = [f"{one.cpu_seconds.get(name, 0.0):.1f}; {one.peak_bytes[name] / 2**20:.0f}" for name in processes]
+        requests = [f"{one.requests.get(verb, 0):,.0f}" for verb in verbs]
+        sizes = [f"{one.largest_job_bytes:,}", f"{one.ended_job_bytes:,.0f}"]
+        rows.append([*map(str, dataclasses.astuple(one.size)), f"{one.seconds:.1f}", *used, *requests, *sizes])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -203,14 +205,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 results.append(measure(size, Path(scratch)))
             except SizingError as error:
                 sys.exit(f"{size}: {error}")
-            if not options.json:
-                show(results[-1])
-    if options.json:
-        print(json.dumps([dataclasses.asdict(one) for one in results], indent=2))
-    elif max(one.load for one in results) > CALM_LOAD:
-        print(
-            f"\nThe machine was busy (load above {CALM_LOAD:g}) before a measurement: memory and requests count only."
-        )
+            print(f"{size}: {results[-1].seconds:.1f} s, load before {results[-1].load:.1f}", file=sys.stderr)
+    print(json.dumps([dataclasses.asdict(one) for one in results], indent=2) if options.json else table(results))
+    if max(one.load for one in results) > CALM_LOAD:
+        print(f"The machine was busy (load above {CALM_LOAD:g}): its times say little.", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from support.doc_pages import ROOT, blocks, pages, section
+from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche_operator.settings import Settings
 
 DEPLOYMENTS = "".join((ROOT / f"helm/tranche/templates/{n}.yaml").read_text() for n in ("scheduler", "operator"))
 
@@ -79,6 +81,14 @@ def test_values_on_the_page_are_those_of_the_chart() -> None:
                 value = value[name]
             if re.fullmatch(r"\S+", default):
                 assert yaml.safe_load(default.strip("`")) == value, path
+
+
+def test_lifetimes_of_tokens_are_those_of_code_and_chart() -> None:
+    page = text("docs/explanation/multi-tenancy.md")
+    assert "(audience `tranche.dev`, one hour, bound to the pod)" in page
+    assert (REPORT_AUDIENCE, Settings().token_seconds) == ("tranche.dev", 3600)
+    assert "(audience `planner.tranche.dev`, ten minutes, mounted into the container `api` only)" in page
+    assert "audience: planner.tranche.dev, expirationSeconds: 600" in DEPLOYMENTS
 
 
 MEASURED = re.findall(
