@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +155,16 @@ def test_queue_says_that_no_scheduler_leads(whole: Whole, kubectl: Run) -> None:
         assert not client.scheduler_absence()
 
 
+def counted(whole: Whole) -> float:
+    """GPU-seconds that the live planner has counted for the namespace default."""
+    with urllib.request.urlopen(f"{whole.stack.planner_url}/metrics") as answer:
+        text = answer.read().decode()
+    found = re.search(r'(?m)^tranche_namespace_gpu_seconds_total\{namespace="default"\} (\S+)$', text)
+    return float(found[1]) if found else 0.0
+
+
 def test_usage_exports_what_jobs_held_by_job_and_namespace(whole: Whole, kubectl: Run) -> None:
+    before = counted(whole)
     whole.submit("billed", chunks=2, seconds=1.0)
     try:
         whole.until_phase("billed", "Succeeded")
@@ -178,8 +189,11 @@ def test_usage_exports_what_jobs_held_by_job_and_namespace(whole: Whole, kubectl
         assert json.loads(kubectl("tranche", "usage", "--until", "2026-01-01", "-o", "json").stdout) == []
         wrong = kubectl("tranche", "usage", "--since", "yesterday")
         assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+        added = counted(whole) - before
+        assert added == pytest.approx(job["heldGpuSeconds"], abs=1.0), "a status has whole seconds"
     finally:
         whole.delete("billed")
+    assert counted(whole) - before == pytest.approx(added), "the counter includes deleted jobs"
 
 
 @pytest.mark.parametrize("command", ["why", "plan", "history", "plan --chunks"])
